@@ -1,0 +1,1 @@
+"""The broker engine and everything that acts on a cluster; layers are described in docs/architecture.md."""

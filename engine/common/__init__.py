@@ -1,0 +1,1 @@
+"""Leaves that every layer may import: the domain model, errors, clocks. No I/O."""

@@ -1,0 +1,135 @@
+"""The domain values that every layer shares. Frozen, without behaviour that needs I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+NO_LEADER = -1
+"""Leader id of a partition that nobody leads."""
+
+LEADER_DURING_DELETE = -2
+"""Leader id (UpdateMetadata) and leader epoch (StopReplica) of a partition that is being deleted."""
+
+NO_PARTITION_LEADER_EPOCH = -1
+"""Leader epoch of a request or a batch that knows none."""
+
+CONSUMER_REPLICA_ID = -1
+"""Replica id that ordinary consumers send in Fetch and ListOffsets."""
+
+DEBUGGING_REPLICA_ID = -2
+"""Replica id of a consumer that may read any replica up to its log end."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name. A tuple, for it is the key of every hot dictionary."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class IsolationLevel(IntEnum):
+    """What a reader may see (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether a leader was elected uncleanly and has not recovered yet (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class SecurityProtocol(IntEnum):
+    """Kafka's ids of security protocols, as UpdateMetadata carries them."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener of a broker as others reach it."""
+
+    host: str
+    port: int
+    listener_name: str
+    security_protocol: SecurityProtocol
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A live broker as ``/brokers/ids/<id>`` tells it. ``broker_epoch`` is the znode's czxid; -1 is unknown."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    broker_epoch: int = -1
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """Return the endpoint of a listener, or None where the broker has no such listener."""
+        return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as a client sees it: one address."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """A partition's replicas in preference order, with those a reassignment adds and removes (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas once the reassignment is done."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """The replicas as they were before the reassignment."""
+        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """A partition's leadership. ``partition_epoch`` is the state znode's version; it is 0 in a znode just created."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIsrAndControllerEpoch:
+    """What the partition state znode holds: leadership, and the epoch of the controller that last wrote it."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int

@@ -1,0 +1,1 @@
+"""One module per API, each with one registered function."""

@@ -1,0 +1,1 @@
+"""A real ZooKeeper and brokers on this machine; ``LocalCluster`` is the public test fixture."""

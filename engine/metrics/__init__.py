@@ -1,0 +1,1 @@
+"""Counters, meters and histograms as plain values."""

@@ -1,0 +1,1 @@
+"""Record batches of every magic, their compression and conversions. No I/O."""

@@ -1,0 +1,1 @@
+"""Partitions, ISR decisions, the replica manager, the metadata cache, follower fetchers."""

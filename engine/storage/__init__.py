@@ -1,0 +1,1 @@
+"""The log: segments, recovery, producer state, leader-epoch cache, log manager."""

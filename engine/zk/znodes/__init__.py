@@ -1,0 +1,1 @@
+"""One codec class per znode, under Kafka's names."""
