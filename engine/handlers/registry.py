@@ -1,0 +1,59 @@
+"""The table of handlers. ApiVersions, the API table of the docs and the conformance tests all come from it.
+
+A handler is registered with the decorator ``handles``. A plain function answers at once (or returns a ``Deferred`` whose
+answer comes from a purgatory); its request's memoryviews are valid during the call only. An ``async def`` handler may
+await; it runs as a task while its connection is muted, and its request owns its bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from engine.protocol.api_keys import API_SPECS, ApiKey
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """One registered API: which versions are answered, and by what."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handler: Callable[..., Any]
+    is_async: bool
+
+
+_HANDLERS: dict[int, HandlerEntry] = {}
+
+
+def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable[[Handler], Handler]:
+    """Register the decorated function for an API; ``versions`` defaults to all that are declared."""
+
+    def register(handler: Handler) -> Handler:
+        if key in _HANDLERS:
+            raise ValueError(
+                f"{key.name} has two handlers: {_HANDLERS[key].handler.__module__} and {handler.__module__}"
+            )
+        spec = API_SPECS[key]
+        lowest, highest = versions or (spec.min_version, spec.max_version)
+        if lowest < spec.min_version or highest > spec.max_version:
+            raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
+        _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler))
+        return handler
+
+    return register
+
+
+def all_handlers() -> dict[int, HandlerEntry]:
+    """Import every module of this package and return the table, by API key."""
+    package = importlib.import_module("engine.handlers")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"engine.handlers.{module.name}")
+    return dict(sorted(_HANDLERS.items()))
