@@ -1,8 +1,8 @@
 """The table of handlers. ApiVersions, the API table of the docs and the conformance tests all come from it.
 
-A handler is registered with the decorator ``handles``. A plain function answers at once (or returns a ``Deferred`` whose
-answer comes from a purgatory); its request's memoryviews are valid during the call only. An ``async def`` handler may
-await; it runs as a task while its connection is muted, and its request owns its bytes.
+A handler is registered with the decorator ``handles``. A plain function answers at once (or returns a ``Deferred``
+whose answer comes from a purgatory); its request's memoryviews are valid during the call only. An ``async def`` handler
+may await; it runs as a task while its connection is muted, and its request owns its bytes.
 """
 
 from __future__ import annotations

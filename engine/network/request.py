@@ -33,7 +33,8 @@ class RequestHead:
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(api_key={self.api_key}, api_version={self.api_version}, "
-            f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, peer={self.peer.host}:{self.peer.port})"
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, "
+            f"peer={self.peer.host}:{self.peer.port})"
         )
 
 

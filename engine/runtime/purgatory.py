@@ -1,8 +1,8 @@
 """Operations that wait for a condition or a deadline: Kafka's purgatory on one event loop.
 
 An operation is watched under keys (partitions, topics, groups). Whoever changes what a key stands for calls
-``check_and_complete``; the operation looks at its condition itself. Deadlines are kept in coarse buckets, one loop timer
-for the whole purgatory, so that a waiting request costs no timer of its own. Nothing here is thread-safe.
+``check_and_complete``; the operation looks at its condition itself. Deadlines are kept in coarse buckets, one loop
+timer for the whole purgatory, so that a waiting request costs no timer of its own. Nothing here is thread-safe.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Purgatory(Generic[Key]):
         self.expired_total = 0
         self.completed_total = 0
         self._loop = loop or asyncio.get_running_loop()
-        self._watchers: dict[Key, list[DelayedOperation]] = {}
+        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._buckets: dict[int, list[DelayedOperation]] = {}
         self._bucket_heap: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -82,7 +82,7 @@ class Purgatory(Generic[Key]):
             return True
         operation._keys = tuple(keys)
         for key in operation._keys:
-            self._watchers.setdefault(key, []).append(operation)  # type: ignore[arg-type]
+            self._watchers.setdefault(key, []).append(operation)
         self._schedule(operation)
         return False
 
@@ -159,11 +159,11 @@ class Purgatory(Generic[Key]):
     def _unwatch(self, operation: DelayedOperation) -> None:
         """Drop an expired operation from its keys, so that idle keys do not collect dead ones."""
         for key in operation._keys:
-            waiting = self._watchers.get(key)  # type: ignore[call-overload]
+            waiting = self._watchers.get(key)
             if waiting is None:
                 continue
             alive = [o for o in waiting if not o.is_completed]
             if alive:
-                self._watchers[key] = alive  # type: ignore[index]
+                self._watchers[key] = alive
             else:
-                del self._watchers[key]  # type: ignore[arg-type]
+                del self._watchers[key]

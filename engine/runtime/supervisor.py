@@ -25,7 +25,7 @@ class Supervisor:
         return task
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
-        """Run ``work`` each ``interval_ms`` after the last run ended; a failing run is logged and the next one comes."""
+        """Run ``work`` each ``interval_ms`` after its last run ended; a failing run is logged."""
         return self.start(self._repeat(interval_ms, work, name), name)
 
     async def stop(self) -> None:
