@@ -1,4 +1,7 @@
-"""Where the fields of a version 2 record batch lie. Offsets are from the batch's first byte (KIP-98)."""
+"""Where the fields of a record batch lie: version 2 (KIP-98), and the messages of v0 and v1 at the end.
+
+Offsets are from the batch's first byte in the log.
+"""
 
 from __future__ import annotations
 
@@ -38,3 +41,16 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+
+LEGACY_CRC = 12
+LEGACY_ATTRIBUTES = 17
+LEGACY_TIMESTAMP = 18
+LEGACY_KEY_V0 = 18
+LEGACY_KEY_V1 = 26
+"""Formats v0 and v1: CRC-32 over everything from the magic on; then magic, attributes, (v1) timestamp, key, value."""
+
+LEGACY_HEADER_V0 = struct.Struct(">qiIbb")
+"""offset, size, crc, magic, attributes."""
+
+LEGACY_HEADER_V1 = struct.Struct(">qiIbbq")
+"""offset, size, crc, magic, attributes, timestamp."""

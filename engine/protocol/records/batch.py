@@ -1,0 +1,29 @@
+"""The front door to record batches: headers, checksums, records in and out.
+
+Who needs headers alone imports ``header`` and is spared the checksum library's import.
+"""
+
+from __future__ import annotations
+
+from engine.protocol.records.attributes import Codec, TimestampType
+from engine.protocol.records.checksum import compute_crc, stamp_crc, verify_crc
+from engine.protocol.records.encode import empty_batch, encode_batch
+from engine.protocol.records.header import BatchHeader, iter_batches, read_batch_header
+from engine.protocol.records.iterate import iter_batch_records, iter_records
+from engine.protocol.records.record import Record
+
+__all__ = [
+    "BatchHeader",
+    "Codec",
+    "Record",
+    "TimestampType",
+    "compute_crc",
+    "empty_batch",
+    "encode_batch",
+    "iter_batch_records",
+    "iter_batches",
+    "iter_records",
+    "read_batch_header",
+    "stamp_crc",
+    "verify_crc",
+]

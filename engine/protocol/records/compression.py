@@ -1,0 +1,106 @@
+"""Compression of record sections and of v0/v1 message sets: all of Kafka's codecs, bounded in memory.
+
+``compress`` writes what Kafka itself writes, so that every client reads it; ``decompress`` reads what any client is
+known to send.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import cramjam
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records import lz4, snappy, zstd
+from engine.protocol.records.attributes import Codec, codec_named, codec_of
+from engine.protocol.records.buffers import Buffer
+from engine.protocol.records.decompression import Corrupt, TooLarge
+
+__all__ = ["DECOMPRESSED_BYTES_MAX", "DEFAULT_LEVELS", "Codec", "codec_named", "codec_of", "compress", "decompress"]
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""What one batch may take in memory once decompressed, unless a caller says otherwise."""
+
+DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
+"""Kafka 3.9's defaults of ``compression.<codec>.level`` (KIP-390); the other codecs have none."""
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
+    """Compress a record section as Kafka 3.9 does; ``level`` None is Kafka's default for the codec.
+
+    ``magic`` is that of the batch: LZ4 of format v0 has a header of its own, and zstd exists from v2 on.
+
+    Raises:
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd below magic 2.
+    """
+    if level is None:
+        level = DEFAULT_LEVELS.get(codec, 0)
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+        return compressor.compress(data) + compressor.flush()
+    if codec is Codec.SNAPPY:
+        return snappy.compress(data)
+    if codec is Codec.LZ4:
+        return lz4.compress(data, level, magic)
+    _refuse_old_zstd(magic)
+    return bytes(cramjam.zstd.compress(data, level))
+
+
+def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Return the plain bytes; never more than ``size_max`` of them are held in memory.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE when the bytes are not the codec's, MESSAGE_TOO_LARGE when they would unpack to more
+            than ``size_max``, UNSUPPORTED_COMPRESSION_TYPE for zstd below magic 2.
+    """
+    packed = bytes(data)
+    try:
+        if codec is Codec.ZSTD:
+            _refuse_old_zstd(magic)
+            return zstd.decompress(packed, size_max)
+        if codec is Codec.LZ4:
+            return lz4.decompress(packed, size_max, magic)
+        if codec is Codec.SNAPPY:
+            return snappy.decompress(packed, size_max)
+        if codec is Codec.GZIP:
+            return _gunzip(packed, size_max)
+        return packed
+    except TooLarge:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{len(packed)} bytes of {codec.kafka_name} would decompress to more than the {size_max} bytes allowed",
+        ) from None
+    except (Corrupt, cramjam.DecompressionError, zlib.error) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{len(packed)} bytes cannot be decompressed as {codec.kafka_name}: {error}"
+        ) from None
+
+
+def _gunzip(data: bytes, size_max: int) -> bytes:
+    """Read one gzip member after the other, as Java's reader does; other bytes after a member are ignored."""
+    parts = []
+    room = size_max
+    while True:
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        plain = member.decompress(data, room + 1)
+        if len(plain) > room:
+            raise TooLarge
+        if not member.eof:
+            raise Corrupt("the gzip stream ends early")
+        room -= len(plain)
+        parts.append(plain)
+        data = member.unused_data
+        if not data.startswith(_GZIP_MAGIC):
+            return b"".join(parts)
+
+
+def _refuse_old_zstd(magic: int) -> None:
+    if magic < 2:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd cannot be used with message format v{magic}, only from v2 on"
+        )

@@ -1,0 +1,42 @@
+"""Decompressing into bounded memory, and the two ways in which it fails. Shared by the codecs' modules."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import cramjam
+
+_SMALL_BYTES = 256 * 1024
+
+
+class Corrupt(Exception):
+    """The compressed bytes are not what their codec says; the text says how."""
+
+
+class TooLarge(Exception):
+    """The plain bytes would not fit the limit."""
+
+
+def decompress_within(codec: Any, data: bytes, bound: int, size_max: int) -> bytes:
+    """Run one of cramjam's codec modules into a buffer that can grow no further than ``size_max``.
+
+    ``bound`` is an upper bound of the plain size which the data cannot exceed without being corrupt.
+
+    Raises:
+        Corrupt: not this codec's bytes. TooLarge: more than ``size_max`` plain bytes.
+    """
+    room = min(bound, size_max)
+    # A bytearray is written with zeros first; pages of a mapping cost only when they are used.
+    target: bytearray | mmap.mmap = bytearray(room) if room <= _SMALL_BYTES else mmap.mmap(-1, room)
+    try:
+        size = codec.decompress_into(data, target)
+        with memoryview(target) as view:
+            return bytes(view[:size])
+    except cramjam.DecompressionError as error:
+        if bound > size_max and "whole buffer" in str(error):
+            raise TooLarge from None
+        raise Corrupt(str(error)) from None
+    finally:
+        if isinstance(target, mmap.mmap):
+            target.close()

@@ -1,0 +1,170 @@
+"""Version 2 batches from records: what a producer, a coordinator, the cleaner and the converters write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records import layout
+from engine.protocol.records.attributes import Codec, TimestampType
+from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.compression import compress
+from engine.protocol.records.header import BatchHeader
+from engine.protocol.records.record import Header, Record
+from engine.protocol.records.varint import VARINTS
+
+_INT32_MAX = 2**31 - 1
+_MAGIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSection:
+    """Encoded records, uncompressed, and what the batch's header must say about them."""
+
+    data: bytearray
+    record_count: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int | None = None) -> RecordSection:
+    """Encode the records of a batch. A record whose offset is -1 gets the one after the record before it.
+
+    ``base_timestamp`` None takes the first record's, as Kafka does.
+
+    Raises:
+        KafkaError: INVALID_RECORD when offsets do not rise, lie before ``base_offset`` or 2^31 and more after it.
+    """
+    varints = VARINTS
+    join = b"".join
+    out = bytearray()
+    count = 0
+    last_offset = base_offset - 1
+    max_timestamp = layout.NO_TIMESTAMP
+    for record in records:
+        offset = record.offset
+        if offset < 0:
+            offset = last_offset + 1
+        elif offset <= last_offset:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"offset {offset} cannot follow offset {last_offset} in a batch")
+        last_offset = offset
+        timestamp = record.timestamp_ms
+        if base_timestamp is None:
+            base_timestamp = timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        key = record.key
+        value = record.value
+        headers = record.headers
+        body = join(
+            (
+                b"\x00",
+                varints[timestamp - base_timestamp],
+                varints[offset - base_offset],
+                b"\x01" if key is None else varints[len(key)],
+                key or b"",
+                b"\x01" if value is None else varints[len(value)],
+                value or b"",
+                _encode_headers(headers) if headers else b"\x00",
+            )
+        )
+        out += varints[len(body)]
+        out += body
+        count += 1
+    if last_offset - base_offset > _INT32_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"offsets {base_offset} to {last_offset} are too far apart for one batch"
+        )
+    if base_timestamp is None:
+        base_timestamp = layout.NO_TIMESTAMP
+    return RecordSection(out, count, last_offset, base_timestamp, max_timestamp)
+
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = layout.NO_PRODUCER_ID,
+    producer_epoch: int = layout.NO_PRODUCER_EPOCH,
+    base_sequence: int = layout.NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    level: int | None = None,
+    log_append_time_ms: int | None = None,
+    last_offset: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """Make one version 2 batch of the records.
+
+    ``log_append_time_ms`` is the batch's maximum timestamp under ``LOG_APPEND_TIME``; the records keep their own in the
+    bytes, as in Kafka. ``last_offset`` keeps a batch's end where compaction took the last record; ``delete_horizon_ms``
+    takes the base timestamp's place (KIP-534).
+
+    Raises:
+        KafkaError: INVALID_RECORD for offsets that one batch cannot hold.
+    """
+    section = encode_records(records, base_offset, delete_horizon_ms)
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=_MAGIC,
+        crc=0,
+        attributes=_attributes(codec, timestamp_type, transactional, control, delete_horizon_ms is not None),
+        last_offset_delta=(section.last_offset if last_offset is None else last_offset) - base_offset,
+        base_timestamp=section.base_timestamp,
+        max_timestamp=section.max_timestamp if log_append_time_ms is None else log_append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=section.record_count,
+    )
+    return seal_batch(header, section.data if codec is Codec.NONE else compress(codec, section.data, level))
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """Return the batch that compaction leaves when it took every record of one: offsets and producer state stay.
+
+    As Kafka writes it: no codec, no base timestamp, no delete horizon, count 0; maximum timestamp and last offset kept.
+    """
+    attributes = header.attributes & ~(layout.CODEC_MASK | layout.DELETE_HORIZON_BIT)
+    return seal_batch(header._replace(attributes=attributes, base_timestamp=layout.NO_TIMESTAMP, record_count=0), b"")
+
+
+def seal_batch(header: BatchHeader, section: bytes | bytearray) -> bytes:
+    """Put header and (compressed) record section together; length and checksum are computed here."""
+    batch = bytearray(layout.BATCH_OVERHEAD)
+    batch += section
+    length = len(batch) - layout.LOG_OVERHEAD
+    layout.BATCH_HEADER.pack_into(batch, 0, *header._replace(batch_length=length, crc=0))
+    stamp_crc(batch, 0, len(batch))
+    return bytes(batch)
+
+
+def _attributes(
+    codec: Codec, timestamp_type: TimestampType, transactional: bool, control: bool, has_delete_horizon: bool
+) -> int:
+    return (
+        codec
+        | (layout.TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (layout.TRANSACTIONAL_BIT if transactional else 0)
+        | (layout.CONTROL_BIT if control else 0)
+        | (layout.DELETE_HORIZON_BIT if has_delete_horizon else 0)
+    )
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [VARINTS[len(headers)]]
+    for key, value in headers:
+        name = key.encode()
+        parts += (VARINTS[len(name)], name)
+        if value is None:
+            parts.append(VARINTS[-1])
+        else:
+            parts += (VARINTS[len(value)], value)
+    return b"".join(parts)
