@@ -1,0 +1,34 @@
+"""What the number means that ``klamm`` ends with. The only list of them; the reference page is made from it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The codes a script may rely on. ``meaning`` is one sentence for people."""
+
+    DONE = 0
+    BAD_ANSWER = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    UNDER_WAY = 5
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.DONE: "done, and the answer is good",
+    ExitCode.BAD_ANSWER: "done, and the answer is bad: unhealthy, replicas differ, something is missing here",
+    ExitCode.USAGE: "wrong use: unknown option, bad file, bad value, a topic or broker named that does not exist",
+    ExitCode.UNREACHABLE: "the cluster could not be reached, or did not answer in time",
+    ExitCode.REFUSED: "the cluster refused: an error code of Kafka, named, with what to do next",
+    ExitCode.UNDER_WAY: "accepted and still under way when the deadline passed: ask again",
+    ExitCode.INTERNAL: "a mistake of klamm itself; KLAMM_DEBUG=1 shows where",
+    ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
+}

@@ -1,0 +1,42 @@
+"""What the streams are: a terminal or not, how wide, with colour or without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TextIO
+
+_WIDTH_WITHOUT_TERMINAL = 1000
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person sees the stream; a closed one is none."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Colour goes to terminals only, and never against NO_COLOR or to a dumb terminal."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalView:
+    """Width and colour for a stream. COLUMNS wins; a file or pipe without it is as wide as the table."""
+
+    width: int
+    has_colour: bool
+
+    @staticmethod
+    def of(stream: TextIO) -> TerminalView:
+        columns = os.environ.get("COLUMNS", "")
+        if columns.isdigit() and int(columns) > 0:
+            width = int(columns)
+        elif is_terminal(stream):
+            width = shutil.get_terminal_size().columns
+        else:
+            width = _WIDTH_WITHOUT_TERMINAL
+        return TerminalView(width, has_colour(stream))

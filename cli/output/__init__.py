@@ -1,0 +1,1 @@
+"""One result, six formats: reports made of typed columns, and their printers."""

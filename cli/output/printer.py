@@ -1,0 +1,76 @@
+"""A report on stdout in the format that was asked for. Each printer loads its library when it is used."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from cli.output.format import OutputFormat
+from cli.output.report import Report, Table
+from cli.output.values import escape_controls, json_value, machine_text
+
+
+def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
+    """Write the whole report to ``stream``."""
+    if output is OutputFormat.TABLE:
+        from cli.output.terminal_tables import print_sections
+
+        print_sections(report, stream)
+        return
+    stream.writelines(_lines(report, output))
+
+
+def json_text(data: object, *, is_indented: bool = True) -> str:
+    """Return ``data`` as JSON without a line end."""
+    return json.dumps(json_value(data), indent=2 if is_indented else None, ensure_ascii=False)
+
+
+def plain_line(table_columns: Sequence[object], cells: Iterable[str]) -> str:
+    """Return one tab-separated line; an empty cell is a dash, so that words can be counted."""
+    return "\t".join(escape_controls(cell) or "-" for cell in cells) + "\n"
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """Return one line of CSV (RFC 4180 quoting, line feed at the end)."""
+    import csv
+
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(list(cells))
+    return line.getvalue()
+
+
+def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
+    match output:
+        case OutputFormat.JSON:
+            yield json_text(report.data) + "\n"
+        case OutputFormat.JSONL:
+            items = report.data if isinstance(report.data, (list, tuple)) else [report.data]
+            for item in items:
+                yield json_text(item, is_indented=False) + "\n"
+        case OutputFormat.YAML:
+            yield _yaml_text(report.data)
+        case OutputFormat.CSV:
+            yield csv_line(column.name for column in report.table.columns)
+            for row in report.table.rows:
+                yield csv_line(_cells(report.table, row))
+        case _:
+            yield from _plain_lines(report.table)
+
+
+def _plain_lines(table: Table) -> Iterator[str]:
+    shown = [index for index, column in enumerate(table.columns) if column.in_plain]
+    for row in table.rows:
+        yield plain_line(table.columns, (machine_text(table.columns[i].kind, row[i]) for i in shown))
+
+
+def _cells(table: Table, row: Sequence[object]) -> list[str]:
+    return [machine_text(column.kind, value) for column, value in zip(table.columns, row, strict=True)]
+
+
+def _yaml_text(data: object) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(json_value(data), sort_keys=False, allow_unicode=True, width=4096)
+    return text

@@ -1,0 +1,88 @@
+"""A command's result: the data, its rows with typed columns, and how a person sees it. No printing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from cli.exit_codes import ExitCode
+
+
+class Kind(Enum):
+    """What a column holds; decides alignment and how a value becomes text."""
+
+    TEXT = auto()
+    NUMBER = auto()
+    BYTES = auto()
+    DURATION_MS = auto()
+    TIME = auto()
+    LIST = auto()
+    FLAG = auto()
+
+
+class Tone(Enum):
+    """What a value means to whoever looks at it; colour is only one way to show it."""
+
+    GOOD = "green"
+    WARNING = "yellow"
+    BAD = "bold red"
+    QUIET = "dim"
+    STRONG = "bold"
+
+
+ToneRule = Callable[[object], Tone | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``name`` is its CSV header; ``title`` is what a person reads above it."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+    title: str = ""
+    in_plain: bool = True
+    tone: ToneRule | None = None
+
+    @property
+    def heading(self) -> str:
+        return self.title or self.name.replace("_", " ").capitalize()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of values in the order of the columns; None is "none"."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Names and values one below the other, for a thing of which there is one."""
+
+    pairs: Sequence[tuple[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of what a person sees; ``text`` lines stand above the body."""
+
+    title: str | None = None
+    body: Table | Fields | None = None
+    text: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command returns.
+
+    ``data`` is what json, jsonl and yaml carry (dataclasses, lists, mappings); ``table`` is what plain and csv carry;
+    ``sections`` is what a person sees on a terminal, where that is more than the table. ``notes`` are talk, on stderr.
+    """
+
+    data: object
+    table: Table
+    sections: Sequence[Section] = ()
+    notes: Sequence[str] = ()
+    exit_code: ExitCode = ExitCode.DONE

@@ -1,0 +1,73 @@
+"""Sections and tables for eyes, by rich. Loaded only for ``--output table``."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from cli.framework.terminal import TerminalView
+from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.values import escape_controls, human_text
+
+_RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
+
+
+def print_sections(report: Report, stream: TextIO) -> None:
+    """Write a report's sections, or its table where it has none, to ``stream``."""
+    view = TerminalView.of(stream)
+    console = Console(
+        file=stream,
+        width=view.width,
+        color_system=None if not view.has_colour else "auto",
+        force_terminal=view.has_colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    sections = report.sections or (Section(body=report.table),)
+    for index, section in enumerate(sections):
+        if index:
+            console.print()
+        _print_section(console, section)
+
+
+def _print_section(console: Console, section: Section) -> None:
+    if section.title is not None:
+        console.print(Text(escape_controls(section.title), style="bold"))
+    for line in section.text:
+        console.print(Text(escape_controls(line)))
+    if isinstance(section.body, Table):
+        _print_table(console, section.body)
+    elif section.body is not None:
+        _print_fields(console, section.body)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if not table.rows:
+        return
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
+    for column in table.columns:
+        right = column.kind in _RIGHT
+        grid.add_column(column.heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for row in table.rows:
+        grid.add_row(*(_cell(column, value) for column, value in zip(table.columns, row, strict=True)))
+    console.print(grid)
+
+
+def _print_fields(console: Console, fields: Fields) -> None:
+    grid = RichTable(box=None, show_header=False, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in fields.pairs:
+        grid.add_row(name, Text(human_text(Kind.TEXT, value)))
+    console.print(grid)
+
+
+def _cell(column: Column, value: object) -> Text:
+    tone = column.tone(value) if column.tone is not None else None
+    return Text(human_text(column.kind, value), style="" if tone is None else tone.value)

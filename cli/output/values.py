@@ -1,0 +1,105 @@
+"""Single values as text: for machines (exact, stable) and for people (short, with units)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import PurePath
+
+from cli.output.report import Kind
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"} | {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10, 13)
+}
+
+
+def json_value(value: object) -> object:
+    """Return ``value`` made of what JSON knows. Dataclasses become objects with their fields' names as keys."""
+    if value is None or (isinstance(value, (bool, int, float)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, Enum):
+        return json_value(value.value)
+    if isinstance(value, (str, PurePath)):
+        return str(value)
+    if isinstance(value, datetime):
+        return iso_time(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(json_value(key)): json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return [json_value(item) for item in items]
+    raise TypeError(f"no JSON for a {type(value).__name__}")
+
+
+def machine_text(kind: Kind, value: object) -> str:
+    """Return a cell for plain and csv: exact numbers, ISO times, lists with commas; nothing is an empty text."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Enum():
+            return str(value.value)
+        case datetime():
+            return iso_time(value)
+        case list() | tuple():
+            return ",".join(machine_text(Kind.TEXT, item) for item in value)
+        case Mapping():
+            return ",".join(f"{key}={item}" for key, item in value.items())
+        case _:
+            return str(value)
+
+
+def human_text(kind: Kind, value: object) -> str:
+    """Return a cell for eyes. Control characters are shown as escapes, so that data cannot move the cursor."""
+    if value is None or value == "" or (isinstance(value, (list, tuple, Mapping)) and not value):
+        return "-"
+    if kind is Kind.BYTES and isinstance(value, int):
+        return human_bytes(value)
+    if kind is Kind.DURATION_MS and isinstance(value, int):
+        return human_duration(value)
+    if kind is Kind.FLAG and isinstance(value, bool):
+        return "yes" if value else "no"
+    return escape_controls(machine_text(kind, value))
+
+
+def escape_controls(text: str) -> str:
+    """Return ``text`` on one line and without control characters."""
+    return text.translate(_ESCAPES)
+
+
+def iso_time(value: datetime) -> str:
+    """Return an instant as ISO 8601 in UTC with milliseconds: ``2026-11-21T12:14:51.549Z``."""
+    utc = value.astimezone(UTC)
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+
+
+def human_bytes(size_bytes: int) -> str:
+    """Return a size in binary units: ``1.2 GiB``."""
+    size = float(abs(size_bytes))
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            break
+        size /= 1024
+    else:
+        unit = _UNITS[-1]
+    sign = "-" if size_bytes < 0 else ""
+    return f"{sign}{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{sign}{size:.1f} {unit}"
+
+
+def human_duration(duration_ms: int) -> str:
+    """Return a duration in its two largest units: ``7d``, ``2h 5m``, ``350ms``."""
+    if abs(duration_ms) < 1000:
+        return f"{duration_ms}ms"
+    sign, seconds = ("-" if duration_ms < 0 else ""), abs(duration_ms) // 1000
+    parts = []
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    return sign + " ".join(parts[:2])

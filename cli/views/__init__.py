@@ -1,0 +1,1 @@
+"""From an operation's result to the report that is printed. Pure."""

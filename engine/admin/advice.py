@@ -1,0 +1,46 @@
+"""What a person should do next after an error code of Kafka. One sentence each; most codes need none of their own."""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+
+_ADVICE = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or add --if-not-exists where an existing topic is fine",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "list the topics with: klamm topics list",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as brokers are alive: klamm brokers list",
+    ErrorCode.INVALID_PARTITIONS: "partitions can only be added; see how many there are: klamm topics describe TOPIC",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
+    ErrorCode.INVALID_CONFIG: "see keys, types and limits with: klamm configs describe --all",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of: letters, digits, dot, underscore, hyphen",
+    ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
+    ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers and restart them",
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: "wait for the reassignment to end, or cancel it, then try again",
+    ErrorCode.NOT_CONTROLLER: "the controller has just moved; try again",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "see who is out of sync: klamm topics describe --under-min-isr-partitions",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        "the records may have been stored; see who is out of sync: klamm topics describe --under-min-isr-partitions"
+    ),
+    ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic: klamm configs alter",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise max.message.bytes and segment.bytes of the topic",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader: klamm topics describe --unavailable-partitions",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "leadership has just moved; try again",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "start at an offset that is still there, or use --from-beginning",
+    ErrorCode.KAFKA_STORAGE_ERROR: "a log dir of that broker has failed; look at its server.log",
+    ErrorCode.REQUEST_TIMED_OUT: "the change may still be carried out; look again, and give more time with --timeout",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; with --via zookeeper it may work",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created anew; list the topics with: klamm topics list",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the cluster",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the group",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
+    ErrorCode.CORRUPT_MESSAGE: "the records were damaged on the way, or a null key was sent to a compacted topic",
+    ErrorCode.INVALID_RECORD: "the topic does not take such a record; a compacted topic wants a key",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "use another --compression; zstd needs Kafka 2.1",
+}
+
+
+def advice_for(code: ErrorCode) -> str | None:
+    """Return what to do next, or None where nothing better than the error's own text can be said."""
+    if code in _ADVICE:
+        return _ADVICE[code]
+    return "try again" if code.is_retriable else None

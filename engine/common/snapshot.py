@@ -1,0 +1,123 @@
+"""ClusterSnapshot: a whole cluster as one frozen value, shared by the command line, the dashboard and the planner.
+
+Read from ZooKeeper or from the wire (``engine.admin.snapshot``), saved to and loaded from JSON (``snapshot_json``).
+What the source could not tell is None, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from engine.common.model import NO_LEADER, BrokerInfo, LeaderRecoveryState, ReplicaAssignment, TopicPartition
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that Kafka keeps for itself."""
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class SnapshotSource(StrEnum):
+    """Who told the snapshot."""
+
+    ZOOKEEPER = "zookeeper"
+    WIRE = "wire"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """One replica's log on one broker's disk, as DescribeLogDirs tells it."""
+
+    broker: int
+    log_dir: str
+    size_bytes: int
+    offset_lag: int = 0
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One partition. A partition whose state is not known (its state znode is missing) has no leader and no ISR."""
+
+    partition: int
+    assignment: ReplicaAssignment
+    leader: int = NO_LEADER
+    isr: tuple[int, ...] = ()
+    leader_epoch: int | None = None
+    controller_epoch: int | None = None
+    zk_version: int | None = None
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    replica_logs: tuple[ReplicaLog, ...] = ()
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.assignment.replicas
+
+    @property
+    def osr(self) -> tuple[int, ...]:
+        """Replicas out of sync, in preference order."""
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Fewer replicas in sync than wanted; those that a reassignment adds are not counted (KIP-352)."""
+        return len(self.isr) < len(self.replicas) - len(self.assignment.adding_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """One topic. ``configs`` are its overrides only."""
+
+    name: str
+    partitions: tuple[PartitionSnapshot, ...]
+    topic_id: bytes | None = None
+    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
+    is_marked_for_deletion: bool = False
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of partition 0, as Kafka's tools count; those that a reassignment adds are included."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
+
+    ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None.
+    """
+
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicSnapshot, ...]
+    source: SnapshotSource
+    taken_at_ms: int
+    cluster_id: str | None = None
+    controller_id: int = -1
+    controller_epoch: int | None = None
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def live_broker_ids(self) -> frozenset[int]:
+        return frozenset(broker.id for broker in self.brokers)
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        return next((broker for broker in self.brokers if broker.id == broker_id), None)
+
+    def topic(self, name: str) -> TopicSnapshot | None:
+        return next((topic for topic in self.topics if topic.name == name), None)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
+        topic = self.topic(topic_partition.topic)
+        if topic is None:
+            return None
+        return next((p for p in topic.partitions if p.partition == topic_partition.partition), None)
