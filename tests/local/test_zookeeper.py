@@ -1,0 +1,143 @@
+"""The embedded ZooKeeper: real server, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.common.errors import OperationError
+from engine.local.addresses import own_loopback_address
+from engine.local.probe import four_letter_word, opens_session
+from engine.local.processes import ProcessId, find_process
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+
+def _wait_until_gone(identity: ProcessId, timeout_s: float = 10.0) -> bool:
+    process = find_process(identity)
+    return process is None or process.wait(timeout_s)
+
+
+def _start_ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_serves_until_stopped_and_leaves_nothing() -> None:
+    server = EmbeddedZooKeeper(host=own_loopback_address(), fsync=False)
+    with server:
+        host, port, folder = server.host, server.port, server.data_dir
+        assert server.process is not None
+        identity = server.process.identity
+        assert port == 2181
+        assert "Mode: standalone" in four_letter_word(host, port, "srvr")
+        assert opens_session(host, port)
+        assert (
+            "started" in (folder / "zookeeper.log").read_text() or "binding" in (folder / "zookeeper.log").read_text()
+        )
+        # The terminal's Ctrl-C goes to the foreground process group, which the child must not be in.
+        assert os.getsid(identity.pid) != os.getsid(0)
+    assert not server.is_running
+    assert not folder.exists()
+    assert _wait_until_gone(identity)
+
+
+def test_data_survives_kill_and_restart(tmp_path: Path) -> None:
+    folder = tmp_path / "zk"
+    server = EmbeddedZooKeeper(folder, host=own_loopback_address(), fsync=False)
+    with server:
+        before = _last_zxid(server)
+        opens_session(server.host, server.port)
+        after_session = _last_zxid(server)
+        assert after_session > before
+        server.kill()
+        assert not opens_session(server.host, server.port)
+        server.start()
+        assert _last_zxid(server) >= after_session
+    assert (folder / "version-2").is_dir()
+
+
+def _last_zxid(server: EmbeddedZooKeeper) -> int:
+    lines = four_letter_word(server.host, server.port, "srvr").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("Zxid:")), 16)
+
+
+_PARENT = """
+import sys, time
+from engine.local.zookeeper import EmbeddedZooKeeper
+server = EmbeddedZooKeeper(host=sys.argv[1], fsync=False)
+import threading
+starter = threading.Thread(target=server.start)   # a thread that ends: the child must outlive it
+starter.start(); starter.join()
+print(server.process.pid, server.data_dir, flush=True)
+time.sleep(600)
+"""
+
+
+def test_does_not_outlive_a_killed_parent() -> None:
+    command = [sys.executable, "-c", _PARENT, own_loopback_address()]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid, folder = parent.stdout.readline().split()
+    identity = ProcessId(int(pid), _start_ticks(int(pid)))
+    assert find_process(identity) is not None
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert _wait_until_gone(identity)
+    for path in sorted(Path(folder).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    Path(folder).rmdir()
+
+
+def test_detached_server_outlives_its_starter_and_is_found_again(tmp_path: Path) -> None:
+    host = own_loopback_address()
+    program = (
+        "import sys; from pathlib import Path; from engine.local.zookeeper import EmbeddedZooKeeper\n"
+        "server = EmbeddedZooKeeper(Path(sys.argv[1]), host=sys.argv[2], port=2181, fsync=False, detached=True)\n"
+        "server.start(); identity = server.process.identity; print(identity.pid, identity.start_ticks)"
+    )
+    started = subprocess.run(
+        [sys.executable, "-c", program, tmp_path, host], capture_output=True, text=True, check=True, timeout=60
+    )
+    pid, start_ticks = map(int, started.stdout.split())
+    again = EmbeddedZooKeeper(tmp_path, host=host, port=2181)
+    assert not again.attach(ProcessId(pid, start_ticks + 1)), "a reused pid must not be taken for ours"
+    assert again.attach(ProcessId(pid, start_ticks))
+    assert opens_session(host, 2181)
+    again.stop()
+    assert _wait_until_gone(ProcessId(pid, start_ticks))
+    assert tmp_path.exists()
+
+
+def test_taken_port_is_named() -> None:
+    host = own_loopback_address()
+    with socket.socket() as other:
+        other.bind((host, 2181))
+        other.listen()
+        with pytest.raises(OperationError, match=rf"cannot listen on {host}:2181"):
+            EmbeddedZooKeeper(host=host, port=2181).start()
+
+
+def test_bad_setting_is_told_with_the_servers_words(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path, host=own_loopback_address(), settings={"tickTime": "soon"})
+    with pytest.raises(OperationError, match="ended while starting") as caught:
+        server.start()
+    assert str(tmp_path) in (caught.value.hint or "")
+    assert not server.is_running
+
+
+def test_paused_server_answers_after_resume() -> None:
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        server.pause()
+        with pytest.raises(TimeoutError):
+            four_letter_word(server.host, server.port, "srvr", timeout_s=0.2)
+        server.resume()
+        deadline = time.monotonic() + 10
+        while not opens_session(server.host, server.port):
+            assert time.monotonic() < deadline
