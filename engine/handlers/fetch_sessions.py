@@ -1,0 +1,265 @@
+"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once and hears only of those that changed.
+
+Pure state, owned by the event loop. ``engine.handlers.fetch`` asks for a context per request, reads what the context
+names, and lets the context say what goes into the answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from engine.common.errors import ErrorCode
+
+INVALID_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_MS: Final = 120_000
+"""A session that was not used for so long, or is older and smaller than a new one, may make room (Kafka's constant)."""
+
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class PartitionKey(NamedTuple):
+    """How a session knows a partition: by topic id from Fetch 13 on, by name before (the other one is empty)."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+class FetchPartition:
+    """One partition a fetcher asks for, and what it was told of it last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        *,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> None:
+        self.key = key
+        self.topic: str | None = key.topic or None
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+    def update_from(self, other: FetchPartition) -> None:
+        """Take over what a later request says of the same partition."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+
+
+class PartitionOutcome(NamedTuple):
+    """The part of a partition's answer that decides whether an incremental answer must carry it."""
+
+    error_code: int
+    size_bytes: int
+    high_watermark: int
+    log_start_offset: int
+    must_tell: bool
+    """A diverging epoch or a preferred read replica is to be told."""
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One fetcher's remembered partitions, in the order in which they are read."""
+
+    id: int
+    is_privileged: bool
+    uses_topic_ids: bool
+    partitions: dict[PartitionKey, FetchPartition]
+    created_ms: int
+    last_used_ms: int
+    epoch: int
+
+    @property
+    def size(self) -> int:
+        return len(self.partitions)
+
+
+class FetchContext:
+    """What one Fetch request asks for, with or without a session."""
+
+    __slots__ = ("_is_incremental", "partitions", "session", "session_id")
+
+    def __init__(
+        self, partitions: Sequence[FetchPartition], session: FetchSession | None = None, *, is_incremental: bool = False
+    ) -> None:
+        self.partitions = partitions
+        self.session = session
+        self.session_id = session.id if session is not None else INVALID_SESSION_ID
+        self._is_incremental = is_incremental
+
+    def must_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
+        """Return whether the answer carries this partition; remembers what the fetcher is told."""
+        if self.session is None:
+            return True
+        changed = (
+            outcome.size_bytes > 0
+            or outcome.high_watermark != partition.sent_high_watermark
+            or outcome.log_start_offset != partition.sent_log_start_offset
+            or outcome.must_tell
+        )
+        partition.sent_high_watermark = outcome.high_watermark
+        partition.sent_log_start_offset = outcome.log_start_offset
+        if outcome.error_code:
+            # The next answer must tell that the error is over, even if nothing else has changed.
+            partition.sent_high_watermark = -1
+            changed = True
+        if outcome.size_bytes > 0 and self._is_incremental:
+            # Those that had data go to the end, so that none starves when the answer's size is bounded.
+            self.session.partitions[partition.key] = self.session.partitions.pop(partition.key)
+        return changed or not self._is_incremental
+
+    def would_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
+        """Return what ``must_answer`` would, and remember nothing."""
+        return (
+            not self._is_incremental
+            or outcome.error_code != 0
+            or outcome.size_bytes > 0
+            or outcome.high_watermark != partition.sent_high_watermark
+            or outcome.log_start_offset != partition.sent_log_start_offset
+            or outcome.must_tell
+        )
+
+
+class FetchSessionCache:
+    """All sessions of one broker, at most ``slots`` (``max.incremental.fetch.session.cache.slots``)."""
+
+    def __init__(self, slots: int, rng: random.Random | None = None) -> None:
+        self.slots = slots
+        self.evictions_total = 0
+        self._sessions: dict[int, FetchSession] = {}
+        self._rng = rng or random.Random()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions_total(self) -> int:
+        """Number of partitions that all sessions remember."""
+        return sum(s.size for s in self._sessions.values())
+
+    def open(
+        self,
+        session_id: int,
+        session_epoch: int,
+        partitions: Sequence[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext | ErrorCode:
+        """Return the context of one request, or the error that answers the request as a whole."""
+        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            if session_epoch == FINAL_EPOCH:
+                return FetchContext(partitions)
+            return self._open_full(partitions, is_follower, uses_topic_ids, now_ms)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return self._continue(session, partitions, forgotten, now_ms)
+
+    def _open_full(
+        self, partitions: Sequence[FetchPartition], is_follower: bool, uses_topic_ids: bool, now_ms: int
+    ) -> FetchContext:
+        if not partitions or not self._make_room(is_follower, len(partitions), now_ms):
+            return FetchContext(partitions)
+        session = FetchSession(
+            id=self._free_id(),
+            is_privileged=is_follower,
+            uses_topic_ids=uses_topic_ids,
+            partitions={p.key: p for p in partitions},
+            created_ms=now_ms,
+            last_used_ms=now_ms,
+            epoch=next_epoch(INITIAL_EPOCH),
+        )
+        self._sessions[session.id] = session
+        return FetchContext(partitions, session)
+
+    def _continue(
+        self,
+        session: FetchSession,
+        partitions: Sequence[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        now_ms: int,
+    ) -> FetchContext:
+        for partition in partitions:
+            known = session.partitions.get(partition.key)
+            if known is None:
+                session.partitions[partition.key] = partition
+            else:
+                known.update_from(partition)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return FetchContext(())
+        session.last_used_ms = now_ms
+        session.epoch = next_epoch(session.epoch)
+        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+
+    def _free_id(self) -> int:
+        while True:
+            session_id = self._rng.randint(1, _EPOCH_MAX)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _make_room(self, is_privileged: bool, size: int, now_ms: int) -> bool:
+        """Evict one session if the cache is full and one may go; return whether there is room."""
+        if len(self._sessions) < self.slots:
+            return True
+        victim = self._stale(now_ms) or self._smaller(is_privileged, size, now_ms)
+        if victim is None:
+            return False
+        del self._sessions[victim.id]
+        self.evictions_total += 1
+        return len(self._sessions) < self.slots
+
+    def _stale(self, now_ms: int) -> FetchSession | None:
+        oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)
+        return oldest if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS else None
+
+    def _smaller(self, is_privileged: bool, size: int, now_ms: int) -> FetchSession | None:
+        """Return a session that is worth less than a new one: followers before consumers, large before small."""
+        candidates = [
+            s
+            for s in self._sessions.values()
+            if now_ms - s.created_ms > EVICTION_MS or (is_privileged and not s.is_privileged)
+        ]
+        least = min(candidates, key=lambda s: (s.is_privileged, s.size, s.id), default=None)
+        if least is None or (is_privileged, size) < (least.is_privileged, least.size):
+            return None
+        return least
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch of a session's next request; it wraps to 1, for 0 opens a new session."""
+    return 1 if epoch == _EPOCH_MAX else epoch + 1

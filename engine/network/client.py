@@ -1,0 +1,236 @@
+"""The asking side of a connection: brokers among themselves, and the tools. Requests are pipelined.
+
+It knows one address and no cluster: who leads what, and trying again, is the caller's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Any, TypeVar, cast
+
+from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.network.receive_buffers import ReceiveBuffers
+from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from engine.protocol.declaration import Request, Response
+from engine.protocol.frames import decode_response, encode_request
+
+logger = logging.getLogger(__name__)
+
+_SIZE = struct.Struct(">i")
+
+ANSWER_BYTES_MAX = 1024 * 1024 * 1024
+"""A larger answer is taken for garbage: something else than Kafka listens there."""
+
+CLIENT_SOFTWARE_NAME = "klamm"
+CLIENT_SOFTWARE_VERSION = "0.1.0"
+
+AnyResponse = TypeVar("AnyResponse", bound=Response)
+
+
+class _Waiting:
+    """A request that was sent and not answered yet."""
+
+    __slots__ = ("api_key", "api_version", "future")
+
+    def __init__(self, api_key: int, api_version: int, future: asyncio.Future[Response]) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.future = future
+
+
+class _Wire(asyncio.BufferedProtocol):
+    """Splits what comes into answers and hands each to the request that waits for it."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._buffers = ReceiveBuffers()
+        self._buffer = self._buffers.borrow(64 * 1024)
+        self._start = 0
+        self._end = 0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        wanted = 0
+        while self._end - self._start >= 4:
+            (size,) = _SIZE.unpack_from(self._buffer, self._start)
+            if not 4 <= size <= ANSWER_BYTES_MAX:
+                self._client.broken(f"the answer announces {size} bytes, which no Kafka broker sends")
+                return
+            stop = self._start + 4 + size
+            if stop > self._end:
+                wanted = size + 4
+                break
+            # Answers outlive the receive buffer, for their reader may be slow: each gets bytes of its own.
+            self._client.answered(memoryview(bytes(self._buffer[self._start + 4 : stop])))
+            self._start = stop
+        self._make_room(wanted)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client.broken("the connection was closed" if exc is None else f"the connection broke: {exc}")
+
+    def _make_room(self, wanted: int) -> None:
+        rest = self._end - self._start
+        needed = max(wanted, rest + 4)
+        if self._start + needed > len(self._buffer):
+            target = self._buffer if needed <= len(self._buffer) else self._buffers.borrow(needed)
+            target[:rest] = self._buffer[self._start : self._end]
+            self._buffer, self._start, self._end = target, 0, rest
+        elif rest == 0:
+            self._start = self._end = 0
+
+
+class BrokerClient:
+    """A connection to one broker. Use it from one event loop."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._wire: _Wire | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_connected(self) -> bool:
+        return self._wire is not None
+
+    async def connect(self) -> None:
+        """Open the connection unless it is open.
+
+        Raises:
+            ConnectFailed: refused, unreachable, or not answered in time.
+        """
+        if self._wire is not None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, wire = await loop.create_connection(lambda: _Wire(self), self.host, self.port)
+        except TimeoutError as error:
+            raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
+        except OSError as error:
+            raise ConnectFailed(f"cannot connect ({error.strerror or error})", address=self.address) from error
+        self._wire = wire
+        self._versions = None
+
+    async def send(self, request: Request, api_version: int, *, timeout_ms: int | None = None) -> Any:
+        """Send a request in a given version and return its answer; several may be under way at once.
+
+        Raises:
+            ConnectionLost, RequestTimedOut, RemoteProtocolError.
+        """
+        if self._wire is None:
+            await self.connect()
+        future = self.post(request, api_version)
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await future
+        except TimeoutError as error:
+            name = type(request).__name__
+            raise RequestTimedOut(f"no answer to {name} within {limit_ms} ms", address=self.address) from error
+
+    def post(self, request: Request, api_version: int) -> asyncio.Future[Response]:
+        """Write a request now and return the future of its answer; the connection must be open."""
+        if self._wire is None or self._wire.transport is None:
+            raise ConnectionLost("not connected", address=self.address)
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = _Waiting(int(request.API_KEY), api_version, future)
+        self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
+        return future
+
+    async def call(self, request: Request, *, timeout_ms: int | None = None, version_max: int | None = None) -> Any:
+        """Send a request in the highest version both sides have, and return its answer.
+
+        Raises:
+            NoCommonVersion: the broker does not answer this API in any version we have.
+        """
+        api_version = await self.version_for(ApiKey(request.API_KEY), version_max=version_max)
+        return await self.send(request, api_version, timeout_ms=timeout_ms)
+
+    async def version_for(self, key: ApiKey, *, version_max: int | None = None) -> int:
+        """Return the highest version of an API that both sides have, at most ``version_max``."""
+        spec = API_SPECS[key]
+        lowest, highest = (await self.api_versions()).get(int(key), (0, -1))
+        best = min(highest, spec.max_version, spec.max_version if version_max is None else version_max)
+        if best < max(lowest, spec.min_version):
+            raise NoCommonVersion(f"the broker does not offer {key.name} in a version known here", address=self.address)
+        return best
+
+    async def api_versions(self) -> dict[int, tuple[int, int]]:
+        """Return what the broker offers, as (lowest, highest) by API key; asked once per connection."""
+        if self._versions is None:
+            response = await self._ask_api_versions(3)
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                response = await self._ask_api_versions(0)
+            if response.error_code != ErrorCode.NONE:
+                raise RemoteProtocolError(f"ApiVersions was answered with error {response.error_code}")
+            self._versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+        return self._versions
+
+    async def close(self) -> None:
+        """Close the connection; requests under way end with ConnectionLost."""
+        self.broken("closed by this side")
+
+    def answered(self, frame: memoryview) -> None:
+        """Give an answer to the request that waits for it. For the wire only."""
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is None:
+            self.broken(f"an answer to request {correlation_id}, which was never asked")
+            return
+        if waiting.future.done():
+            return
+        try:
+            _, response = decode_response(frame, ApiKey(waiting.api_key), waiting.api_version)
+        except RemoteProtocolError as error:
+            waiting.future.set_exception(error)
+        else:
+            waiting.future.set_result(response)
+
+    def broken(self, reason: str) -> None:
+        """End the connection and every request under way. For the wire, and for ``close``."""
+        wire, self._wire = self._wire, None
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting.values():
+            if not request.future.done():
+                request.future.set_exception(ConnectionLost(reason, address=self.address))
+        if wire is not None and wire.transport is not None:
+            wire.transport.abort()
+
+    async def _ask_api_versions(self, api_version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(
+            client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
+        )
+        return cast("ApiVersionsResponse", await self.send(request, api_version))
+
+
+__all__ = ["BrokerClient", "NetworkError"]

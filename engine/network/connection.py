@@ -1,0 +1,352 @@
+"""One accepted connection: frames in, ordered answers out.
+
+All frames of one read are handled in the read's own callback and answered by one write: no task, no future, no copy
+per request. Answers leave in the order of their requests (Kafka's rule); one that has to wait holds back those behind
+it, not the handling of the requests. An ``async`` handler mutes the connection until it is done, so that effects keep
+their order too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, cast
+
+from engine.common.errors import LocalProtocolError, RemoteProtocolError
+from engine.network.inbox import Inbox
+from engine.network.receive_buffers import ReceiveBuffers
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, Peer, RequestHead
+from engine.network.routes import Route, RouteTable
+from engine.network.sender import Sender
+from engine.protocol.codec import Outgoing
+from engine.protocol.frames import skip_tagged_fields
+from engine.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+request_logger = logging.getLogger("kafka.request.logger")
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">Ii")
+_CLIENT_ID_LENGTH = struct.Struct(">h")
+_ANSWER_HEAD = struct.Struct(">ii")
+
+PENDING_ANSWERS_MAX = 128
+"""Requests of one connection that may be under way; more are not read until some are answered."""
+
+QUEUED_BYTES_MAX = 1024 * 1024
+"""Answers a slow peer may leave unread before its further requests are left unread too."""
+
+
+class CloseReason(Enum):
+    """Why a connection ended; logged once."""
+
+    PEER_CLOSED = "the peer closed it"
+    PEER_BROKE_PROTOCOL = "the peer broke the protocol"
+    UNSUPPORTED = "the peer asked for an API or version that is not answered"
+    IDLE = "it was idle for connections.max.idle.ms"
+    TOO_MANY = "there are too many connections"
+    FAILED_ACKS_0 = "a Produce with acks=0 failed, where Kafka answers nothing"
+    FAULT = "the broker failed to answer"
+    STOPPING = "the broker is stopping"
+    WRITE_FAILED = "writing to the peer failed"
+
+
+@dataclass(slots=True)
+class ConnectionContext:
+    """What all connections of a listener share."""
+
+    loop: asyncio.AbstractEventLoop
+    routes: RouteTable
+    buffers: ReceiveBuffers
+    supervisor: Supervisor
+    make_request: Callable[[int, int, int, str | None, Peer], RequestHead]
+    request_bytes_max: int
+    is_request_log_on: bool
+    listener_name: str
+    security_protocol: int
+    on_open: Callable[[Connection], CloseReason | None]
+    on_close: Callable[[Connection], None]
+
+
+class _Pending:
+    """The place of one answer in the order of a connection."""
+
+    __slots__ = ("answer", "correlation_id", "route")
+
+    def __init__(self, route: Route, correlation_id: int, answer: Any) -> None:
+        self.route = route
+        self.correlation_id = correlation_id
+        self.answer = answer
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Server side of one connection. Everything in it happens on the event loop's thread."""
+
+    def __init__(self, context: ConnectionContext) -> None:
+        self.peer = Peer("", 0, context.listener_name, context.security_protocol)
+        self.closed_because: CloseReason | None = None
+        self.last_active_s = time.monotonic()
+        self._context = context
+        self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
+        self._inbox = Inbox(context.buffers)
+        self._pending: deque[_Pending] = deque()
+        self._is_async_running = False
+        self._is_handling = False
+        self._is_reading_paused = False
+        self._saw_eof = False
+        self._client_id_raw = b""
+        self._client_id: str | None = ""
+
+    # The transport's callbacks.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.peer = Peer(host, port, self._context.listener_name, self._context.security_protocol)
+        fd = transport.get_extra_info("socket").fileno()
+        self._sender = Sender(self._context.loop, fd, self._go_on, self._on_write_error)
+        refusal = self._context.on_open(self)
+        if refusal is not None:
+            self.close(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed_because = self.closed_because or CloseReason.PEER_CLOSED
+        if self._sender is not None:
+            self._sender.close()
+        pending, self._pending = self._pending, deque()
+        for slot in pending:
+            if isinstance(slot.answer, Deferred) and slot.answer.abandon is not None:
+                slot.answer.abandon()
+        self._inbox.release()
+        self._context.on_close(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = time.monotonic()
+        self._inbox.received(nbytes)
+        self._handle()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; what it has asked is still answered."""
+        self._saw_eof = True
+        return self.is_busy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is still owed to the peer."""
+        return bool(self._pending) or self._is_async_running
+
+    def close(self, reason: CloseReason) -> None:
+        """End the connection; the first reason given is the one that is logged."""
+        self.closed_because = self.closed_because or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Frames in.
+
+    def _can_handle(self) -> bool:
+        return (
+            not self._is_async_running
+            and len(self._pending) < PENDING_ANSWERS_MAX
+            and self.closed_because is None
+            and self._sender is not None
+            and self._sender.queued_bytes < QUEUED_BYTES_MAX
+        )
+
+    def _handle(self) -> None:
+        """Handle every whole frame that is here, then send the answers that are ready in one write."""
+        out = Outgoing()
+        inbox, request_bytes_max = self._inbox, self._context.request_bytes_max
+        self._is_handling = True
+        try:
+            while self._can_handle():
+                frame = inbox.next_frame(request_bytes_max)
+                if frame is None:
+                    break
+                self._handle_frame(frame, out)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+            inbox.release()
+        self._is_handling = False
+        inbox.keep_rest()
+        self._send(out)
+
+    def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
+        word, correlation_id = _HEAD.unpack_from(frame)
+        route = self._context.routes[word]
+        if route is None:
+            self.closed_because = CloseReason.UNSUPPORTED
+            raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not answered here")
+        position = 8
+        client_id: str | None = None
+        if route.has_client_id:
+            client_id, position = self._read_client_id(frame)
+        if route.request_has_tags:
+            position = skip_tagged_fields(frame, position)
+        route.requests_total += 1
+        request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.peer)
+        if route.is_async:
+            # It outlives the receive buffer, so its request gets bytes of its own.
+            frame = memoryview(bytearray(frame))
+        body = None if route.decode is None else route.decode(frame, position)[0]
+        if self._context.is_request_log_on:
+            request_logger.debug("Received %s %r %r", route.name, request, body)
+        if route.is_async:
+            self._is_async_running = True
+            self._context.supervisor.start(self._run_async(route, request, body), route.name)
+        else:
+            self._place(route, correlation_id, self._call(route, request, body), out)
+
+    def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
+        """Return the client id and where the header goes on; a connection's client id hardly ever changes."""
+        if len(frame) < 10:
+            raise RemoteProtocolError("the request ends inside its header")
+        (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, 8)
+        if length < 0:
+            return None, 10
+        raw = bytes(frame[10 : 10 + length])
+        if len(raw) < length:
+            raise RemoteProtocolError("the request ends inside its client id")
+        if raw != self._client_id_raw:
+            try:
+                self._client_id = raw.decode()
+            except UnicodeDecodeError as error:
+                raise RemoteProtocolError("the client id is not UTF-8") from error
+            self._client_id_raw = raw
+        return self._client_id, 10 + length
+
+    def _call(self, route: Route, request: RequestHead, body: Any) -> Any:
+        try:
+            return route.handler(request, body)
+        except Exception:
+            return self._fault(route, request)
+
+    async def _run_async(self, route: Route, request: RequestHead, body: Any) -> None:
+        try:
+            answer = await route.handler(request, body)
+        except Exception:
+            answer = self._fault(route, request)
+        self._is_async_running = False
+        if self.closed_because is None:
+            out = Outgoing()
+            self._place(route, request.correlation_id, answer, out)
+            self._send(out)
+            self._go_on()
+
+    def _fault(self, route: Route, request: RequestHead) -> Any:
+        """A handler failed: say so in the log, and to the peer where the API has a place for it."""
+        logger.exception("A request could not be handled api=%s request=%r", route.name, request)
+        response = route.fault_response()
+        if response is None:
+            self.closed_because = CloseReason.FAULT
+            return NO_RESPONSE
+        return response
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        self.closed_because = self.closed_because or CloseReason.PEER_BROKE_PROTOCOL
+        logger.warning(
+            "Closing a connection, for %s: %s peer=%s:%d listener=%s",
+            self.closed_because.value,
+            error,
+            self.peer.host,
+            self.peer.port,
+            self.peer.listener_name,
+        )
+
+    # Answers out.
+
+    def _place(self, route: Route, correlation_id: int, answer: Any, out: Outgoing) -> None:
+        """Encode the answer if it is its turn, else keep its place."""
+        if not self._pending and not isinstance(answer, Deferred):
+            self._encode(route, correlation_id, answer, out)
+            return
+        self._pending.append(_Pending(route, correlation_id, answer))
+        if isinstance(answer, Deferred):
+            answer.on_complete(self._deferred_completed)
+
+    def _deferred_completed(self) -> None:
+        if not self._is_handling and self.closed_because is None:
+            self._send(Outgoing())
+            self._go_on()
+
+    def _take_ready(self, out: Outgoing) -> None:
+        """Encode the pending answers whose turn has come."""
+        while self._pending:
+            slot = self._pending[0]
+            answer = slot.answer
+            if isinstance(answer, Deferred):
+                if not answer.is_complete:
+                    return
+                answer = answer.response
+            self._pending.popleft()
+            self._encode(slot.route, slot.correlation_id, answer, out)
+
+    def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
+        if response is NO_RESPONSE:
+            return
+        if response is CLOSE_CONNECTION:
+            self.closed_because = self.closed_because or CloseReason.FAILED_ACKS_0
+            return
+        start, ranges_before = len(out), len(out.ranges)
+        out += _ANSWER_HEAD.pack(0, correlation_id)
+        if route.response_has_tags:
+            out.append(0)
+        try:
+            route.encode(out, response)
+        except LocalProtocolError:
+            logger.exception("An answer cannot be encoded api=%s version=%d", route.name, route.api_version)
+            del out[start:], out.ranges[ranges_before:]
+            self.closed_because = CloseReason.FAULT
+            return
+        size = len(out) - start - 4
+        if len(out.ranges) > ranges_before:
+            size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
+        _SIZE.pack_into(out, start, size)
+
+    def _send(self, out: Outgoing) -> None:
+        """Send what is ready; then end the connection if there is a reason to, and read on only if there is room."""
+        if self._pending:
+            self._take_ready(out)
+        if out and self._sender is not None:
+            self._sender.send(out)
+        if self.closed_because is None and self._saw_eof and not self.is_busy:
+            self.closed_because = CloseReason.PEER_CLOSED
+        if self.closed_because is not None:
+            self._shut()
+        elif not self._is_reading_paused and not self._can_handle():
+            self._is_reading_paused = True
+            self._pause_reading()
+
+    def _go_on(self) -> None:
+        """Something that held requests back is over: handle those that are here already, then read on."""
+        if self._is_reading_paused and self._can_handle():
+            self._handle()
+            if self._can_handle():
+                self._is_reading_paused = False
+                self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _on_write_error(self, error: OSError) -> None:
+        logger.debug("Writing to a peer failed peer=%s:%d error=%s", self.peer.host, self.peer.port, error)
+        self.close(CloseReason.WRITE_FAILED)
+
+    def _shut(self) -> None:
+        """Close after what was written; unsent bytes of a peer that does not read are dropped."""
+        if self._transport is not None:
+            self._transport.close()

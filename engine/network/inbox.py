@@ -1,0 +1,96 @@
+"""The bytes of one connection that have come and are not handled yet, split into Kafka's frames."""
+
+from __future__ import annotations
+
+import struct
+
+from engine.common.errors import RemoteProtocolError
+from engine.network.receive_buffers import SHARED_BYTES, ReceiveBuffers
+
+_SIZE = struct.Struct(">i")
+
+SMALLEST_FRAME_BYTES = 8
+"""API key, version and correlation id: no request is shorter."""
+
+BULK_BYTES = SHARED_BYTES // 4
+"""A connection whose last frame was at least this large keeps a receive buffer of its own between frames."""
+
+
+class Inbox:
+    """Receive buffer and frame splitter in one, for frames are handled where they lie."""
+
+    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_own", "_start", "_wanted")
+
+    def __init__(self, buffers: ReceiveBuffers) -> None:
+        self._buffers = buffers
+        self._own: memoryview | None = None
+        self._buffer = buffers.shared
+        self._start = 0
+        self._end = 0
+        self._last_size = 0
+        self._wanted = 0
+
+    def room(self) -> memoryview:
+        """Return where the next bytes may be put; never empty while reading is on."""
+        if self._own is None:
+            return self._buffers.shared
+        return self._own[self._end :]
+
+    def received(self, size_bytes: int) -> None:
+        """So many bytes were put into ``room``."""
+        self._end += size_bytes
+
+    def next_frame(self, size_max: int) -> memoryview | None:
+        """Return the next whole frame without its size, or None until more has come.
+
+        The frame is valid until ``keep_rest`` is called.
+
+        Raises:
+            RemoteProtocolError: the announced size is negative, too small for a request, or above ``size_max``.
+        """
+        start = self._start
+        if self._end - start < 4:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if not SMALLEST_FRAME_BYTES <= size <= size_max:
+            raise RemoteProtocolError(f"a request of {size} bytes, allowed are {SMALLEST_FRAME_BYTES} to {size_max}")
+        stop = start + 4 + size
+        if stop > self._end:
+            self._wanted = size + 4
+            return None
+        self._start = stop
+        self._last_size = size
+        return self._buffer[start + 4 : stop]
+
+    def keep_rest(self) -> None:
+        """Move what is not handled yet out of the shared buffer, with room for the whole frame it begins."""
+        rest = self._end - self._start
+        if rest == 0:
+            if self._own is not None and self._last_size < BULK_BYTES:
+                self.release()
+            self._start = self._end = 0
+            return
+        # Never just full; and no size that was not checked is believed.
+        needed, self._wanted = max(self._wanted, rest + 4), 0
+        own = self._own
+        if own is None:
+            self._move_to(self._buffers.borrow(needed), rest)
+        elif self._start + needed > len(own):
+            if needed <= len(own):
+                self._move_to(own, rest)
+            else:
+                self._move_to(self._buffers.borrow(needed), rest)
+                self._buffers.give_back(own)
+
+    def release(self) -> None:
+        """Give a borrowed buffer back; what was in it is gone."""
+        if self._own is not None:
+            self._buffers.give_back(self._own)
+        self._own = None
+        self._buffer = self._buffers.shared
+        self._start = self._end = 0
+
+    def _move_to(self, target: memoryview, rest: int) -> None:
+        target[:rest] = self._buffer[self._start : self._end]
+        self._own = self._buffer = target
+        self._start, self._end = 0, rest

@@ -1,0 +1,36 @@
+"""Memory for what comes in: one shared buffer per event loop, and a pool for frames that outgrow it.
+
+A connection that is between frames owns no receive memory at all. One that has half a frame, or sends large ones,
+borrows a buffer of a power of two from the pool and gives it back.
+"""
+
+from __future__ import annotations
+
+SHARED_BYTES = 256 * 1024
+SMALLEST_BYTES = 4 * 1024
+POOLED_BYTES_MAX = 64 * 1024 * 1024
+
+
+class ReceiveBuffers:
+    """The receive memory of one event loop."""
+
+    def __init__(self) -> None:
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self._free: dict[int, list[memoryview]] = {}
+        self._pooled_bytes = 0
+
+    def borrow(self, size_bytes: int) -> memoryview:
+        """Return a writable buffer of at least ``size_bytes``; its content is undefined."""
+        capacity = max(SMALLEST_BYTES, 1 << (size_bytes - 1).bit_length())
+        free = self._free.get(capacity)
+        if free:
+            self._pooled_bytes -= capacity
+            return free.pop()
+        return memoryview(bytearray(capacity))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Take a buffer back; it is kept for the next borrower while the pool is small."""
+        capacity = len(buffer)
+        if self._pooled_bytes + capacity <= POOLED_BYTES_MAX:
+            self._pooled_bytes += capacity
+            self._free.setdefault(capacity, []).append(buffer)

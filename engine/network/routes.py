@@ -1,0 +1,108 @@
+"""From the first four bytes of a request to what decodes it, handles it and encodes its answer.
+
+The network knows handlers only as callables; ``engine.server`` fills the table from the registry of handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.protocol.api_keys import (
+    ApiKey,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+from engine.protocol.codec import decoder, encoder
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSpec:
+    """One API as the network serves it."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handler: Callable[..., Any]
+    is_async: bool
+
+
+class Route:
+    """One API in one version. ``requests_total`` counts what came."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "decode",
+        "encode",
+        "handler",
+        "has_client_id",
+        "is_async",
+        "name",
+        "request_has_tags",
+        "requests_total",
+        "response_class",
+        "response_has_tags",
+    )
+
+    def __init__(self, spec: HandlerSpec, api_version: int) -> None:
+        key = spec.key
+        self.name = key.name
+        self.api_key = int(key)
+        self.api_version = api_version
+        self.handler = spec.handler
+        self.is_async = spec.is_async
+        self.requests_total = 0
+        self.response_class = response_class(key)
+        self.has_client_id = request_header_version(key, api_version) >= 1
+        self.request_has_tags = request_header_version(key, api_version) >= 2
+        self.response_has_tags = response_header_version(key, api_version) >= 1
+        self.decode: Callable[[Any, int], tuple[Any, int]] | None = decoder(request_class(key), api_version)
+        self.encode = encoder(self.response_class, api_version)
+
+    def fault_response(self) -> Any:
+        """Return an answer with UNKNOWN_SERVER_ERROR, or None where the API has no error of the whole answer."""
+        if "error_code" not in getattr(self.response_class, "__slots__", ()):
+            return None
+        return self.response_class(error_code=-1)
+
+
+class RouteTable(dict[int, Route | None]):
+    """Routes by ``api_key << 16 | api_version``, made on first use, for a codec is compiled only when it is needed."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, HandlerSpec],
+        unsupported_api_versions: Callable[..., Any],
+    ) -> None:
+        """``unsupported_api_versions`` answers ApiVersions requests of unknown versions, in the form of version 0."""
+        super().__init__()
+        self._handlers = handlers
+        self._unsupported_api_versions = unsupported_api_versions
+
+    def __missing__(self, word: int) -> Route | None:
+        key, version = word >> 16, word & 0xFFFF
+        route = self._make(key, version)
+        if route is not None or key in self._handlers:
+            # Only words of known APIs are kept: a peer that sends garbage must not fill the table.
+            self[word] = route
+        return route
+
+    def _make(self, key: int, version: int) -> Route | None:
+        spec = self._handlers.get(key)
+        if spec is None:
+            return None
+        if spec.min_version <= version <= spec.max_version:
+            return Route(spec, version)
+        if key == ApiKey.API_VERSIONS:
+            return self._api_versions_of_unknown_version(spec)
+        return None
+
+    def _api_versions_of_unknown_version(self, spec: HandlerSpec) -> Route:
+        """Kafka answers an unknown ApiVersions version in version 0's form, so that the client can choose again."""
+        route = Route(HandlerSpec(spec.key, 0, 0, self._unsupported_api_versions, is_async=False), 0)
+        route.decode = None
+        return route

@@ -1,0 +1,192 @@
+"""Listeners and the connections they accept: limits, idle close, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.common.errors import OperationError
+from engine.network.connection import CloseReason, Connection, ConnectionContext, request_logger
+from engine.network.receive_buffers import ReceiveBuffers
+from engine.network.request import Peer, RequestHead
+from engine.network.routes import RouteTable
+from engine.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+IDLE_SWEEPS = 10
+"""How often per idle time the connections are looked through: one is closed at most a tenth too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSpec:
+    """One address to listen on. An empty host is every interface; port 0 takes a free one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Bounds of the network, under the names of Kafka's settings. -1 as a buffer size leaves it to the system."""
+
+    socket_request_max_bytes: int = 104_857_600
+    socket_listen_backlog_size: int = 50
+    socket_send_buffer_bytes: int = 102_400
+    socket_receive_buffer_bytes: int = 102_400
+    connections_max_idle_ms: int = 600_000
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+
+
+class SocketServer:
+    """All listeners of one broker."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        make_request: Callable[[int, int, int, str | None, Peer], RequestHead],
+        limits: ServerLimits,
+    ) -> None:
+        self.limits = limits
+        self.connections: set[Connection] = set()
+        self._routes = routes
+        self._make_request = make_request
+        self._buffers = ReceiveBuffers()
+        self._per_ip: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._supervisor = Supervisor("network")
+        self._is_stopping = False
+
+    async def listen(self, listener: ListenerSpec) -> tuple[str, int]:
+        """Bind and accept on one listener; return the bound host and port.
+
+        Raises:
+            OperationError: the address is taken or not of this machine.
+        """
+        loop = asyncio.get_running_loop()
+        context = self._context(loop, listener)
+        sock = bound_socket(listener, self.limits)
+        server = await loop.create_server(
+            lambda: Connection(context), sock=sock, backlog=self.limits.socket_listen_backlog_size
+        )
+        self._servers.append(server)
+        host, port = sock.getsockname()[:2]
+        logger.info(
+            "Awaiting socket connections on %s:%d. listener=%s", listener.host or "0.0.0.0", port, listener.name
+        )
+        return host, port
+
+    def start_idle_sweep(self) -> None:
+        """Begin to close connections that have been silent for ``connections.max.idle.ms``."""
+        idle_ms = self.limits.connections_max_idle_ms
+        if idle_ms > 0:
+            self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
+
+    def stop_accepting(self) -> None:
+        """Accept no new connection; those that exist go on."""
+        for server in self._servers:
+            server.close()
+
+    async def stop(self) -> None:
+        """Close the listeners and every connection."""
+        self._is_stopping = True
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close(CloseReason.STOPPING)
+        await self._supervisor.stop()
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _context(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> ConnectionContext:
+        return ConnectionContext(
+            loop=loop,
+            routes=self._routes,
+            buffers=self._buffers,
+            supervisor=self._supervisor,
+            make_request=self._make_request,
+            request_bytes_max=self.limits.socket_request_max_bytes,
+            is_request_log_on=request_logger.isEnabledFor(logging.DEBUG),
+            listener_name=listener.name,
+            security_protocol=listener.security_protocol,
+            on_open=self._opened,
+            on_close=self._closed,
+        )
+
+    def _opened(self, connection: Connection) -> CloseReason | None:
+        self.connections.add(connection)
+        host = connection.peer.host
+        self._per_ip[host] += 1
+        if self._is_stopping:
+            return CloseReason.STOPPING
+        too_many = len(self.connections) > self.limits.max_connections
+        if too_many or self._per_ip[host] > self.limits.max_connections_per_ip:
+            logger.warning(
+                "Refused a connection: too many are open peer=%s open=%d of_this_peer=%d",
+                host,
+                len(self.connections),
+                self._per_ip[host],
+            )
+            return CloseReason.TOO_MANY
+        return None
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        host = connection.peer.host
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
+        logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.peer.port)
+
+    def _close_idle(self) -> None:
+        oldest_s = time.monotonic() - self.limits.connections_max_idle_ms / 1000
+        for connection in [c for c in self.connections if c.last_active_s < oldest_s and not c.is_busy]:
+            connection.close(CloseReason.IDLE)
+
+
+def _reason(connection: Connection) -> str:
+    return connection.closed_because.value if connection.closed_because else "unknown"
+
+
+def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
+    """Return a listening address bound with the buffer sizes that accepted connections inherit.
+
+    Raises:
+        OperationError: the address is taken or not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if limits.socket_receive_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
+    if limits.socket_send_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.socket_send_buffer_bytes)
+    sock.setblocking(False)
+    try:
+        sock.bind((listener.host, listener.port))
+    except OSError as error:
+        sock.close()
+        raise _bind_error(listener, error) from error
+    return sock
+
+
+def _bind_error(listener: ListenerSpec, error: OSError) -> OperationError:
+    where = f"{listener.host or '0.0.0.0'}:{listener.port}"
+    if error.errno == errno.EADDRINUSE:
+        return OperationError(
+            f"the address of listener {listener.name} is taken: {where}",
+            hint=f"end the program that listens there ('ss -ltnp sport = :{listener.port}' names it), "
+            "or change 'listeners'",
+        )
+    return OperationError(
+        f"listener {listener.name} cannot be bound: {where}: {error.strerror}",
+        hint="'listeners' must name an address of this machine; 'advertised.listeners' is what others are told",
+    )
