@@ -1,0 +1,60 @@
+"""Decoders and encoders: one function per (message, version), compiled on first use and kept.
+
+Callers on a hot path look their function up once and keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias, TypeVar
+
+from engine.common.errors import LocalProtocolError
+from engine.protocol.api_keys import API_SPECS
+from engine.protocol.declaration import Message, Request, Response
+from engine.protocol.decoder_source import compile_decoder
+from engine.protocol.encoder_source import compile_encoder
+from engine.protocol.outgoing import Outgoing, SizedRange
+
+__all__ = ["Buffer", "Decoder", "Encoder", "Outgoing", "SizedRange", "decoder", "encoder"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+M = TypeVar("M", bound=Message)
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
+"""(buffer, offset) -> (value, offset behind it). The buffer must end with the message: its end bounds all lengths.
+
+RECORDS fields are memoryviews into the buffer; everything else is copied.
+
+Raises:
+    RemoteProtocolError: the bytes are not such a message. Bytes behind it are not looked at.
+"""
+Encoder: TypeAlias = Callable[[Outgoing, M], None]
+"""Appends a value to the buffer.
+
+Raises:
+    LocalProtocolError: the version cannot carry the value; names the field. The buffer's end is then undefined.
+"""
+
+
+@cache
+def decoder(cls: type[M], version: int) -> Decoder[M]:
+    """Return the decoder of a message in one version."""
+    _check(cls, version)
+    compiled: Decoder[M] = compile_decoder(cls, version)
+    return compiled
+
+
+@cache
+def encoder(cls: type[M], version: int) -> Encoder[M]:
+    """Return the encoder of a message in one version."""
+    _check(cls, version)
+    compiled: Encoder[M] = compile_encoder(cls, version)
+    return compiled
+
+
+def _check(cls: type[Message], version: int) -> None:
+    if issubclass(cls, Request | Response) and not API_SPECS[cls.api_key].supports(version):
+        spec = API_SPECS[cls.api_key]
+        raise LocalProtocolError(
+            f"{cls.__name__} has the versions {spec.min_version} to {spec.max_version}, not {version}"
+        )

@@ -1,0 +1,96 @@
+"""What compiled codecs call: variable-length numbers, tagged fields, cached structs. Bytes only, no messages.
+
+A varint here is Kafka's unsigned one: seven bits a byte, least significant first, at most five bytes (KIP-482).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+STRING_BYTES_MAX = 0x7FFF
+"""Kafka's limit for a string in UTF-8, compact or not."""
+
+_COUNT_MAX = 0x7FFFFFFF
+_CACHED_MAX = 64
+
+
+class Malformed(ValueError):
+    """Bytes that make no message; a decoder turns it into RemoteProtocolError."""
+
+
+class Unfit(ValueError):
+    """A value that cannot be written; an encoder turns it into LocalProtocolError."""
+
+
+def rest_of_varint(buffer: Any, position: int, first: int) -> tuple[int, int]:
+    """Return (value, next position) of a varint whose first byte, with its high bit set, was read already."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > _COUNT_MAX:
+                raise Malformed(f"the length {value} is too large")
+            return value, position
+    raise Malformed("a varint of more than five bytes")
+
+
+def read_varint(buffer: Any, position: int) -> tuple[int, int]:
+    """Return (value, next position)."""
+    first = buffer[position]
+    return (first, position + 1) if first < 128 else rest_of_varint(buffer, position + 1, first)
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Append ``value``, which is not negative."""
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def skip_tagged(buffer: Any, position: int, first: int) -> int:
+    """Return the position behind a section of tagged fields whose count began with the byte ``first``, before it."""
+    count = first
+    if first > 127:
+        count, position = rest_of_varint(buffer, position, first)
+    for _ in range(count):
+        _, position = read_varint(buffer, position)
+        size, position = read_varint(buffer, position)
+        position += size
+        if position > len(buffer):
+            raise Malformed("a tagged field reaches behind the end")
+    return position
+
+
+class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
+    """By count: a function that unpacks so many values of one kind from (buffer, offset)."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __missing__(self, count: int) -> Callable[..., tuple[Any, ...]]:
+        unpack = struct.Struct(f">{count}{self.code}").unpack_from
+        if count <= _CACHED_MAX:
+            self[count] = unpack
+        return unpack
+
+
+class RepeatedPack(dict[int, Callable[..., bytes]]):
+    """By count: a function that packs so many values of one kind."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __missing__(self, count: int) -> Callable[..., bytes]:
+        pack = struct.Struct(f">{count}{self.code}").pack
+        if count <= _CACHED_MAX:
+            self[count] = pack
+        return pack
+
+
+UNPACK_REPEATED = {code: RepeatedUnpack(code) for code in "bhiqd?"}
+PACK_REPEATED = {code: RepeatedPack(code) for code in "bhiqd?"}
