@@ -38,6 +38,7 @@ class FetchPartition:
         "fetch_offset",
         "key",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -52,6 +53,7 @@ class FetchPartition:
         max_bytes: int,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> None:
         self.key = key
         self.topic: str | None = key.topic or None
@@ -59,6 +61,7 @@ class FetchPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
@@ -68,6 +71,7 @@ class FetchPartition:
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start_offset = other.log_start_offset
 
 
 class PartitionOutcome(NamedTuple):
@@ -131,17 +135,6 @@ class FetchContext:
             # Those that had data go to the end, so that none starves when the answer's size is bounded.
             self.session.partitions[partition.key] = self.session.partitions.pop(partition.key)
         return changed or not self._is_incremental
-
-    def would_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
-        """Return what ``must_answer`` would, and remember nothing."""
-        return (
-            not self._is_incremental
-            or outcome.error_code != 0
-            or outcome.size_bytes > 0
-            or outcome.high_watermark != partition.sent_high_watermark
-            or outcome.log_start_offset != partition.sent_log_start_offset
-            or outcome.must_tell
-        )
 
 
 class FetchSessionCache:

@@ -2,7 +2,8 @@
 
 A handler is registered with the decorator ``handles``. A plain function answers at once (or returns a ``Deferred``
 whose answer comes from a purgatory); its request's memoryviews are valid during the call only. An ``async def`` handler
-may await; it runs as a task while its connection is muted, and its request owns its bytes.
+may await; it runs as a task while its connection is muted, and its request owns its bytes. A plain handler may also
+return a coroutine for the rare case in which it must wait; that one keeps no memoryview.
 """
 
 from __future__ import annotations

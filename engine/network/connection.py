@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from types import CoroutineType
 from typing import Any, cast
 
 from engine.common.errors import LocalProtocolError, RemoteProtocolError
@@ -200,11 +201,12 @@ class Connection(asyncio.BufferedProtocol):
         body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
-        if route.is_async:
+        answer = self._call(route, request, body)
+        if type(answer) is CoroutineType:
             self._is_async_running = True
-            self._context.supervisor.start(self._run_async(route, request, body), route.name)
+            self._context.supervisor.start(self._finish(route, request, answer), route.name)
         else:
-            self._place(route, correlation_id, self._call(route, request, body), out)
+            self._place(route, correlation_id, answer, out)
 
     def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
         """Return the client id and where the header goes on; a connection's client id hardly ever changes."""
@@ -230,9 +232,9 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             return self._fault(route, request)
 
-    async def _run_async(self, route: Route, request: RequestHead, body: Any) -> None:
+    async def _finish(self, route: Route, request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> None:
         try:
-            answer = await route.handler(request, body)
+            answer = await coroutine
         except Exception:
             answer = self._fault(route, request)
         self._is_async_running = False

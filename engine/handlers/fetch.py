@@ -1,0 +1,138 @@
+"""Fetch (1): v0–v17.
+
+Behaviour
+* Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
+* Answered at once when ``min_bytes`` are there, a partition has an error or a diverging epoch, or nothing was asked
+  for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
+* Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, and then in portions
+  that do not hold the event loop for long.
+* A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
+
+Version notes
+* v3 ``max_bytes`` of the answer, and a batch larger than that is given whole   * v4 isolation level, v2 batches
+* v5 log start offsets   * v7 fetch sessions   * v9 leader epoch fencing   * v10 zstd   * v11 rack of the consumer
+* v12 flexible, diverging epochs   * v13 topic ids, no names   * v15 replica state   * v16 addresses of new leaders
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.common.model import IsolationLevel, TopicPartition
+from engine.handlers.context import RequestContext
+from engine.handlers.fetch_answer import build_response, session_error
+from engine.handlers.fetch_reads import FetchParameters, FetchReads
+from engine.handlers.fetch_sessions import FetchContext, FetchPartition, PartitionKey
+from engine.handlers.registry import handles
+from engine.network.request import Deferred
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.runtime.purgatory import DelayedOperation
+
+INT_MAX = 2**31 - 1
+
+
+@handles(ApiKey.FETCH)
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+    """Read what is asked for, now or when there is enough of it."""
+    parameters = _parameters(context, request)
+    opened = _open_session(context, request, parameters)
+    if isinstance(opened, ErrorCode):
+        return session_error(opened)
+    _resolve_topic_ids(context, opened)
+    reads = FetchReads(context.broker, parameters, opened.partitions)
+    reads.read_all(records_follower_state=True)
+    if reads.is_satisfied():
+        return build_response(context, opened, reads)
+    operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
+    keys = [TopicPartition(p.topic, p.key.partition) for p in opened.partitions if p.topic is not None]
+    context.broker.replica_manager.delayed_fetch.try_complete_else_watch(operation, keys)
+    return operation.deferred
+
+
+class DelayedFetch(DelayedOperation):
+    """A Fetch that waits for bytes."""
+
+    __slots__ = ("_context", "_fetch", "_reads", "deferred")
+
+    def __init__(self, context: RequestContext, opened: FetchContext, reads: FetchReads, delay_ms: int) -> None:
+        super().__init__(delay_ms)
+        self._context = context
+        self._fetch = opened
+        self._reads = reads
+        self.deferred = Deferred(abandon=self.cancel)
+
+    def try_complete(self) -> bool:
+        """Done when enough can be read, or the answer would be an error now."""
+        if not self._reads.may_have_grown():
+            return False
+        self._reads.read_all(records_follower_state=False)
+        return self._reads.is_satisfied() and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer with what is there; after the deadline that may be nothing."""
+        if self._reads.may_have_grown():
+            self._reads.read_all(records_follower_state=False)
+        self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+
+
+def _parameters(context: RequestContext, request: FetchRequest) -> FetchParameters:
+    state = request.replica_state
+    replica_id = request.replica_id if context.api_version < 15 or state is None else state.replica_id
+    max_bytes = request.max_bytes if context.api_version >= 3 else INT_MAX
+    if replica_id < 0:
+        max_bytes = min(max_bytes, context.broker.config.fetch_max_bytes)
+    return FetchParameters(
+        api_version=context.api_version,
+        replica_id=replica_id,
+        replica_epoch=-1 if state is None else state.replica_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation=IsolationLevel.READ_COMMITTED if request.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED,
+        rack_id=request.rack_id,
+        client_host=context.peer.host,
+    )
+
+
+def _open_session(
+    context: RequestContext, request: FetchRequest, parameters: FetchParameters
+) -> FetchContext | ErrorCode:
+    by_id = context.api_version >= 13
+    partitions = [
+        FetchPartition(
+            PartitionKey("" if by_id else topic.topic, topic.topic_id, p.partition),
+            fetch_offset=p.fetch_offset,
+            max_bytes=p.partition_max_bytes,
+            current_leader_epoch=p.current_leader_epoch,
+            last_fetched_epoch=p.last_fetched_epoch,
+            log_start_offset=p.log_start_offset,
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+    if context.api_version < 7:
+        return FetchContext(partitions)
+    forgotten = [
+        PartitionKey("" if by_id else topic.topic, topic.topic_id, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    return context.broker.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        partitions,
+        forgotten,
+        is_follower=parameters.replica_id >= 0,
+        uses_topic_ids=by_id,
+        now_ms=context.broker.clock.monotonic_ms(),
+    )
+
+
+def _resolve_topic_ids(context: RequestContext, opened: FetchContext) -> None:
+    """Find the names behind topic ids; a topic that was unknown when the session began may be known by now."""
+    if context.api_version < 13:
+        return
+    cache = context.broker.metadata_cache
+    for partition in opened.partitions:
+        if partition.topic is None:
+            partition.topic = cache.topic_name(partition.key.topic_id)

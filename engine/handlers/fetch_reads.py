@@ -1,0 +1,144 @@
+"""Reading the partitions of one Fetch request, and judging whether what was read is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
+from engine.handlers.context import Broker
+from engine.handlers.fetch_sessions import FetchPartition
+from engine.replication.partition import Partition
+from engine.replication.partition_read import PartitionRead, read_error
+
+FETCH_FROM_FOLLOWER_VERSION = 11
+"""From this version on a consumer may read from a follower (KIP-392)."""
+
+ZSTD_VERSION = 10
+"""From this version on a reader understands zstd (KIP-110)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParameters:
+    """What holds for all partitions of one request. Sizes are in bytes."""
+
+    api_version: int
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: IsolationLevel
+    rack_id: str
+    client_host: str
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def leader_only(self) -> bool:
+        """Followers, and consumers too old to be sent elsewhere, read from the leader only."""
+        if self.replica_id == DEBUGGING_REPLICA_ID:
+            return False
+        return self.is_follower or self.api_version < FETCH_FROM_FOLLOWER_VERSION
+
+
+class FetchReads:
+    """The partitions of a request with what was last read of each."""
+
+    __slots__ = ("_broker", "_ends", "_has_failed", "_size_bytes", "parameters", "partitions", "reads")
+
+    def __init__(self, broker: Broker, parameters: FetchParameters, partitions: Sequence[FetchPartition]) -> None:
+        self._broker = broker
+        self.parameters = parameters
+        self.partitions = partitions
+        self.reads: list[PartitionRead] = []
+        self._ends: list[tuple[Partition | None, int, int]] = []
+        self._size_bytes = 0
+        self._has_failed = False
+
+    def read_all(self, *, records_follower_state: bool) -> None:
+        """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
+        parameters = self.parameters
+        remaining = parameters.max_bytes
+        # Up to Fetch 2 a reader gets a part of a too large message and asks again with more room.
+        min_one_batch = parameters.api_version > 2
+        self.reads = []
+        self._ends = []
+        self._size_bytes = 0
+        self._has_failed = False
+        for wanted in self.partitions:
+            partition, read = self._read(wanted, remaining, min_one_batch, records_follower_state)
+            self.reads.append(read)
+            size_bytes = read.size_bytes
+            if size_bytes:
+                min_one_batch = False
+                remaining = max(0, remaining - size_bytes)
+                self._size_bytes += size_bytes
+            if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
+                self._has_failed = True
+            epoch = -1 if partition is None else partition.leader_epoch
+            self._ends.append((partition, self._readable_end(partition), epoch))
+
+    def is_satisfied(self) -> bool:
+        """Whether the answer must not wait: enough was read, or there is something else to tell."""
+        parameters = self.parameters
+        return (
+            self._size_bytes >= parameters.min_bytes
+            or parameters.max_wait_ms <= 0
+            or self._has_failed
+            or not self.partitions
+        )
+
+    def may_have_grown(self) -> bool:
+        """Whether a new read could find anything else than the last one did; a few comparisons per partition."""
+        for partition, end_offset, leader_epoch in self._ends:
+            if partition is None:
+                continue
+            if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
+                return True
+        return False
+
+    def _readable_end(self, partition: Partition | None) -> int:
+        """Return the offset up to which this reader may read now; -1 where it may not read at all."""
+        if partition is None:
+            return -1
+        log = partition.leader_log if self.parameters.leader_only else partition.log
+        if log is None:
+            return -1
+        if self.parameters.is_follower:
+            return log.log_end_offset
+        if self.parameters.isolation is IsolationLevel.READ_COMMITTED:
+            return log.last_stable_offset
+        return log.high_watermark
+
+    def _read(
+        self, wanted: FetchPartition, remaining: int, min_one_batch: bool, records_follower_state: bool
+    ) -> tuple[Partition | None, PartitionRead]:
+        if wanted.topic is None:
+            return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID)
+        parameters = self.parameters
+        try:
+            partition = self._broker.replica_manager.partition(wanted.topic, wanted.key.partition)
+        except KafkaError as error:
+            return None, read_error(error.code)
+        if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
+            return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.log
+        if log is not None and parameters.api_version < ZSTD_VERSION and log.config.compression_type == "zstd":
+            return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return partition, partition.read_records(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, remaining),
+            replica_id=parameters.replica_id,
+            isolation=parameters.isolation,
+            current_leader_epoch=wanted.current_leader_epoch,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            min_one_batch=min_one_batch,
+            leader_only=parameters.leader_only,
+            follower_log_start_offset=wanted.log_start_offset,
+            follower_broker_epoch=parameters.replica_epoch,
+            records_follower_state=records_follower_state,
+        )

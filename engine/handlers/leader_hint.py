@@ -1,0 +1,28 @@
+"""Who leads a partition that was asked for at the wrong broker, for answers that may say so (KIP-951)."""
+
+from __future__ import annotations
+
+from engine.common.model import Node, TopicPartition
+from engine.handlers.context import RequestContext
+
+
+class LeaderHints:
+    """Looks up leaders for one answer and collects their addresses on the listener that was asked on."""
+
+    __slots__ = ("_context", "nodes")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self.nodes: dict[int, Node] = {}
+
+    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Return (leader, leader epoch), or None where this broker knows none that has an address here."""
+        cache = self._context.broker.metadata_cache
+        known = cache.partition_info(topic_partition)
+        if known is None or known.leader < 0:
+            return None
+        node = cache.node(known.leader, self._context.peer.listener_name)
+        if node is None:
+            return None
+        self.nodes[node.id] = node
+        return known.leader, known.leader_epoch

@@ -1,0 +1,164 @@
+"""Metadata (3): v0–v12.
+
+Behaviour
+* Brokers, controller and topics as the controller told this broker by UpdateMetadata; addresses are those of the
+  listener that was asked on. Before the first UpdateMetadata: no brokers, controller -1.
+* A topic that does not exist is created when client and ``auto.create.topics.enable`` allow it, and answered with
+  LEADER_NOT_AVAILABLE until it is led; otherwise UNKNOWN_TOPIC_OR_PARTITION (INVALID_TOPIC_EXCEPTION for a bad name).
+* A partition without a reachable leader carries LEADER_NOT_AVAILABLE, from v6 on LISTENER_NOT_FOUND when the leader
+  lives but has no such listener.
+
+Version notes
+* v0 an empty list means all topics, and dead replicas are left out with REPLICA_NOT_AVAILABLE   * v1 null means all
+* v4 the client may forbid auto-creation   * v5 offline replicas   * v8 authorized operations   * v10 topic ids
+* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from engine.common.errors import ErrorCode
+from engine.common.model import Node
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
+from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from engine.replication.metadata_cache import PartitionMetadata
+
+
+@handles(ApiKey.METADATA)
+def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
+    """Describe the cluster; wait only where a topic has to be created first."""
+    version = context.api_version
+    if request.topics is None or (version == 0 and not request.topics):
+        return _response(context, request, list(context.broker.metadata_cache.topics), {}, [])
+    names: list[str] = []
+    failed: list[MetadataResponseTopic] = []
+    for topic in request.topics:
+        if topic.topic_id != ZERO_TOPIC_ID and version < 12:
+            failed.append(_topic_error(ErrorCode.INVALID_REQUEST, topic.name, topic.topic_id))
+        elif topic.topic_id != ZERO_TOPIC_ID:
+            name = context.broker.metadata_cache.topic_name(topic.topic_id)
+            if name is None:
+                failed.append(_topic_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
+            else:
+                names.append(name)
+        elif topic.name is not None:
+            names.append(topic.name)
+        else:
+            failed.append(_topic_error(ErrorCode.INVALID_REQUEST, None, ZERO_TOPIC_ID))
+    names = list(dict.fromkeys(names))
+    missing = [name for name in names if not context.broker.metadata_cache.partitions(name)]
+    may_create = (version < 4 or request.allow_auto_topic_creation) and context.broker.config.auto_create_topics_enable
+    if missing and may_create:
+        return _create_first(context, request, names, missing, failed)
+    return _response(context, request, names, {name: _error_of_missing(name) for name in missing}, failed)
+
+
+async def _create_first(
+    context: RequestContext,
+    request: MetadataRequest,
+    names: list[str],
+    missing: list[str],
+    failed: list[MetadataResponseTopic],
+) -> MetadataResponse:
+    errors = await context.broker.topic_admin.auto_create(missing)
+    return _response(context, request, names, errors, failed)
+
+
+def _error_of_missing(name: str) -> ErrorCode:
+    if invalid_topic_name(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _response(
+    context: RequestContext,
+    request: MetadataRequest,
+    names: list[str],
+    errors: Mapping[str, ErrorCode],
+    failed: list[MetadataResponseTopic],
+) -> MetadataResponse:
+    broker = context.broker
+    cache = broker.metadata_cache
+    nodes = cache.snapshot.nodes.get(context.peer.listener_name, {})
+    topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
+    wants_cluster_operations = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes.values()],
+        cluster_id=broker.cluster_id,
+        controller_id=-1 if cache.controller_id is None else cache.controller_id,
+        topics=[
+            *(
+                _topic_error(errors[name], name, ZERO_TOPIC_ID)
+                if name in errors
+                else _topic(context, name, nodes, topic_operations)
+                for name in names
+            ),
+            *failed,
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_REQUESTED,
+    )
+
+
+def _topic_error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=[]
+    )
+
+
+def _topic(
+    context: RequestContext, name: str, nodes: Mapping[int, Node], topic_operations: int
+) -> MetadataResponseTopic:
+    cache = context.broker.metadata_cache
+    alive = cache.alive_brokers
+    version = context.api_version
+    return MetadataResponseTopic(
+        error_code=0,
+        name=name,
+        topic_id=cache.topic_id(name),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(index, partition, nodes, alive, version) for index, partition in cache.partitions(name).items()
+        ],
+        topic_authorized_operations=topic_operations,
+    )
+
+
+def _partition(
+    index: int, partition: PartitionMetadata, nodes: Mapping[int, Node], alive: Mapping[int, object], version: int
+) -> MetadataResponsePartition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = ErrorCode.NONE
+    leader = partition.leader
+    if leader not in nodes:
+        has_no_listener = leader in alive and version >= 6
+        error = ErrorCode.LISTENER_NOT_FOUND if has_no_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = -1
+    if version == 0:
+        replicas = [r for r in replicas if r in nodes]
+        isr = [r for r in isr if r in nodes]
+        is_short = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
+        if is_short and error is ErrorCode.NONE:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    offline = partition.offline_replicas
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[r for r in partition.replicas if r not in nodes or r in offline],
+    )

@@ -1,0 +1,167 @@
+"""Produce (0): v0–v11.
+
+Behaviour
+* Each partition is appended on its own; one partition's error never fails the others.
+* acks=0: no answer. A failure then closes the connection, the only sign the protocol leaves.
+* acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
+  after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
+* The records are checked, stamped and written where they were received; nothing is decoded or copied.
+* Transactions have no coordinator yet: a transactional id is answered INVALID_TXN_STATE.
+
+Version notes
+* v0–v2 carry message sets of magic 0 and 1, stored as v2   * v3 exactly one v2 batch per partition   * v7 zstd
+* v8 tells which records were refused   * v9 flexible   * v10 names the new leader (KIP-951)
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.handlers.context import RequestContext
+from engine.handlers.leader_hint import LeaderHints
+from engine.handlers.registry import handles
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from engine.replication.partition import Partition
+from engine.runtime.purgatory import DelayedOperation
+
+ACKS_ALL = -1
+_ACKS = (0, 1, ACKS_ALL)
+
+
+@handles(ApiKey.PRODUCE)
+def produce(context: RequestContext, request: ProduceRequest) -> object:
+    """Append what a producer sends, and answer as soon as its ``acks`` allow."""
+    acks = request.acks
+    waiting: list[_Waiting] = []
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[_append(context, request, topic.name, data, waiting) for data in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    response = ProduceResponse(responses=responses)
+    if acks == 0:
+        has_failed = any(p.error_code for t in responses for p in t.partition_responses)
+        return CLOSE_CONNECTION if has_failed else NO_RESPONSE
+    if waiting:
+        operation = DelayedProduce(request.timeout_ms, waiting, response)
+        keys = [w.partition.topic_partition for w in waiting]
+        if not context.broker.replica_manager.delayed_produce.try_complete_else_watch(operation, keys):
+            return operation.deferred
+    if context.api_version >= 10:
+        _name_new_leaders(context, response)
+    return response
+
+
+class _Waiting:
+    """A partition whose batch is written here and not yet everywhere."""
+
+    __slots__ = ("answer", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.answer = answer
+
+
+class DelayedProduce(DelayedOperation):
+    """An acks=all answer that waits for the in-sync replicas."""
+
+    __slots__ = ("_response", "_waiting", "deferred")
+
+    def __init__(self, delay_ms: int, waiting: list[_Waiting], response: ProduceResponse) -> None:
+        super().__init__(delay_ms)
+        self._waiting = waiting
+        self._response = response
+        self.deferred = Deferred(abandon=self.cancel)
+
+    def try_complete(self) -> bool:
+        """Done when every partition has its batch everywhere, or has failed."""
+        still_waiting = []
+        for waiting in self._waiting:
+            is_done, error = waiting.partition.check_enough_replicas_reach_offset(waiting.required_offset)
+            if not is_done and error is ErrorCode.NONE:
+                still_waiting.append(waiting)
+            elif error is not ErrorCode.NONE:
+                _fail(waiting.answer, error)
+        self._waiting = still_waiting
+        return not still_waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer; what is still waiting has run out of time."""
+        for waiting in self._waiting:
+            _fail(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self.deferred.complete(self._response)
+
+
+def _append(
+    context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData, waiting: list[_Waiting]
+) -> PartitionProduceResponse:
+    acks = request.acks
+    index = data.index
+    try:
+        if acks not in _ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if request.transactional_id is not None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
+        partition = context.broker.replica_manager.partition(topic, index)
+        result = partition.append_records_to_leader(data.records, acks, request_version=context.api_version)
+    except KafkaError as error:
+        return _refusal(index, error)
+    answer = PartitionProduceResponse(
+        index=index,
+        error_code=0,
+        base_offset=result.first_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    if acks == ACKS_ALL:
+        waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+    return answer
+
+
+def _refusal(index: int, error: KafkaError) -> PartitionProduceResponse:
+    record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in record_errors
+        ],
+        error_message=error.message,
+    )
+
+
+def _fail(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+
+
+def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
+    """Tell who leads the partitions that are not led here, so that the producer need not ask for metadata."""
+    hints = LeaderHints(context)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = hints.leader_of(TopicPartition(topic.name, answer.index))
+                if leader is not None:
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+    response.node_endpoints = [
+        NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
+    ]
