@@ -163,7 +163,7 @@ class BrokerClient:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting[correlation_id] = _Waiting(int(request.API_KEY), api_version, future)
+        self._waiting[correlation_id] = _Waiting(int(request.api_key), api_version, future)
         self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
         return future
 
@@ -173,7 +173,7 @@ class BrokerClient:
         Raises:
             NoCommonVersion: the broker does not answer this API in any version we have.
         """
-        api_version = await self.version_for(ApiKey(request.API_KEY), version_max=version_max)
+        api_version = await self.version_for(request.api_key, version_max=version_max)
         return await self.send(request, api_version, timeout_ms=timeout_ms)
 
     async def version_for(self, key: ApiKey, *, version_max: int | None = None) -> int:

@@ -26,7 +26,7 @@ from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, Peer
 from engine.network.routes import Route, RouteTable
 from engine.network.sender import Sender
 from engine.protocol.codec import Outgoing
-from engine.protocol.frames import skip_tagged_fields
+from engine.protocol.frames import skip_header_tags
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         if route.has_client_id:
             client_id, position = self._read_client_id(frame)
         if route.request_has_tags:
-            position = skip_tagged_fields(frame, position)
+            position = skip_header_tags(frame, position)
         route.requests_total += 1
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.peer)
         if route.is_async:
@@ -306,7 +306,9 @@ class Connection(asyncio.BufferedProtocol):
             route.encode(out, response)
         except LocalProtocolError:
             logger.exception("An answer cannot be encoded api=%s version=%d", route.name, route.api_version)
-            del out[start:], out.ranges[ranges_before:]
+            del out[start:]
+            if out.ranges:
+                del out.ranges[ranges_before:]
             self.closed_because = CloseReason.FAULT
             return
         size = len(out) - start - 4

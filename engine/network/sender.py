@@ -11,7 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from engine.protocol.codec import Outgoing
 
@@ -28,9 +28,10 @@ SOCKET_FULL = -1
 class FileRangeLike(Protocol):
     """A part of a file, open while this object lives."""
 
-    position: int
-    size_bytes: int
-
+    @property
+    def position(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
     @property
     def fd(self) -> int: ...
 
@@ -112,7 +113,9 @@ class Sender:
     def _enqueue_with_ranges(self, out: Outgoing) -> None:
         """Queue ``out`` in wire order: small ranges are copied in, large ones stay ranges."""
         view, start, copied = memoryview(out), 0, bytearray()
-        for position, source in out.ranges:
+        for position, part in out.ranges:
+            # Whatever a handler gives as records without their bytes is a range of a file.
+            source = cast(FileRangeLike, part)
             copied += view[start:position]
             start = position
             if source.size_bytes < SENDFILE_BYTES_MIN:

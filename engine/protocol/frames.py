@@ -84,7 +84,7 @@ def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeade
         position = end
     key, has_tags = flexible_since
     if has_tags:
-        position = _skip_header_tags(buffer, position)
+        position = skip_header_tags(buffer, position)
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
@@ -109,7 +109,8 @@ def _rare_header(buffer: Buffer, offset: int) -> tuple[RequestHeader, int]:
     raise UnsupportedVersion(RequestHeader(key, version, correlation_id))
 
 
-def _skip_header_tags(buffer: Buffer, position: int) -> int:
+def skip_header_tags(buffer: Buffer, position: int) -> int:
+    """Return the offset behind a header's tagged fields, which nobody here reads."""
     try:
         count = buffer[position]
         return position + 1 if count == 0 else skip_tagged(buffer, position + 1, count)
@@ -194,7 +195,7 @@ def decode_response(buffer: Buffer, api_key: ApiKey, api_version: int) -> tuple[
         raise RemoteProtocolError(f"an answer of {len(buffer)} bytes") from error
     offset = 4
     if response_header_version(api_key, api_version) == 1:
-        offset = _skip_header_tags(buffer, offset)
+        offset = skip_header_tags(buffer, offset)
     response, end = decoder(response_class(api_key), api_version)(buffer, offset)
     _check_end(buffer, end, f"{api_key.name} answer")
     return correlation_id, response
