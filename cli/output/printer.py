@@ -27,7 +27,7 @@ def json_text(data: object, *, is_indented: bool = True) -> str:
     return json.dumps(json_value(data), indent=2 if is_indented else None, ensure_ascii=False)
 
 
-def plain_line(table_columns: Sequence[object], cells: Iterable[str]) -> str:
+def plain_line(cells: Iterable[str]) -> str:
     """Return one tab-separated line; an empty cell is a dash, so that words can be counted."""
     return "\t".join(escape_controls(cell) or "-" for cell in cells) + "\n"
 
@@ -62,7 +62,7 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
 def _plain_lines(table: Table) -> Iterator[str]:
     shown = [index for index, column in enumerate(table.columns) if column.in_plain]
     for row in table.rows:
-        yield plain_line(table.columns, (machine_text(table.columns[i].kind, row[i]) for i in shown))
+        yield plain_line(machine_text(table.columns[i].kind, row[i]) for i in shown)
 
 
 def _cells(table: Table, row: Sequence[object]) -> list[str]:

@@ -81,15 +81,12 @@ def iso_time(value: datetime) -> str:
 
 def human_bytes(size_bytes: int) -> str:
     """Return a size in binary units: ``1.2 GiB``."""
-    size = float(abs(size_bytes))
-    for unit in _UNITS[:-1]:
-        if size < 1024:
-            break
-        size /= 1024
-    else:
-        unit = _UNITS[-1]
+    size, power = float(abs(size_bytes)), 0
+    while size >= 1024 and power < len(_UNITS) - 1:
+        size, power = size / 1024, power + 1
     sign = "-" if size_bytes < 0 else ""
-    return f"{sign}{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{sign}{size:.1f} {unit}"
+    digits = 0 if power == 0 or size >= 100 else 1
+    return f"{sign}{size:.{digits}f} {_UNITS[power]}"
 
 
 def human_duration(duration_ms: int) -> str:

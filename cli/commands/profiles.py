@@ -1,0 +1,96 @@
+"""``klamm profiles``: named clusters in ``clusters.toml``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Column, Kind, Report, Table
+
+if TYPE_CHECKING:
+    from engine.admin.profiles import Profiles
+
+group = CommandGroup("profiles", "Named clusters, so that a name is typed instead of addresses.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
+_COLUMNS = (
+    Column("name"),
+    Column("default", Kind.FLAG),
+    Column("zookeeper"),
+    Column("bootstrap_servers"),
+    Column("read_only", Kind.FLAG),
+    Column("command_config"),
+)
+
+
+@group.command("list", examples=("klamm profiles list",))
+def list_profiles(invocation: Invocation) -> Report:
+    """List the profiles and where their file is."""
+    profiles = _load()
+    rows = [
+        (p.name, p.is_default, p.zookeeper, p.bootstrap_servers, p.read_only, p.command_config)
+        for p in profiles.profiles
+    ]
+    data = [dict(zip((column.name for column in _COLUMNS), row, strict=True)) for row in rows]
+    note = f"{len(rows)} profiles in {profiles.path}" if rows else f"no profiles yet in {profiles.path}"
+    return Report(data, Table(_COLUMNS, rows), notes=(note,))
+
+
+@group.command(
+    "add",
+    needs=Needs(changes=True),
+    examples=(
+        "klamm profiles add dev --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092",
+        "klamm profiles add prod --zookeeper zk1:2181,zk2:2181/kafka --read-only",
+    ),
+)
+def add(
+    invocation: Invocation,
+    name: Name,
+    zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[,…][/chroot]", help="Its ZooKeeper.")] = None,
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT[,…]", help="Some of its brokers.")
+    ] = None,
+    command_config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A Kafka client's properties file.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
+    default: Annotated[bool, typer.Option("--default", help="Use it when nothing is named.")] = False,
+) -> None:
+    """Add a profile; the first one becomes the default."""
+    from engine.admin.profiles import Profile, add_profile
+    from engine.admin.target import parse_addresses
+
+    if zookeeper:
+        parse_addresses(zookeeper.partition("/")[0], default_port=2181)
+    if bootstrap_server:
+        parse_addresses(bootstrap_server)
+    profiles = _load()
+    if invocation.goes_ahead(f"add profile {name} to {profiles.path}"):
+        profile = Profile(name, zookeeper, bootstrap_server, command_config, read_only, default)
+        add_profile(profiles, profile)
+        invocation.talk.say(f"added profile {name} to {profiles.path}")
+
+
+@group.command("default", needs=Needs(changes=True), examples=("klamm profiles default dev",))
+def default(invocation: Invocation, name: Name) -> None:
+    """Make a profile the one that is used when nothing is named."""
+    from engine.admin.profiles import set_default
+
+    profiles = _load()
+    profiles.named(name)
+    if invocation.goes_ahead(f"make {name} the default in {profiles.path}"):
+        set_default(profiles, name)
+        invocation.talk.say(f"default profile: {name}")
+
+
+def _load() -> Profiles:
+    import os
+
+    from engine.admin.profiles import load_profiles, profiles_path
+
+    return load_profiles(profiles_path(os.environ))

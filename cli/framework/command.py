@@ -1,0 +1,144 @@
+"""How a command is declared: a typed function, with examples, and the shared options added to its own.
+
+    topics = CommandGroup("topics", "Look at, make, change and delete topics.")
+
+    @topics.command("list", needs=Needs(cluster=True), examples=("klamm topics list",))
+    async def list_topics(invocation: Invocation, pattern: Pattern = None) -> Report:
+        \"\"\"List topics.\"\"\"
+
+The function's first parameter is the run; the others become arguments and options by Typer's rules. It returns a
+Report, an ExitCode or nothing, and may be a coroutine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from typer._click.core import Context
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
+
+from cli.framework.execution import CommandFunction, execute
+from cli.framework.options import NEEDS_NOTHING, Needs, invocation_from, shared_parameters
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+OPTIONS_PANEL = "Options"
+HELP_WIDTH_MAX = 100
+
+
+class KlammCommand(TyperCommand):
+    """A command whose help shows shared options below its own, and examples as they are typed."""
+
+    examples: tuple[str, ...] = ()
+
+    def format_options(self, ctx: Context, formatter: Any) -> None:
+        """Write arguments, then options by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], OPTIONS_PANEL: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if param.param_type_name == "argument":
+                panels["Arguments"].append(record)
+            else:
+                panel = getattr(param, "rich_help_panel", None) or OPTIONS_PANEL
+                panels.setdefault(panel, []).append(record)
+        for title, records in panels.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Context, formatter: Any) -> None:
+        """Write the examples, unwrapped: they are for copying."""
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.examples))
+
+
+class KlammGroup(TyperGroup):
+    """A group that also understands Kafka's way: ``kafka-topics --list`` is ``topics list``."""
+
+    action_flags: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Turn the first action flag into the command's word, where no word was given."""
+        if args and args[0].startswith("-"):
+            for index, arg in enumerate(args):
+                if arg in self.action_flags:
+                    args = [self.action_flags[arg], *args[:index], *args[index + 1 :]]
+                    break
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup:
+    """Declares the commands of one group."""
+
+    def __init__(self, name: str, help_text: str, *, action_flags: Mapping[str, str] | None = None) -> None:
+        self.click_group = KlammGroup(
+            name=name,
+            help=help_text,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            context_settings={"max_content_width": HELP_WIDTH_MAX},
+        )
+        self.click_group.action_flags = dict(action_flags or {})
+
+    def command(
+        self, name: str, *, examples: Sequence[str], needs: Needs = NEEDS_NOTHING
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function as the command called ``name``."""
+
+        def register(function: Function) -> Function:
+            self.click_group.add_command(build_command(name, function, needs, examples))
+            return function
+
+        return register
+
+
+def single_command(
+    name: str, *, needs: Needs = NEEDS_NOTHING, examples: Sequence[str]
+) -> Callable[[CommandFunction], KlammCommand]:
+    """Declare a command that stands by itself, such as ``klamm produce``."""
+
+    def build(function: CommandFunction) -> KlammCommand:
+        return build_command(name, function, needs, examples)
+
+    return build
+
+
+def build_command(name: str, function: CommandFunction, needs: Needs, examples: Sequence[str]) -> KlammCommand:
+    """Return the command made of a function, its shared options and its examples."""
+    info = CommandInfo(
+        name=name,
+        cls=KlammCommand,
+        callback=_callback(function, needs),
+        help=inspect.getdoc(function),
+        context_settings={"max_content_width": HELP_WIDTH_MAX},
+        options_metavar="[OPTIONS]",
+    )
+    command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    assert isinstance(command, KlammCommand)
+    command.examples = tuple(examples)
+    return command
+
+
+def _callback(function: CommandFunction, needs: Needs) -> Callable[..., int]:
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    shared = shared_parameters(needs)
+    shared_names = {parameter.name for parameter in shared}
+
+    def callback(**values: Any) -> int:
+        invocation = invocation_from(needs, {name: values[name] for name in shared_names})
+        own_values = {name: value for name, value in values.items() if name not in shared_names}
+        return execute(invocation, function, own_values, is_bounded=needs.bounded)
+
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    signature = inspect.Signature([*keyword_only, *shared])
+    callback.__signature__ = signature  # type: ignore[attr-defined]
+    callback.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    callback.__name__ = getattr(function, "__name__", "command")
+    return callback

@@ -1,0 +1,79 @@
+"""Runs one command's function: event loop, deadline, Ctrl-C, closed pipes, and the exit code that comes of it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from cli.exit_codes import ExitCode
+from cli.framework.failure import Failure, failure_of, interrupted
+from cli.framework.invocation import Invocation, Stop
+from cli.framework.stdout import OutputClosed, closed_pipe
+from cli.framework.talk import Talk
+from cli.output.report import Report
+
+CommandResult = Report | ExitCode | None
+CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
+
+
+def execute(invocation: Invocation, function: CommandFunction, values: dict[str, Any], *, is_bounded: bool) -> int:
+    """Run ``function`` and print its report; every exception becomes an error message and an exit code."""
+    try:
+        result = function(invocation, **values)
+        if inspect.iscoroutine(result):
+            result = _run(result, invocation.timeout_s if is_bounded else None)
+        return _finish(invocation, result)  # type: ignore[arg-type]
+    except OutputClosed:
+        return closed_pipe()
+    except KeyboardInterrupt:
+        invocation.talk.fail(interrupted(invocation.left_running))
+        return ExitCode.INTERRUPTED
+    except Stop as stop:
+        invocation.talk.fail(stop.failure)
+        return stop.failure.code
+    except Exception as error:
+        show_debug_traceback()
+        invocation.talk.fail(_told(invocation, error))
+        return _told(invocation, error).code
+
+
+def show_debug_traceback() -> None:
+    """Print the traceback of the exception being handled, where whoever mends klamm has asked for it."""
+    if os.environ.get("KLAMM_DEBUG"):
+        traceback.print_exc()
+
+
+def unexpected(talk: Talk, error: BaseException) -> int:
+    """Tell of an error outside any command's run."""
+    show_debug_traceback()
+    failure = failure_of(error)
+    talk.fail(failure)
+    return failure.code
+
+
+def _told(invocation: Invocation, error: Exception) -> Failure:
+    failure = failure_of(error, is_accepted=bool(invocation.left_running))
+    if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
+        hint = "; ".join(invocation.left_running)
+        return Failure(failure.code, failure.kind, failure.message, failure.where, hint)
+    return failure
+
+
+def _run(coroutine: Coroutine[Any, Any, CommandResult], timeout_s: float | None) -> CommandResult:
+    import asyncio
+
+    async def bounded() -> CommandResult:
+        async with asyncio.timeout(timeout_s):
+            return await coroutine
+
+    return asyncio.run(bounded())
+
+
+def _finish(invocation: Invocation, result: CommandResult) -> int:
+    if isinstance(result, Report):
+        invocation.print(result)
+        return result.exit_code
+    return ExitCode.DONE if result is None else result

@@ -1,0 +1,121 @@
+"""From an exception to what the person is told and the code the program ends with. The one place for both.
+
+A traceback is for who mends klamm: it is shown only with ``KLAMM_DEBUG=1``.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from cli.exit_codes import ExitCode
+from cli.output.values import escape_controls
+
+_KINDS = {
+    "usage": ExitCode.USAGE,
+    "not_found": ExitCode.USAGE,
+    "unreachable": ExitCode.UNREACHABLE,
+    "refused": ExitCode.REFUSED,
+    "under_way": ExitCode.UNDER_WAY,
+}
+"""Exit code of each ``engine.admin.errors.FailureKind``."""
+
+_NETWORK_ERRNOS = frozenset(
+    {errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EPIPE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it is told. ``kafka_error`` is the name of Kafka's code where the cluster refused with one."""
+
+    code: ExitCode
+    kind: str
+    message: str
+    where: str | None = None
+    hint: str | None = None
+    kafka_error: str | None = None
+
+    @property
+    def line(self) -> str:
+        """What, and where: one line without control characters."""
+        what = self.message.strip().rstrip(".")
+        if self.kafka_error is not None and self.kafka_error != what:
+            what = f"{what} ({self.kafka_error})"
+        return escape_controls(f"{what}: {self.where}" if self.where else what)
+
+    def as_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "code": int(self.code),
+            "kind": self.kind,
+            "message": self.line,
+            "hint": self.hint,
+        }
+        if self.kafka_error is not None:
+            found["kafka_error"] = self.kafka_error
+        return found
+
+
+def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
+    """Return how ``error`` is told. ``is_accepted``: the cluster had accepted a change before it happened."""
+    if isinstance(error, TimeoutError) or _is_timeout(error):
+        return _timed_out(error, is_accepted)
+    if isinstance(error, (BrokenPipeError, ConnectionError)):
+        return Failure(ExitCode.UNREACHABLE, "unreachable", str(error) or "the connection was lost")
+    if isinstance(error, OSError):
+        return _os_failure(error)
+    return _engine_failure(error) or _internal(error)
+
+
+def interrupted(left: list[str]) -> Failure:
+    """Return the failure of a command that Ctrl-C ended; ``left`` says what goes on without it."""
+    hint = "; ".join(left) if left else None
+    return Failure(ExitCode.INTERRUPTED, "interrupted", "interrupted", hint=hint)
+
+
+def _engine_failure(error: BaseException) -> Failure | None:
+    from engine.admin import errors as admin
+    from engine.common import errors as common
+
+    if isinstance(error, admin.AdminError):
+        kafka_error = error.code.name if isinstance(error, admin.Refused) else None
+        return Failure(_KINDS[error.kind], error.kind.value, error.message, error.where, error.hint, kafka_error)
+    if isinstance(error, common.KafkaError):
+        refused = admin.Refused(error.code, error.message)
+        return Failure(ExitCode.REFUSED, "refused", refused.message, hint=refused.hint, kafka_error=error.code.name)
+    if isinstance(error, common.ConfigError):
+        return Failure(ExitCode.USAGE, "usage", str(error))
+    if isinstance(error, common.OperationError):
+        return Failure(ExitCode.USAGE, "usage", str(error), hint=error.hint)
+    if isinstance(error, common.StorageError):
+        return Failure(ExitCode.USAGE, "usage", str(error), error.path)
+    if isinstance(error, (common.CoordinationError, common.ProtocolError)):
+        return Failure(ExitCode.UNREACHABLE, "unreachable", str(error) or type(error).__name__)
+    return None
+
+
+def _timed_out(error: BaseException, is_accepted: bool) -> Failure:
+    message = str(error) or "no answer in time"
+    if is_accepted:
+        return Failure(ExitCode.UNDER_WAY, "under_way", "accepted, but not done in time", hint="ask again later")
+    return Failure(ExitCode.UNREACHABLE, "unreachable", message, hint="give it more time with --timeout SECONDS")
+
+
+def _os_failure(error: OSError) -> Failure:
+    what = (error.strerror or str(error) or type(error).__name__).lower()
+    where = str(error.filename) if error.filename is not None else None
+    if error.errno in _NETWORK_ERRNOS:
+        return Failure(ExitCode.UNREACHABLE, "unreachable", what, where)
+    return Failure(ExitCode.USAGE, "usage", what, where)
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Whether an error of the engine says that time ran out, whatever its class is called."""
+    return isinstance(error, Exception) and type(error).__name__ in ("RequestTimedOut", "ConnectTimedOut")
+
+
+def _internal(error: BaseException) -> Failure:
+    text = str(error)
+    message = f"internal error: {type(error).__name__}" + (f": {text}" if text else "")
+    hint = "this is a mistake of klamm: run it again with KLAMM_DEBUG=1 and report what it prints"
+    return Failure(ExitCode.INTERNAL, "internal", message, hint=hint)

@@ -1,0 +1,122 @@
+"""One run of one command: what the shared options said, and the ways to ask, tell and print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cli.exit_codes import ExitCode
+from cli.framework.failure import Failure
+from cli.framework.stdout import data_stream
+from cli.framework.talk import Talk
+from cli.output.format import OutputFormat
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.target import ClusterTarget
+
+
+class Stop(Exception):
+    """Ends a command with a failure that is known already."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """The cluster options as typed."""
+
+    zookeeper: str | None = None
+    bootstrap_server: str | None = None
+    cluster: str | None = None
+    snapshot: str | None = None
+    command_config: str | None = None
+    via: str | None = None
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What a command is given beside its own arguments. Owned by the one run of the command."""
+
+    output: OutputFormat
+    talk: Talk
+    timeout_s: float = 30.0
+    has_timeout_given: bool = False
+    is_dry_run: bool = False
+    is_confirmed: bool = False
+    target_options: TargetOptions = field(default_factory=TargetOptions)
+    left_running: list[str] = field(default_factory=list)
+    """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
+
+    def accepted(self, what_goes_on: str) -> None:
+        """Note that the cluster accepted a change: from now on the deadline means "still under way"."""
+        self.left_running.append(what_goes_on)
+
+    def target(self, *, for_change: bool = False) -> ClusterTarget:
+        """Return the cluster that is meant. Refuses a change of a profile that is read-only, or of a snapshot."""
+        import os
+        from pathlib import Path
+
+        from engine.admin.target import Naming, Side, resolve_target
+
+        options = self.target_options
+        naming = Naming(
+            options.zookeeper,
+            options.bootstrap_server,
+            options.cluster,
+            options.snapshot,
+            options.command_config,
+            Side(options.via) if options.via else None,
+        )
+        target = resolve_target(naming, os.environ, Path.cwd())
+        self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
+        if for_change:
+            self._refuse_read_only(target)
+        return target
+
+    def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
+        """Return whether to go on with ``change``; a dry run says what it would do and does not.
+
+        Asks on a terminal only. Raises Stop (code 2) where nobody can be asked and the change destroys something,
+        and where the person says no.
+        """
+        for line in details:
+            self.talk.say(line)
+        if self.is_dry_run:
+            self.talk.say(f"dry run: would {change}")
+            return False
+        if self.is_confirmed:
+            return True
+        if not self.talk.can_ask:
+            if is_destructive:
+                message = f"will not {change} without being told to"
+                raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="add --yes, or look first with --dry-run"))
+            return True
+        if self.talk.ask(f"{change[:1].upper()}{change[1:]}?", is_yes_default=not is_destructive):
+            return True
+        raise Stop(Failure(ExitCode.USAGE, "usage", "not confirmed, nothing was changed"))
+
+    def goes_ahead(self, change: str) -> bool:
+        """Return whether to carry out a harmless change, which nobody is asked about: not in a dry run."""
+        if self.is_dry_run:
+            self.talk.say(f"dry run: would {change}")
+        return not self.is_dry_run
+
+    def print(self, report: Report) -> None:
+        """Write a report on stdout and its notes on stderr."""
+        from cli.output.printer import print_report
+
+        with data_stream() as stream:
+            print_report(report, self.output, stream)
+        for note in report.notes:
+            self.talk.say(note)
+
+    def _refuse_read_only(self, target: ClusterTarget) -> None:
+        if target.snapshot is not None:
+            raise Stop(Failure(ExitCode.USAGE, "usage", "a snapshot cannot be changed", str(target.snapshot)))
+        if target.is_read_only:
+            hint = "take read_only out of its profile, or name the cluster by its address"
+            raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))

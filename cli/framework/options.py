@@ -1,0 +1,146 @@
+"""The options that many commands share, declared once. The order here is the order in every help page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from cli.framework.invocation import Invocation, TargetOptions
+from cli.framework.talk import Talk, Verbosity
+from cli.framework.terminal import is_terminal
+from cli.output.format import OutputFormat, default_format
+
+CLUSTER_PANEL = "Cluster"
+COMMON_PANEL = "Common options"
+
+_ZOOKEEPER = typer.Option(
+    "--zookeeper",
+    metavar="HOST:PORT[,…][/chroot]",
+    help="Read from, and without --bootstrap-server change, the znodes there.  [env: KLAMM_ZOOKEEPER]",
+    rich_help_panel=CLUSTER_PANEL,
+)
+_BOOTSTRAP = typer.Option(
+    "--bootstrap-server",
+    "-b",
+    metavar="HOST:PORT[,…]",
+    help="Ask brokers; others are found through these.  [env: KLAMM_BOOTSTRAP_SERVER]",
+    rich_help_panel=CLUSTER_PANEL,
+)
+_CLUSTER = typer.Option(
+    "--cluster", metavar="NAME", help="A profile of clusters.toml.  [env: KLAMM_CLUSTER]", rich_help_panel=CLUSTER_PANEL
+)
+_SNAPSHOT = typer.Option(
+    "--snapshot", metavar="FILE", help="Read offline.  [env: KLAMM_SNAPSHOT]", rich_help_panel=CLUSTER_PANEL
+)
+_COMMAND_CONFIG = typer.Option(
+    "--command-config", metavar="FILE", help="A Kafka client's properties file.", rich_help_panel=CLUSTER_PANEL
+)
+_VIA = typer.Option(
+    "--via", metavar="zookeeper|wire", help="Ask and change through this side only.", rich_help_panel=CLUSTER_PANEL
+)
+_DRY_RUN = typer.Option("--dry-run", help="Say what would be done, write nothing.", rich_help_panel=COMMON_PANEL)
+_YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PANEL)
+_TIMEOUT = typer.Option(
+    "--timeout", metavar="SECONDS", help="Bound of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
+)
+_OUTPUT = typer.Option(
+    "--output",
+    "-o",
+    metavar="FORMAT",
+    help="table, json, jsonl, csv, yaml or plain.  [default: table on a terminal, plain in a pipe]",
+    rich_help_panel=COMMON_PANEL,
+)
+_QUIET = typer.Option("--quiet", "-q", help="Data and errors only.", rich_help_panel=COMMON_PANEL)
+_VERBOSE = typer.Option("--verbose", "-v", help="Say who is asked what.", rich_help_panel=COMMON_PANEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Which of the shared options a command takes."""
+
+    cluster: bool = False
+    changes: bool = False
+    destructive: bool = False
+    """It destroys something: without a terminal it wants --yes."""
+    bounded: bool = True
+    """The whole command ends by --timeout; a stream bounds its single waits itself."""
+
+
+NEEDS_NOTHING = Needs()
+
+
+def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
+    """Return the shared options of a command as parameters of its callback."""
+    found: list[inspect.Parameter] = []
+
+    def add(name: str, kind: Any, option: Any, default: object) -> None:
+        annotation = Annotated[kind, option]
+        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+
+    if needs.cluster:
+        for name, option in (
+            ("zookeeper", _ZOOKEEPER),
+            ("bootstrap_server", _BOOTSTRAP),
+            ("cluster", _CLUSTER),
+            ("snapshot", _SNAPSHOT),
+            ("command_config", _COMMAND_CONFIG),
+            ("via", _VIA),
+        ):
+            add(name, str | None, option, None)
+    if needs.changes:
+        add("dry_run", bool, _DRY_RUN, False)
+        add("yes", bool, _YES, False)
+    add("timeout", float | None, _TIMEOUT, None)
+    add("output", str | None, _OUTPUT, None)
+    add("quiet", bool, _QUIET, False)
+    add("verbose", bool, _VERBOSE, False)
+    return found
+
+
+def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
+    """Return the run that the shared options ask for.
+
+    Raises:
+        typer.BadParameter: a value is none of those allowed.
+    """
+    import sys
+
+    output = _output(values["output"], is_terminal(sys.stdout))
+    if values["quiet"] and values["verbose"]:
+        raise typer.BadParameter("--quiet and --verbose contradict each other")
+    timeout = 30.0 if values["timeout"] is None else values["timeout"]
+    if not timeout > 0:
+        raise typer.BadParameter("--timeout wants a number of seconds above 0")
+    verbosity = Verbosity.QUIET if values["quiet"] else Verbosity.VERBOSE if values["verbose"] else Verbosity.NORMAL
+    if values.get("via") not in (None, "zookeeper", "wire"):
+        raise typer.BadParameter(f"--via wants zookeeper or wire, not {values['via']!r}")
+    return Invocation(
+        output=output,
+        talk=Talk(verbosity, is_json=output.is_json),
+        timeout_s=timeout,
+        has_timeout_given=values["timeout"] is not None,
+        is_dry_run=bool(values.get("dry_run")),
+        is_confirmed=bool(values.get("yes")),
+        target_options=TargetOptions(
+            zookeeper=values.get("zookeeper"),
+            bootstrap_server=values.get("bootstrap_server"),
+            cluster=values.get("cluster"),
+            snapshot=values.get("snapshot"),
+            command_config=values.get("command_config"),
+            via=values.get("via"),
+        ),
+    )
+
+
+def _output(name: str | None, is_tty: bool) -> OutputFormat:
+    if name is None:
+        return default_format(is_terminal=is_tty)
+    try:
+        return OutputFormat(name)
+    except ValueError:
+        known = ", ".join(OutputFormat)
+        raise typer.BadParameter(f"--output wants one of {known}, not {name!r}") from None

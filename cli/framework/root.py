@@ -1,0 +1,79 @@
+"""The root command: a table of names and one-line helps; a command's module is imported when it is called.
+
+Also the hidden names: singular forms and the names of Kafka's tools, so that nobody has to guess.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from typer._click.core import Command, Context
+from typer.core import TyperGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One word after ``klamm``. ``attribute`` of ``module`` is the command or the CommandGroup."""
+
+    name: str
+    module: str
+    help: str
+    section: str
+    attribute: str = "group"
+    aliases: tuple[str, ...] = ()
+
+
+class RootGroup(TyperGroup):
+    """Knows all commands by name, loads the one that is called."""
+
+    entries: Sequence[Entry] = ()
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [entry.name for entry in self.entries]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        for entry in self.entries:
+            if cmd_name == entry.name or cmd_name in entry.aliases:
+                return load(entry)
+        return None
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Find the command; the real name is told on, also where an alias was typed."""
+        command = self.get_command(ctx, args[0])
+        if command is None:
+            close = self._like(args[0])
+            ctx.fail(f"no such command: {args[0]}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+        return command.name, command, args[1:]
+
+    def _like(self, word: str) -> list[str]:
+        names = {name: entry.name for entry in self.entries for name in (entry.name, *entry.aliases)}
+        return list(dict.fromkeys(names[match] for match in get_close_matches(word, names)))
+
+    def format_commands(self, ctx: Context, formatter: Any) -> None:
+        """List the commands by section, from the table alone."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for entry in self.entries:
+            sections.setdefault(entry.section, []).append((entry.name, entry.help))
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[Any]:
+        """Complete names from the table, without loading a command."""
+        from typer._click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(entry.name, help=entry.help) for entry in self.entries if entry.name.startswith(incomplete)
+        ]
+
+
+def load(entry: Entry) -> Command:
+    """Import an entry's module and return its command."""
+    found = getattr(importlib.import_module(entry.module), entry.attribute)
+    command = getattr(found, "click_group", found)
+    assert isinstance(command, Command)
+    return command

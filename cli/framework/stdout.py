@@ -1,0 +1,33 @@
+"""Data on its way out, and what happens when the reader has gone (``klamm … | head``)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from cli.exit_codes import ExitCode
+
+
+class OutputClosed(Exception):
+    """Nobody reads our output any more; the command ends, and that is no error."""
+
+
+@contextmanager
+def data_stream() -> Iterator[TextIO]:
+    """Give stdout; what was written is flushed at the end. Raises OutputClosed where its reader has gone."""
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def closed_pipe() -> int:
+    """Make the interpreter's last flush harmless and return the exit code of a command whose reader has gone."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return ExitCode.DONE

@@ -1,0 +1,71 @@
+"""Talk with the person: everything that is not data, on stderr. Data never goes through here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+
+from cli.framework.failure import Failure
+from cli.framework.terminal import has_colour, is_terminal
+
+
+class Verbosity(IntEnum):
+    """How much is said."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+class Talk:
+    """Says things on stderr. ``say`` is silenced by --quiet, ``detail`` needs --verbose, errors always come."""
+
+    def __init__(self, verbosity: Verbosity = Verbosity.NORMAL, *, is_json: bool = False) -> None:
+        self.verbosity = verbosity
+        self.is_json = is_json
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer: both ends of the conversation are terminals."""
+        return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+    def say(self, text: str) -> None:
+        if self.verbosity > Verbosity.QUIET:
+            self._write(text)
+
+    def warn(self, text: str) -> None:
+        if self.verbosity > Verbosity.QUIET:
+            self._write(f"{self._styled('warning:', '33')} {text}")
+
+    def detail(self, text: str) -> None:
+        if self.verbosity >= Verbosity.VERBOSE:
+            self._write(self._styled(text, "2"))
+
+    def fail(self, failure: Failure) -> None:
+        """Print an error: one line, then the hint; in JSON mode one object on one line."""
+        if self.is_json:
+            self._write(json.dumps({"error": failure.as_json()}, ensure_ascii=False))
+            return
+        self._write(f"{self._styled('error:', '1;31')} {failure.line}")
+        if failure.hint:
+            self._write(f"{self._styled('hint:', '36')} {failure.hint}")
+
+    def ask(self, question: str, *, is_yes_default: bool) -> bool:
+        """Ask a yes-or-no question; an empty answer is the default, the end of input is no."""
+        choice = "[Y/n]" if is_yes_default else "[y/N]"
+        sys.stderr.write(f"{question} {choice} ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        if not answer:
+            self._write("")
+            return False
+        word = answer.strip().lower()
+        return is_yes_default if not word else word in ("y", "yes")
+
+    def _styled(self, text: str, codes: str) -> str:
+        return f"\x1b[{codes}m{text}\x1b[0m" if has_colour(sys.stderr) else text
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -1,0 +1,110 @@
+"""The program ``klamm``: builds the root command, runs it, and lets no traceback reach a user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer.main import get_command
+
+from cli.exit_codes import ExitCode
+from cli.framework.command import HELP_WIDTH_MAX
+from cli.framework.execution import unexpected
+from cli.framework.failure import Failure, interrupted
+from cli.framework.root import RootGroup
+from cli.framework.stdout import closed_pipe
+from cli.framework.talk import Talk
+from cli.table_of_commands import ENTRIES
+
+_HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.
+
+Every command takes -o json|jsonl|csv|yaml|plain, --quiet, --verbose, --timeout and --help with examples.
+"""
+
+
+def run() -> None:
+    """Run the program with the arguments of the process, and end the process."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program with ``arguments`` and return its exit code. Errors are told on stderr."""
+    talk = Talk(is_json=_wants_json(arguments))
+    try:
+        result = root_command().main(list(arguments), prog_name="klamm", standalone_mode=False)
+        return result if isinstance(result, int) else ExitCode.DONE
+    except NoArgsIsHelpError as error:
+        stream = sys.stderr if arguments else sys.stdout
+        stream.write(error.format_message() + "\n")
+        return ExitCode.USAGE if arguments else ExitCode.DONE
+    except ClickException as error:
+        failure = _usage_failure(error)
+        talk.fail(failure)
+        return failure.code
+    except (KeyboardInterrupt, typer.Abort):
+        talk.fail(interrupted([]))
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return closed_pipe()
+    except Exception as error:
+        return unexpected(talk, error)
+
+
+def root_command() -> RootGroup:
+    """Return the root command; no command's module is imported yet."""
+    app = typer.Typer(
+        name="klamm",
+        cls=RootGroup,
+        help=_HELP,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"max_content_width": HELP_WIDTH_MAX, "help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(_root)
+    command = get_command(app)
+    assert isinstance(command, RootGroup)
+    command.entries = ENTRIES
+    return command
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"klamm {version('klamm')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options of ``klamm`` itself; all of them act by themselves."""
+
+
+def _usage_failure(error: ClickException) -> Failure:
+    message = error.format_message().strip()
+    context = error.ctx if isinstance(error, UsageError) else None
+    where = context.command_path if context is not None else None
+    hint = f"{where} --help" if where is not None else None
+    return Failure(ExitCode.USAGE, "usage", message[:1].lower() + message[1:], where, hint)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether errors must be JSON, told from the raw words: parsing them may be what failed."""
+    for index, word in enumerate(arguments):
+        name, has_value, value = word.partition("=")
+        if name in ("-o", "--output"):
+            return (value if has_value else "".join(arguments[index + 1 : index + 2])) in ("json", "jsonl")
+        if word.startswith("-o") and not word.startswith("--"):
+            return word[2:] in ("json", "jsonl")
+    return False
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,44 @@
+"""Every word that may follow ``klamm``, with its one-line help. Help for the root is made from this table alone."""
+
+from __future__ import annotations
+
+from cli.framework.root import Entry
+
+_LOCAL = "This machine"
+_CLUSTER = "A cluster"
+_DATA = "Records and files"
+_TOOL = "klamm itself"
+
+ENTRIES = (
+    Entry("local", "cli.commands.local", "A real ZooKeeper and brokers on this machine", _LOCAL),
+    Entry("broker", "cli.commands.broker", "One broker in the foreground, from a server.properties", _LOCAL),
+    Entry("zookeeper", "cli.commands.zookeeper", "The embedded ZooKeeper in the foreground", _LOCAL),
+    Entry(
+        "topics", "cli.commands.topics", "List, describe, create, alter and delete topics", _CLUSTER,
+        aliases=("topic", "kafka-topics", "kafka-topics.sh"),
+    ),
+    Entry(
+        "configs", "cli.commands.configs", "Describe and alter settings of topics and brokers", _CLUSTER,
+        aliases=("config", "kafka-configs", "kafka-configs.sh"),
+    ),
+    Entry("brokers", "cli.commands.brokers", "Who is in the cluster", _CLUSTER, aliases=("broker-list",)),
+    Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
+    Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),
+    Entry(
+        "produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command",
+        aliases=("kafka-console-producer", "kafka-console-producer.sh"),
+    ),
+    Entry(
+        "consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command",
+        aliases=("kafka-console-consumer", "kafka-console-consumer.sh"),
+    ),
+    Entry(
+        "dump", "cli.commands.dump", "Decode segments, indexes, snapshots and checkpoints", _DATA, attribute="command",
+        aliases=("kafka-dump-log", "kafka-dump-log.sh"),
+    ),
+    Entry("profiles", "cli.commands.profiles", "Named clusters in clusters.toml", _TOOL, aliases=("profile",)),
+    Entry(
+        "doctor", "cli.commands.doctor", "Say what is missing on this machine and how to get it", _TOOL,
+        attribute="command",
+    ),
+)  # fmt: skip

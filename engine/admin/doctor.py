@@ -1,0 +1,134 @@
+"""What this machine has for running klamm and what it lacks, each with the way to get it. Changes nothing.
+
+The probes for Java and ZooKeeper's jars are given in: they belong to the part that starts them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from engine.common.errors import OperationError
+
+OPEN_FILES_MIN = 4096
+"""Below this a broker with a few hundred partitions and clients runs out of file descriptors."""
+
+DISK_FREE_MIN_BYTES = 2 * 1024**3
+
+
+class CheckStatus(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    OPTIONAL = "optional"
+    """Not there, and only some things need it."""
+    MISSING = "missing"
+    """Not there, and klamm's main uses need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked for. ``needed_for`` says what does not work without it, ``how_to_get`` how to mend it."""
+
+    name: str
+    status: CheckStatus
+    found: str
+    needed_for: str
+    how_to_get: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Ways to look for what other parts start. Each returns what was found, or raises OperationError."""
+
+    java: Callable[[], str]
+    zookeeper_jars: Callable[[], str]
+
+
+def examine(probes: Probes, data_dir: Path) -> list[Check]:
+    """Return all checks, in the order a newcomer would mend them."""
+    return [
+        _python(),
+        *_libraries(),
+        _probe("java", probes.java, "local up, zookeeper start"),
+        _probe("zookeeper jars", probes.zookeeper_jars, "local up, zookeeper start"),
+        _open_files(),
+        _disk(data_dir),
+        _program("kcat", ["kcat", "-V"], "trying the cluster with another client", "apt install kcat"),
+        _program("mvn", ["mvn", "-v"], "comparing with Apache Kafka (make interop)", "apt install maven"),
+    ]
+
+
+def _python() -> Check:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    is_good = sys.version_info >= (3, 11)
+    how = None if is_good else "install Python 3.11 or newer and make the environment anew"
+    return Check("python", CheckStatus.OK if is_good else CheckStatus.MISSING, version, "everything", how)
+
+
+def _libraries() -> Iterator[Check]:
+    for package, needed_for, is_required in (
+        ("kazoo", "everything that reads ZooKeeper", True),
+        ("crc32c", "produce, consume, brokers", True),
+        ("cramjam", "compressed records", True),
+        ("uvloop", "a faster event loop in brokers", False),
+        ("pyspark", "the embedded ZooKeeper's jars, and Spark jobs", False),
+    ):
+        if importlib.util.find_spec(package) is None:
+            status = CheckStatus.MISSING if is_required else CheckStatus.OPTIONAL
+            extra = "'klamm[spark]'" if package == "pyspark" else package
+            yield Check(package, status, "not installed", needed_for, f"pip install {extra}")
+        else:
+            yield Check(package, CheckStatus.OK, importlib.metadata.version(package), needed_for)
+
+
+def _probe(name: str, probe: Callable[[], str], needed_for: str) -> Check:
+    try:
+        return Check(name, CheckStatus.OK, probe(), needed_for)
+    except OperationError as error:
+        return Check(name, CheckStatus.MISSING, str(error), needed_for, error.hint)
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_enough = hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_MIN
+    found = f"{_limit(soft)} (hard limit {_limit(hard)})"
+    how = None if is_enough else f"raise the hard limit to {OPEN_FILES_MIN} or more: ulimit -Hn, limits.conf"
+    status = CheckStatus.OK if is_enough else CheckStatus.OPTIONAL
+    return Check("open files", status, found, "brokers with many partitions and clients", how)
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def _disk(data_dir: Path) -> Check:
+    place = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    usage = shutil.disk_usage(place)
+    is_writable = os.access(place, os.W_OK)
+    is_good = usage.free >= DISK_FREE_MIN_BYTES and is_writable
+    found = f"{usage.free / 1024**3:.1f} GiB free in {place}" + ("" if is_writable else ", not writable")
+    how = None if is_good else "free some space, or choose another folder: klamm local up --dir DIR"
+    return Check("disk", CheckStatus.OK if is_good else CheckStatus.OPTIONAL, found, "local up", how)
+
+
+def _program(name: str, command: list[str], needed_for: str, how_to_get: str) -> Check:
+    path = shutil.which(command[0])
+    if path is None:
+        return Check(name, CheckStatus.OPTIONAL, "not found", needed_for, how_to_get)
+    try:
+        said = subprocess.run([path, *command[1:]], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name, CheckStatus.OPTIONAL, f"{path} does not run: {error}", needed_for, how_to_get)
+    version = re.search(r"\d+\.\d[\w.-]*", said.stdout + said.stderr)
+    return Check(name, CheckStatus.OK, f"{version[0]} ({path})" if version else path, needed_for)
