@@ -1,0 +1,471 @@
+"""Settings of log dirs, segments, retention and flushing: defaults that topics may override, and the broker's own."""
+
+from __future__ import annotations
+
+from engine.config.definition import ConfigKey
+from engine.config.validators import GzipLevel, at_least, between
+from engine.config.vocabulary import (
+    BOOLEAN,
+    CLASS,
+    CLEANUP_POLICY,
+    CLUSTER_WIDE,
+    COMPRESSION_TYPE,
+    HIGH,
+    IBP,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    TIMESTAMP_TYPE,
+)
+
+_ROLL = ("log.roll.ms", "log.roll.hours")
+_ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+_FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+KEYS = (
+    ConfigKey(
+        "log.dirs",
+        STRING,
+        None,
+        HIGH,
+        "Folders for the logs, separated by commas, best one per disk. Not set: `log.dir`.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.dir",
+        STRING,
+        "/tmp/kafka-logs",
+        HIGH,
+        "Folder for the logs where `log.dirs` is not set.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.segment.bytes",
+        INT,
+        1_073_741_824,
+        HIGH,
+        "Size, in bytes, at which a new segment begins. Retention and compaction work on whole segments.",
+        at_least(14),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.roll.ms",
+        LONG,
+        None,
+        HIGH,
+        (
+            "Age, in milliseconds, at which a new segment begins even if the old one is not full. Not set: "
+            "`log.roll.hours`."
+        ),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+        synonyms=_ROLL,
+    ),
+    ConfigKey(
+        "log.roll.hours",
+        INT,
+        168,
+        HIGH,
+        "The same as `log.roll.ms`, in hours.",
+        at_least(1),
+        has_effect=True,
+        synonyms=_ROLL,
+    ),
+    ConfigKey(
+        "log.roll.jitter.ms",
+        LONG,
+        None,
+        HIGH,
+        (
+            "Most milliseconds by which segments begin earlier, at random, so that not all roll at once. Not set: "
+            "`log.roll.jitter.hours`."
+        ),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+        synonyms=_ROLL_JITTER,
+    ),
+    ConfigKey(
+        "log.roll.jitter.hours",
+        INT,
+        0,
+        HIGH,
+        "The same as `log.roll.jitter.ms`, in hours.",
+        at_least(0),
+        has_effect=True,
+        synonyms=_ROLL_JITTER,
+    ),
+    ConfigKey(
+        "log.index.size.max.bytes",
+        INT,
+        10_485_760,
+        MEDIUM,
+        "Largest size of an offset or time index, in bytes; a full index begins a new segment.",
+        at_least(4),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.index.interval.bytes",
+        INT,
+        4096,
+        MEDIUM,
+        (
+            "Bytes of records between two entries of the offset index. Smaller finds offsets with less reading "
+            "and needs more index."
+        ),
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.preallocate",
+        BOOLEAN,
+        False,
+        MEDIUM,
+        "Reserve a segment's whole size on disk when it is made.",
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.cleanup.policy",
+        LIST,
+        ("delete",),
+        MEDIUM,
+        (
+            "What happens to old segments of topics that say nothing else: `delete` (by age and size), `compact` "
+            "(keep the last record of each key), or both."
+        ),
+        CLEANUP_POLICY,
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.retention.ms",
+        LONG,
+        None,
+        HIGH,
+        "Milliseconds that records are kept; -1: for ever. Not set: `log.retention.minutes`.",
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+        synonyms=_RETENTION,
+    ),
+    ConfigKey(
+        "log.retention.minutes",
+        INT,
+        None,
+        HIGH,
+        "The same as `log.retention.ms`, in minutes. Not set: `log.retention.hours`.",
+        has_effect=True,
+        synonyms=_RETENTION,
+    ),
+    ConfigKey(
+        "log.retention.hours",
+        INT,
+        168,
+        HIGH,
+        "The same as `log.retention.ms`, in hours.",
+        has_effect=True,
+        synonyms=_RETENTION,
+    ),
+    ConfigKey(
+        "log.retention.bytes",
+        LONG,
+        -1,
+        HIGH,
+        (
+            "Size of a partition, in bytes, above which its oldest segments are deleted; -1: no limit. It counts "
+            "per partition, not per topic."
+        ),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.retention.check.interval.ms",
+        LONG,
+        300_000,
+        MEDIUM,
+        "Milliseconds between two looks for segments to delete.",
+        at_least(1),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.segment.delete.delay.ms",
+        LONG,
+        60000,
+        HIGH,
+        "Milliseconds between a segment's removal from the log and the deletion of its files.",
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.flush.interval.messages",
+        LONG,
+        LONG_MAX,
+        HIGH,
+        (
+            "Records that may be written to a partition before it is flushed to disk. The default leaves flushing "
+            "to the operating system; replication is the better safety."
+        ),
+        at_least(1),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.flush.interval.ms",
+        LONG,
+        None,
+        HIGH,
+        "Milliseconds that a record may stay unflushed. Not set: `log.flush.scheduler.interval.ms`.",
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+        synonyms=_FLUSH,
+    ),
+    ConfigKey(
+        "log.flush.scheduler.interval.ms",
+        LONG,
+        LONG_MAX,
+        HIGH,
+        "Milliseconds between two looks for logs to flush.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.flush.offset.checkpoint.interval.ms",
+        INT,
+        60000,
+        HIGH,
+        "Milliseconds between two writes of the recovery points, from which a crashed broker checks its logs.",
+        at_least(0),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        INT,
+        60000,
+        HIGH,
+        "Milliseconds between two writes of the log start offsets, which keep deleted records deleted.",
+        at_least(0),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.initial.task.delay.ms",
+        LONG,
+        30000,
+        LOW,
+        "Milliseconds after the start before retention, flushing and checkpoints begin.",
+        at_least(0),
+        has_effect=True,
+        is_internal=True,
+    ),
+    ConfigKey(
+        "log.message.format.version",
+        STRING,
+        "3.0-IV1",
+        MEDIUM,
+        "Record format of topics. Ignored since inter-broker protocol 3.0: everything is written in format 2.",
+        IBP,
+    ),
+    ConfigKey(
+        "log.message.timestamp.type",
+        STRING,
+        "CreateTime",
+        MEDIUM,
+        (
+            "Whether records carry the time their producer gave them (`CreateTime`) or the time of their append "
+            "(`LogAppendTime`)."
+        ),
+        TIMESTAMP_TYPE,
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.message.timestamp.difference.max.ms",
+        LONG,
+        LONG_MAX,
+        MEDIUM,
+        ("Deprecated twin of the next two: most milliseconds that a record's time may differ from the broker's clock."),
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.message.timestamp.before.max.ms",
+        LONG,
+        LONG_MAX,
+        MEDIUM,
+        (
+            "Most milliseconds that a record's time may lie before the broker's clock; older ones are refused. "
+            "Counts for `CreateTime` only."
+        ),
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.message.timestamp.after.max.ms",
+        LONG,
+        LONG_MAX,
+        MEDIUM,
+        (
+            "Most milliseconds that a record's time may lie after the broker's clock; later ones are refused. "
+            "Counts for `CreateTime` only."
+        ),
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.message.downconversion.enable",
+        BOOLEAN,
+        True,
+        LOW,
+        "Convert records for consumers that are too old for format 2. Off: they get UNSUPPORTED_VERSION.",
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "message.max.bytes",
+        INT,
+        1_048_588,
+        HIGH,
+        (
+            "Largest record batch that is accepted, in bytes, after compression. Consumers and followers read "
+            "larger ones than their own limits allow."
+        ),
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "compression.type",
+        STRING,
+        "producer",
+        HIGH,
+        (
+            "Codec in which batches are stored: `producer` keeps what was sent; any other is applied by the "
+            "broker, at the cost of its CPU."
+        ),
+        COMPRESSION_TYPE,
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "compression.gzip.level",
+        INT,
+        -1,
+        MEDIUM,
+        "Level for batches that the broker compresses with gzip; -1: the library's choice.",
+        GzipLevel(),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "compression.lz4.level",
+        INT,
+        9,
+        MEDIUM,
+        "Level for batches that the broker compresses with lz4.",
+        between(1, 17),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "compression.zstd.level",
+        INT,
+        3,
+        MEDIUM,
+        "Level for batches that the broker compresses with zstd.",
+        between(-131_072, 22),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "num.partitions",
+        INT,
+        1,
+        MEDIUM,
+        "Partitions of a topic that is created without a number.",
+        at_least(1),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "default.replication.factor",
+        INT,
+        1,
+        MEDIUM,
+        "Replicas of a topic that is created without a number.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        True,
+        HIGH,
+        "Create a topic when a client first asks for it by name. A typing error then makes a topic, too.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "delete.topic.enable",
+        BOOLEAN,
+        True,
+        HIGH,
+        "Allow topics to be deleted.",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "create.topic.policy.class.name",
+        CLASS,
+        None,
+        LOW,
+        "Java class that judges new topics.",
+    ),
+    ConfigKey(
+        "alter.config.policy.class.name",
+        CLASS,
+        None,
+        LOW,
+        "Java class that judges changes of settings.",
+    ),
+    ConfigKey(
+        "num.recovery.threads.per.data.dir",
+        INT,
+        1,
+        HIGH,
+        "How many logs of one log dir are recovered at once after a crash, and flushed at once at the end.",
+        at_least(1),
+        dynamic=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "log.dir.failure.timeout.ms",
+        LONG,
+        30000,
+        LOW,
+        "Milliseconds that a KRaft broker may fail to report a broken log dir.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "log.local.retention.ms",
+        LONG,
+        -2,
+        MEDIUM,
+        "Milliseconds that segments stay on the broker after their copy to tiered storage.",
+        at_least(-2),
+        dynamic=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "log.local.retention.bytes",
+        LONG,
+        -2,
+        MEDIUM,
+        "Bytes of a partition that stay on the broker after their copy to tiered storage.",
+        at_least(-2),
+        dynamic=CLUSTER_WIDE,
+    ),
+)

@@ -1,0 +1,150 @@
+"""Topic settings: checking them, and the LogConfig of a topic from its overrides and the broker's defaults.
+
+Order of precedence: the topic's override, then the broker setting that is its default (ms before minutes before hours).
+Source: LogConfig and KafkaConfig of Kafka 3.9. The keys stand in ``topic_config_keys``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from engine.common.errors import ConfigError
+from engine.config.broker import BrokerConfig
+from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.metadata_version import is_message_format_version_ignored
+from engine.config.rules import InvalidConfigurationError
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.config.values import Value
+
+_FIELD_KEYS: Final = {field.name.replace("_", "."): field.name for field in fields(LogConfig)}
+_FIRST_OF_SEVERAL: Final = {
+    "segment.ms": "log_roll_ms",
+    "segment.jitter.ms": "log_roll_jitter_ms",
+    "retention.ms": "log_retention_ms",
+    "flush.ms": "log_flush_interval_ms",
+}
+"""Topic settings whose default stands in one of several broker settings, and BrokerConfig's attribute for it."""
+
+IGNORED_FORMAT_VERSION: Final = "3.0-IV1"
+
+
+def server_defaults(broker: BrokerConfig) -> dict[str, Value]:
+    """Return what a topic without overrides gets from this broker, by topic key."""
+    defaults: dict[str, Value] = {}
+    for key in TOPIC_CONFIG_DEF:
+        if key.name in _FIRST_OF_SEVERAL:
+            defaults[key.name] = getattr(broker, _FIRST_OF_SEVERAL[key.name])
+        elif key.name == "message.format.version" and is_message_format_version_ignored(
+            broker.inter_broker_protocol_version
+        ):
+            defaults[key.name] = IGNORED_FORMAT_VERSION
+        else:
+            defaults[key.name] = broker.get(key.synonyms[0]) if key.synonyms else key.default
+    if isinstance(retention_ms := defaults["retention.ms"], int) and retention_ms < 0:
+        defaults["retention.ms"] = -1
+    return defaults
+
+
+def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
+    """Return the value of every topic setting.
+
+    Raises:
+        ConfigError: an override's value is not allowed. Unknown keys are not looked at.
+    """
+    values = server_defaults(broker)
+    values.update((name, TOPIC_CONFIG_DEF[name].parse(text)) for name, text in overrides.items() if name in values)
+    return values
+
+
+def topic_log_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
+    """Return the settings of a topic's logs.
+
+    Raises:
+        ConfigError: an override's value is not allowed.
+    """
+    values = topic_values(overrides, broker)
+    for side in ("before", "after"):
+        if values[f"message.timestamp.{side}.max.ms"] == LONG_MAX:
+            values[f"message.timestamp.{side}.max.ms"] = values["message.timestamp.difference.max.ms"]
+    chosen: dict[str, Any] = {field: values[name] for name, field in _FIELD_KEYS.items()}
+    return LogConfig(**chosen)
+
+
+def validate_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """Check overrides that somebody wants to give a topic, alone and together with the broker's defaults.
+
+    Raises:
+        InvalidConfigurationError: an unknown key, or settings that contradict each other.
+        ConfigError: a value that is not allowed. All in Kafka's words.
+    """
+    texts: dict[str, str] = {}
+    for name, text in overrides.items():
+        if name not in TOPIC_CONFIG_DEF:
+            raise InvalidConfigurationError(f"Unknown topic config name: {name}", key=name)
+        if text is None:
+            raise InvalidConfigurationError(f"Null value not supported for topic configs: {name}", key=name)
+        texts[name] = text
+    values = topic_values(texts, broker)
+    _check_compaction_lags(values)
+    _check_tiered_storage(values)
+
+
+def usable_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Separate what can be used of overrides found in ZooKeeper from what cannot; the second part says why, line by line.
+
+    A broker has to live with what others wrote: an unusable override is as good as none.
+    """
+    usable: dict[str, str] = {}
+    problems: list[str] = []
+    for name, text in overrides.items():
+        key = TOPIC_CONFIG_DEF.get(name)
+        if key is None:
+            problems.append(f"Unknown topic config name: {name}")
+            continue
+        try:
+            key.parse(text)
+        except ConfigError as error:
+            problems.append(str(error))
+        else:
+            usable[name] = text
+    return usable, problems
+
+
+def ignored_format_version_warning(topic: str, overrides: Mapping[str, str], broker: BrokerConfig) -> str | None:
+    """Return Kafka's warning where a topic asks for an old record format that counts no more, else None."""
+    asked = overrides.get("message.format.version")
+    ibp = broker.inter_broker_protocol_version
+    if asked is None or not is_message_format_version_ignored(ibp) or not asked.startswith("0."):
+        return None
+    if asked.startswith("0.11"):
+        return None
+    return (
+        f"Topic configuration message.format.version with value `{asked}` is ignored for `{topic}` because the "
+        f"inter-broker protocol version `{broker.get_str('inter.broker.protocol.version')}` is greater or equal than "
+        "3.0. This configuration is deprecated and it will be removed in Apache Kafka 4.0."
+    )
+
+
+def _check_compaction_lags(values: Mapping[str, Value]) -> None:
+    minimum, maximum = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if isinstance(minimum, int) and isinstance(maximum, int) and minimum > maximum:
+        raise InvalidConfigurationError(
+            f"conflict topic config setting min.compaction.lag.ms ({minimum}) > max.compaction.lag.ms ({maximum})",
+            key="min.compaction.lag.ms",
+        )
+
+
+def _check_tiered_storage(values: Mapping[str, Value]) -> None:
+    if values["remote.log.delete.on.disable"] or values["remote.log.copy.disable"]:
+        raise InvalidConfigurationError(
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+            key="remote.log.copy.disable",
+        )
+    if values["remote.storage.enable"]:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+            key="remote.storage.enable",
+        )

@@ -1,0 +1,67 @@
+"""Short names for the definitions of settings: types, importance, modes, extreme numbers, limits that several share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.config.definition import DynamicMode, Importance
+from engine.config.log_config import INT_MAX, LONG_MAX
+from engine.config.metadata_version import MetadataVersion, parse_metadata_version
+from engine.config.validators import ListOf, OneOf, Parsed
+from engine.config.values import ConfigType
+
+__all__ = [
+    "AUTO_THREADS",
+    "BOOLEAN",
+    "CLASS",
+    "CLEANUP_POLICY",
+    "CLUSTER_WIDE",
+    "COMPRESSION_TYPE",
+    "DOUBLE",
+    "DOUBLE_MAX",
+    "HIGH",
+    "IBP",
+    "INT",
+    "INT_MAX",
+    "LIST",
+    "LONG",
+    "LONG_MAX",
+    "LOW",
+    "MEDIUM",
+    "PASSWORD",
+    "PER_BROKER",
+    "SHORT",
+    "STRING",
+    "TIMESTAMP_TYPE",
+]
+
+BOOLEAN: Final = ConfigType.BOOLEAN
+STRING: Final = ConfigType.STRING
+INT: Final = ConfigType.INT
+SHORT: Final = ConfigType.SHORT
+LONG: Final = ConfigType.LONG
+DOUBLE: Final = ConfigType.DOUBLE
+LIST: Final = ConfigType.LIST
+CLASS: Final = ConfigType.CLASS
+PASSWORD: Final = ConfigType.PASSWORD
+
+HIGH: Final = Importance.HIGH
+MEDIUM: Final = Importance.MEDIUM
+LOW: Final = Importance.LOW
+
+PER_BROKER: Final = DynamicMode.PER_BROKER
+CLUSTER_WIDE: Final = DynamicMode.CLUSTER_WIDE
+
+DOUBLE_MAX: Final = 1.7976931348623157e308
+
+
+def _thread_count_or_automatic(text: str) -> None:
+    if int(text) < -1 or int(text) == 0:
+        raise ValueError("Value can be -1 or greater than 0")
+
+
+IBP: Final = Parsed(parse_metadata_version, f"[{', '.join(version.text for version in MetadataVersion)}]")
+COMPRESSION_TYPE: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
+TIMESTAMP_TYPE: Final = OneOf(("CreateTime", "LogAppendTime"))
+CLEANUP_POLICY: Final = ListOf(("compact", "delete"))
+AUTO_THREADS: Final = Parsed(_thread_count_or_automatic, "-1 or [1,...]")
