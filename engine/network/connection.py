@@ -164,22 +164,33 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle(self) -> None:
-        """Handle every whole frame that is here, then send the answers that are ready in one write."""
-        out = Outgoing()
-        inbox, request_bytes_max = self._inbox, self._context.request_bytes_max
+        """Handle every whole frame that is here and send the answers that are ready, as a rule in one write."""
         self._is_handling = True
+        while self._can_handle():
+            out = Outgoing()
+            is_exhausted = self._handle_frames(out)
+            self._flush(out)
+            if is_exhausted:
+                break
+        self._is_handling = False
+        self._inbox.keep_rest()
+        self._settle()
+
+    def _handle_frames(self, out: Outgoing) -> bool:
+        """Handle frames until none is whole or there is much to send; return whether no whole one is left."""
+        inbox, request_bytes_max = self._inbox, self._context.request_bytes_max
         try:
             while self._can_handle():
                 frame = inbox.next_frame(request_bytes_max)
                 if frame is None:
-                    break
+                    return True
                 self._handle_frame(frame, out)
+                if len(out) >= QUEUED_BYTES_MAX:
+                    return False
         except RemoteProtocolError as error:
             self._refuse(error)
             inbox.release()
-        self._is_handling = False
-        inbox.keep_rest()
-        self._send(out)
+        return False
 
     def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
         word, correlation_id = _HEAD.unpack_from(frame)
@@ -241,7 +252,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed_because is None:
             out = Outgoing()
             self._place(route, request.correlation_id, answer, out)
-            self._send(out)
+            self._flush(out)
+            self._settle()
             self._go_on()
 
     def _fault(self, route: Route, request: RequestHead) -> Any:
@@ -277,7 +289,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _deferred_completed(self) -> None:
         if not self._is_handling and self.closed_because is None:
-            self._send(Outgoing())
+            self._flush(Outgoing())
+            self._settle()
             self._go_on()
 
     def _take_ready(self, out: Outgoing) -> None:
@@ -316,12 +329,15 @@ class Connection(asyncio.BufferedProtocol):
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
         _SIZE.pack_into(out, start, size)
 
-    def _send(self, out: Outgoing) -> None:
-        """Send what is ready; then end the connection if there is a reason to, and read on only if there is room."""
+    def _flush(self, out: Outgoing) -> None:
+        """Send ``out`` and the pending answers whose turn has come."""
         if self._pending:
             self._take_ready(out)
         if out and self._sender is not None:
             self._sender.send(out)
+
+    def _settle(self) -> None:
+        """End the connection if there is a reason to; read on only if what comes can be handled."""
         if self.closed_because is None and self._saw_eof and not self.is_busy:
             self.closed_because = CloseReason.PEER_CLOSED
         if self.closed_because is not None:

@@ -1,0 +1,393 @@
+"""The server's side of a connection (E5): order, half frames, garbage, slow readers, file ranges, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from network_serving import read_frame, run, serving
+
+from engine.common.errors import OperationError
+from engine.network.client import BrokerClient
+from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
+from engine.network.server import ListenerSpec, ServerLimits
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.protocol.apis.produce import ProduceRequest
+from engine.protocol.frames import encode_request
+
+
+def metadata_request(name: str, correlation_id: int) -> bytes:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    return bytes(encode_request(request, 4, correlation_id, "test"))
+
+
+def answer_with_name(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+    assert body.topics is not None
+    return MetadataResponse(brokers=[], topics=[], cluster_id=body.topics[0].name)
+
+
+def correlation_ids(frames: list[bytes]) -> list[int]:
+    return [struct.unpack_from(">i", frame)[0] for frame in frames]
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"".join(metadata_request(f"t{i}", i) for i in range(200)))
+            frames = [await read_frame(reader) for _ in range(200)]
+            assert correlation_ids(frames) == list(range(200))
+            assert all(f"t{i}".encode() in frame for i, frame in enumerate(frames))
+            writer.close()
+
+    run(check)
+
+
+def test_a_deferred_answer_holds_back_later_answers_but_not_their_handling() -> None:
+    async def check() -> None:
+        deferred = Deferred()
+        handled: list[int] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> Any:
+            handled.append(request.correlation_id)
+            return deferred if request.correlation_id == 0 else MetadataResponse(brokers=[], topics=[])
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"".join(metadata_request("t", i) for i in range(5)))
+            async with asyncio.timeout(10):
+                while len(handled) < 5:
+                    await asyncio.sleep(0)
+            deferred.complete(MetadataResponse(brokers=[], topics=[]))
+            frames = [await read_frame(reader) for _ in range(5)]
+            assert correlation_ids(frames) == [0, 1, 2, 3, 4]
+            writer.close()
+
+    run(check)
+
+
+def test_an_async_handler_mutes_its_connection_until_it_is_done() -> None:
+    async def check() -> None:
+        gate = asyncio.Event()
+        handled: list[int] = []
+
+        async def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            handled.append(request.correlation_id)
+            if request.correlation_id == 0:
+                await gate.wait()
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"".join(metadata_request(f"t{i}", i) for i in range(3)))
+            other = BrokerClient(host, port, client_id="other")
+            await other.api_versions()
+            assert handled == [0]
+            gate.set()
+            frames = [await read_frame(reader) for _ in range(3)]
+            assert correlation_ids(frames) == [0, 1, 2]
+            assert b"t2" in frames[2]
+            await other.close()
+            writer.close()
+
+    run(check)
+
+
+def test_frames_that_come_a_byte_at_a_time_and_larger_than_the_shared_buffer() -> None:
+    async def check() -> None:
+        sizes: list[int] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            assert body.topics is not None
+            sizes.append(len(body.topics))
+            return MetadataResponse(brokers=[], topics=[])
+
+        topics = [MetadataRequestTopic(name=f"topic-{i:06}") for i in range(100_000)]
+        large = bytes(encode_request(MetadataRequest(topics=topics), 4, 7, "test"))
+        assert len(large) > 1024 * 1024
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            for byte in metadata_request("t", 1):
+                writer.write(bytes([byte]))
+                await writer.drain()
+            assert correlation_ids([await read_frame(reader)]) == [1]
+            writer.write(large + metadata_request("t", 8) + large + metadata_request("t", 9))
+            assert correlation_ids([await read_frame(reader) for _ in range(4)]) == [7, 8, 7, 9]
+            assert sizes == [1, 100_000, 1, 100_000, 1]
+            writer.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        struct.pack(">i", -1) + bytes(20),
+        struct.pack(">i", 4) + bytes(20),
+        struct.pack(">i", 200_000_000),
+        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+        struct.pack(">ihhih", 14, 3, 99, 1, -1) + bytes(4),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, 3, 4, 1, 500),
+        struct.pack(">ihhi", 8, 3, 4, 1),
+        struct.pack(">ihhihi", 14, 3, 4, 1, -1, 2**30),
+    ],
+    ids=["negative", "too small", "too large", "http", "version", "key", "client id", "short", "count"],
+)
+def test_garbage_closes_the_connection_and_nothing_else(garbage: bytes) -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
+            good = BrokerClient(host, port, client_id="good")
+            await good.connect()
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(garbage)
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            writer.close()
+            assert (await good.api_versions())[3] == (0, 12)
+            assert len(server.connections) == 1
+            await good.close()
+
+    run(check)
+
+
+def test_half_a_frame_holds_up_nobody() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            _, half = await asyncio.open_connection(host, port)
+            half.write(metadata_request("half", 1)[:-3])
+            await half.drain()
+            good = BrokerClient(host, port, client_id="good")
+            answer = await good.send(MetadataRequest(topics=[MetadataRequestTopic(name="whole")]), 4)
+            assert answer.cluster_id == "whole"
+            await good.close()
+            half.close()
+
+    run(check)
+
+
+def test_a_peer_that_never_reads_is_not_served_without_end() -> None:
+    async def check() -> None:
+        handled_of_slow = 0
+        answer = MetadataResponse(brokers=[], topics=[], cluster_id="x" * 30_000)
+
+        def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            nonlocal handled_of_slow
+            handled_of_slow += request.client_id == "test"
+            return answer
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            _, slow = await asyncio.open_connection(host, port, limit=1024)
+            slow.transport.pause_reading()  # type: ignore[attr-defined]
+            slow.write(b"".join(metadata_request("t", i) for i in range(2000)))
+            good = BrokerClient(host, port, client_id="good")
+            seen = -1
+            async with asyncio.timeout(20):
+                while seen != handled_of_slow:
+                    seen = handled_of_slow
+                    for _ in range(50):
+                        await good.send(MetadataRequest(topics=[]), 4)
+            assert 0 < handled_of_slow < 1000
+            await good.close()
+            slow.transport.abort()
+
+    run(check)
+
+
+def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+
+    async def check() -> None:
+        fd = os.open(path, os.O_RDONLY)
+        ranges = [(0, 100), (1000, 40_000), (50_000, 2_500_000), (7, 1)]
+
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+            return FetchResponse(
+                responses=[
+                    FetchableTopicResponse(
+                        topic="t",
+                        partitions=[
+                            PartitionData(
+                                partition_index=index,
+                                error_code=0,
+                                high_watermark=index,
+                                records=SimpleNamespace(fd=fd, position=position, size_bytes=size),
+                            )
+                            for index, (position, size) in enumerate(ranges)
+                        ],
+                    )
+                ]
+            )
+
+        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="reader")
+            answers = await asyncio.gather(*(client.send(FetchRequest(topics=[]), 11) for _ in range(5)))
+            for answer in answers:
+                got = [bytes(p.records) for p in answer.responses[0].partitions]
+                assert got == [content[position : position + size] for position, size in ranges]
+            await client.close()
+        os.close(fd)
+
+    run(check)
+
+
+def test_a_range_beyond_the_files_end_closes_the_connection_instead_of_lying(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(100_000))
+
+    async def check() -> None:
+        fd = os.open(path, os.O_RDONLY)
+
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+            size = body.max_wait_ms
+            data = PartitionData(
+                partition_index=0,
+                error_code=0,
+                high_watermark=0,
+                records=SimpleNamespace(fd=fd, position=0, size_bytes=size),
+            )
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+            for size in (200_000, 100_001):
+                client = BrokerClient(host, port, client_id="reader")
+                with pytest.raises(ConnectionLost):
+                    await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
+        os.close(fd)
+
+    run(check)
+
+
+def test_no_response_and_close_connection() -> None:
+    async def check() -> None:
+        answers: list[Any] = [NO_RESPONSE, NO_RESPONSE, CLOSE_CONNECTION]
+
+        def handler(request: RequestHead, body: ProduceRequest) -> Any:
+            return answers.pop(0)
+
+        async with serving({ApiKey.PRODUCE: handler, ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            produce = bytes(encode_request(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), 7, 5, "p"))
+            writer.write(produce + produce + metadata_request("after", 6))
+            assert correlation_ids([await read_frame(reader)]) == [6]
+            writer.write(produce)
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            writer.close()
+
+    run(check)
+
+
+def test_a_failing_handler_answers_unknown_server_error_or_closes(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        def handler(request: RequestHead, body: Any) -> Any:
+            raise RuntimeError("broken on purpose")
+
+        async with serving({ApiKey.FETCH: handler, ApiKey.METADATA: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            assert (await client.send(FetchRequest(topics=[]), 11)).error_code == -1
+            with pytest.raises(ConnectionLost):
+                await client.send(MetadataRequest(topics=[]), 4)
+
+    run(check)
+    assert "broken on purpose" in caplog.text
+
+
+def test_idle_connections_are_closed() -> None:
+    async def check() -> None:
+        limits = ServerLimits(connections_max_idle_ms=200)
+        async with serving({}, limits) as (server, host, port):
+            server.start_idle_sweep()
+            reader, writer = await asyncio.open_connection(host, port)
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            writer.close()
+
+    run(check)
+
+
+def test_connections_beyond_the_limits_are_refused() -> None:
+    async def check() -> None:
+        async with serving({}, ServerLimits(max_connections_per_ip=2)) as (_, host, port):
+            clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
+            await clients[0].api_versions()
+            await clients[1].api_versions()
+            with pytest.raises(ConnectionLost):
+                await clients[2].api_versions()
+            await clients[0].close()
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        await clients[2].api_versions()
+                    except ConnectionLost:
+                        continue
+                    break
+            for client in clients:
+                await client.close()
+
+    run(check)
+
+
+def test_a_taken_port_is_named_with_a_hint() -> None:
+    async def check() -> None:
+        async with serving({}) as (server, host, port):
+            with pytest.raises(OperationError, match=f"{host}:{port}") as caught:
+                await server.listen(ListenerSpec("PLAINTEXT", host, port))
+            assert str(port) in (caught.value.hint or "")
+
+    run(check)
+
+
+def test_the_client_says_what_went_wrong() -> None:
+    async def check() -> None:
+        deferred = Deferred()
+        async with serving({ApiKey.METADATA: lambda request, body: deferred}) as (server, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            with pytest.raises(RequestTimedOut, match="MetadataRequest"):
+                await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
+            waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
+            await asyncio.sleep(0)
+            await server.stop()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            await client.close()
+
+    run(check)
+
+
+def test_versions_are_negotiated() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            assert await client.version_for(ApiKey.METADATA) == 12
+            assert await client.version_for(ApiKey.METADATA, version_max=4) == 4
+            with pytest.raises(NoCommonVersion, match="LIST_OFFSETS"):
+                await client.version_for(ApiKey.LIST_OFFSETS)
+            await client.close()
+
+    run(check)
+
+
+def test_a_thousand_connections_are_served_and_cost_little() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
+            clients = [BrokerClient(host, port, client_id="c") for _ in range(300)]
+            await asyncio.gather(*(client.connect() for client in clients))
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            answers = await asyncio.gather(*(client.send(request, 4) for client in clients))
+            assert len(answers) == 300
+            assert len(server.connections) == 300
+            for client in clients:
+                await client.close()
+
+    run(check)

@@ -1,0 +1,112 @@
+"""Delayed operations: completion by condition, by deadline, once only, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from engine.runtime.purgatory import DelayedOperation, Purgatory
+
+
+class Wait(DelayedOperation):
+    """Waits until ``ready`` holds; notes what happened to it."""
+
+    __slots__ = ("events", "ready")
+
+    def __init__(self, delay_ms: int) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.events: list[str] = []
+
+    def try_complete(self) -> bool:
+        return self.ready and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.events.append("complete")
+
+    def on_expiration(self) -> None:
+        self.events.append("expired")
+
+
+def test_an_operation_that_is_ready_never_waits() -> None:
+    async def check() -> None:
+        purgatory: Purgatory[str] = Purgatory("test")
+        operation = Wait(1000)
+        operation.ready = True
+        assert purgatory.try_complete_else_watch(operation, ["a"])
+        assert operation.events == ["complete"]
+        assert not purgatory.is_watched("a")
+
+    asyncio.run(check())
+
+
+def test_a_change_of_one_key_completes_what_waits_under_several_once() -> None:
+    async def check() -> None:
+        purgatory: Purgatory[str] = Purgatory("test")
+        operation = Wait(10_000)
+        assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
+        assert purgatory.check_and_complete("a") == 0
+        assert purgatory.is_watched("a")
+        operation.ready = True
+        assert purgatory.check_and_complete("b") == 1
+        assert purgatory.check_and_complete("a") == 0
+        assert operation.events == ["complete"]
+        assert len(purgatory) == 0
+        purgatory.close()
+
+    asyncio.run(check())
+
+
+def test_a_deadline_completes_and_expires_and_frees_the_keys() -> None:
+    async def check() -> None:
+        purgatory: Purgatory[str] = Purgatory("test")
+        operations = [Wait(delay) for delay in (30, 0, 20)]
+        for operation in operations:
+            purgatory.try_complete_else_watch(operation, ["a"])
+        async with asyncio.timeout(10):
+            while not all(o.is_completed for o in operations):
+                await asyncio.sleep(0.001)
+        assert [o.events for o in operations] == [["complete", "expired"]] * 3
+        assert not purgatory.is_watched("a")
+        assert purgatory.expired_total == 3
+
+    asyncio.run(check())
+
+
+def test_a_cancelled_operation_never_completes() -> None:
+    async def check() -> None:
+        purgatory: Purgatory[str] = Purgatory("test")
+        operation, other = Wait(10), Wait(10)
+        for waiting in (operation, other):
+            purgatory.try_complete_else_watch(waiting, ["a"])
+        operation.cancel()
+        operation.ready = True
+        async with asyncio.timeout(10):
+            while not other.is_completed:
+                await asyncio.sleep(0.001)
+        assert operation.events == []
+
+    asyncio.run(check())
+
+
+def test_random_rounds_end_every_operation_exactly_once() -> None:
+    async def check() -> None:
+        rng = random.Random(7)
+        purgatory: Purgatory[int] = Purgatory("test")
+        operations = []
+        for _ in range(500):
+            operation = Wait(rng.randrange(60))
+            operations.append(operation)
+            purgatory.try_complete_else_watch(operation, rng.sample(range(20), rng.randrange(1, 4)))
+            lucky = rng.choice(operations)
+            lucky.ready = True
+            purgatory.check_and_complete(rng.randrange(20))
+            if rng.random() < 0.1:
+                await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while len(purgatory):
+                await asyncio.sleep(0.005)
+        assert all(o.events in (["complete"], ["complete", "expired"]) for o in operations)
+        assert not any(purgatory.is_watched(key) and purgatory.check_and_complete(key) for key in range(20))
+
+    asyncio.run(check())

@@ -1,0 +1,63 @@
+"""A socket server with handlers of the test's own, for tests of the network alone."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvloop
+
+from engine.local.addresses import own_loopback_address
+from engine.network.request import RequestHead
+from engine.network.routes import HandlerSpec, RouteTable
+from engine.network.server import ListenerSpec, ServerLimits, SocketServer
+from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run an asynchronous test on the loop that brokers use."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
+
+
+def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
+    """Offer what the tests send."""
+    specs = [API_SPECS[key] for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE)]
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=int(s.key), min_version=s.min_version, max_version=s.max_version) for s in specs]
+    )
+
+
+@asynccontextmanager
+async def serving(
+    handlers: Mapping[ApiKey, Callable[..., Any]], limits: ServerLimits | None = None
+) -> AsyncIterator[tuple[SocketServer, str, int]]:
+    """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
+    table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
+    specs = {
+        int(key): HandlerSpec(
+            key,
+            API_SPECS[key].min_version,
+            API_SPECS[key].max_version,
+            handler,
+            asyncio.iscoroutinefunction(handler),
+        )
+        for key, handler in table.items()
+    }
+    server = SocketServer(RouteTable(specs, answer_api_versions), RequestHead, limits or ServerLimits())
+    host, port = await server.listen(ListenerSpec("PLAINTEXT", own_loopback_address(), 0))
+    try:
+        yield server, host, port
+    finally:
+        await server.stop()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    """Read one frame without its length."""
+    async with asyncio.timeout(10):
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        return await reader.readexactly(size)
