@@ -74,14 +74,14 @@ def field(
         type: its wire type; a Struct class only for tagged fields, where None stands for "left out".
         since: first version that has it.
         until: last version that has it, inclusive.
-        default: its value where a version lacks it. Unless given: zero or empty; None for nullable strings and bytes,
-            for records and structs. Nullable arrays are empty, because their None means "all" in most APIs.
+        default: its value where a version lacks it. Unless given: zero or empty; None for records, structs, and strings
+            and bytes that were always nullable. Nullable arrays are empty: in most APIs their None means "all".
         nullable_since: first version in which it may be None.
         tag: its number among the tagged fields; tagged in all versions that have it, and not written when default.
         ignorable: whether a version that lacks it may drop a value that is not the default; otherwise encoding fails.
     """
     if default is _TYPE_DEFAULT:
-        default = _type_default(type, is_nullable=nullable_since is not None)
+        default = _type_default(type, is_nullable=nullable_since is not None and nullable_since <= since)
     last = LATEST if until is None else until
     return Field(type, since, last, default, nullable_since, tag, ignorable)
 
