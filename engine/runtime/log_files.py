@@ -1,0 +1,104 @@
+"""Where a broker's log lines go: Kafka's files, Kafka's pattern, rolled at each full hour as Kafka ships them (E19).
+
+``server.log`` has everything but what ``controller.log``, ``state-change.log`` and ``kafka-request.log`` have for
+themselves. Log lines are written by whichever thread logs; the files are flushed with each line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TRACE = 5
+"""Kafka's TRACE, below DEBUG."""
+
+logging.addLevelName(TRACE, "TRACE")
+
+_LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file, the loggers that write to it, and from which level on."""
+
+    name: str
+    loggers: tuple[str, ...]
+    level: int
+
+
+SERVER_LOG = "server.log"
+SEPARATE_FILES = (
+    LogFile("controller.log", ("kafka.controller",), logging.DEBUG),
+    LogFile("state-change.log", ("state.change.logger",), logging.INFO),
+    LogFile("kafka-request.log", ("kafka.request.logger",), logging.WARNING),
+)
+"""The files beside server.log, with the levels of the log4j.properties that Kafka 3.9 ships."""
+
+
+class KafkaFormatter(logging.Formatter):
+    """log4j's pattern ``[%d] %p %m (%c)%n``, stack traces on the lines below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line without its end."""
+        second = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        level = _LEVEL_NAMES.get(record.levelname, record.levelname)
+        line = f"[{second},{int(record.msecs):03}] {level} {record.getMessage()} ({record.name})"
+        if record.exc_info and record.exc_info[0] is not None:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+class HourlyFileHandler(logging.FileHandler):
+    """A file that is renamed to ``<name>.<year>-<month>-<day>-<hour>`` when that hour is over."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(path, encoding="utf-8")
+        self._path = path
+        self._hour = _hour_of(path.stat().st_mtime if path.stat().st_size else time.time())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, after rolling where its hour is a new one."""
+        hour = _hour_of(record.created)
+        if hour > self._hour:
+            self._roll(hour)
+        super().emit(record)
+
+    def _roll(self, hour: str) -> None:
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None  # type: ignore[assignment]  # FileHandler opens it again with the next line
+        if self._path.exists():
+            self._path.replace(self._path.with_name(f"{self._path.name}.{self._hour}"))
+        self._hour = hour
+
+
+def _hour_of(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d-%H", time.localtime(seconds))
+
+
+def log_to_files(folder: Path | None, *, level: int = logging.INFO) -> None:
+    """Send log lines to Kafka's files in ``folder``; without a folder everything goes to stderr."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    root.addHandler(_handler(folder, SERVER_LOG))
+    root.setLevel(level)
+    for file in SEPARATE_FILES:
+        handler = _handler(folder, file.name)
+        for name in file.loggers:
+            logger = logging.getLogger(name)
+            logger.setLevel(file.level)
+            if folder is not None:
+                logger.handlers[:] = [handler]
+                logger.propagate = False
+
+
+def _handler(folder: Path | None, name: str) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr) if folder is None else HourlyFileHandler(folder / name)
+    handler.setFormatter(KafkaFormatter())
+    return handler
