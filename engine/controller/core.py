@@ -1,0 +1,274 @@
+"""The controller's decisions: an event goes in, instructions come out, their results go in again. No I/O, no clock.
+
+``take_over`` is what a broker does once it has been elected; ``process`` handles one event of an active controller.
+Both are generators (see ``instructions``). Election, resignation and the event queue are the loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.topic_id import random_topic_id
+from engine.controller import events
+from engine.controller.broker_changes import BrokerChanges
+from engine.controller.context import ControllerContext
+from engine.controller.errors import ControllerMoved
+from engine.controller.events import ControllerEvent
+from engine.controller.instructions import (
+    AllocateProducerIdBlock,
+    Answer,
+    ConnectBrokers,
+    DeleteIsrChangeNotifications,
+    DeleteLogDirEvents,
+    ReadBrokers,
+    ReadTopicDeletions,
+    ReadTopics,
+    ScheduleLeaderRebalance,
+    SetUpFeatures,
+    Steps,
+    WatchBrokers,
+    WatchCluster,
+    WatchTopics,
+    carry_out,
+)
+from engine.controller.isr_changes import IsrChanges
+from engine.controller.leadership import Leadership
+from engine.controller.logs import comma, controller_log, scala, scala_map, state_change_log
+from engine.controller.options import ControllerOptions
+from engine.controller.partition_state_machine import PartitionStateMachine
+from engine.controller.reassignment import Reassignments
+from engine.controller.reassignment_requests import ReassignmentRequests
+from engine.controller.replica_election import ReplicaElections
+from engine.controller.replica_state_machine import ReplicaStateMachine
+from engine.controller.request_batch import RequestBatch
+from engine.controller.topic_changes import TopicChanges
+from engine.controller.topic_deletion import TopicDeletion
+
+E = TypeVar("E", bound=ControllerEvent)
+
+FIRST_REBALANCE_DELAY_MS = 5_000
+"""Wait of a new controller before it looks at the balance of leaders."""
+
+
+class ControllerCore:
+    """Kafka's controller without its surroundings."""
+
+    def __init__(self, options: ControllerOptions, *, new_topic_id: Callable[[], bytes] = random_topic_id) -> None:
+        self.options = options
+        self.context = ControllerContext()
+        self._log = controller_log(options.controller_id)
+        self._leadership = Leadership(self.context, options)
+        self._partitions = PartitionStateMachine(self.context, options, self._leadership)
+        self._replicas = ReplicaStateMachine(self.context, options, self._leadership)
+        self._reassignments = Reassignments(self.context, options, self._leadership, self._partitions, self._replicas)
+        self._reassignment_requests = ReassignmentRequests(self.context, options, self._reassignments)
+        self._deletion = TopicDeletion(
+            self.context, options, self._partitions, self._replicas, self._reassignments.forget_topic
+        )
+        self._topics = TopicChanges(
+            self.context, options, self._partitions, self._replicas, self._deletion, new_topic_id
+        )
+        self._brokers = BrokerChanges(
+            self.context, options, self._partitions, self._replicas, self._reassignments, self._deletion
+        )
+        self._isr = IsrChanges(self.context, options, self._leadership, self._reassignments.complete_if_caught_up)
+        self._elections = ReplicaElections(self.context, options, self._partitions)
+
+    # Take-over
+
+    def take_over(self, controller_epoch: int, epoch_zk_version: int) -> Steps[None]:
+        """Become the controller: read everything, tell the brokers, and finish what an earlier one left.
+
+        Raises:
+            ControllerMoved: another broker was elected meanwhile.
+        """
+        self.context.reset()
+        self.context.epoch.controller_epoch = controller_epoch
+        self.context.epoch.zk_version = epoch_zk_version
+        yield from carry_out(SetUpFeatures())
+        self._log.info("Registering handlers")
+        yield from carry_out(WatchCluster())
+        self._log.info("Deleting log dir event notifications")
+        yield from carry_out(DeleteLogDirEvents())
+        self._log.info("Deleting isr change notifications")
+        yield from carry_out(DeleteIsrChangeNotifications())
+        yield from self._initialize_context()
+        yield from self._initialize_deletions()
+        self._log.info("Sending update metadata request")
+        # Brokers must know who is alive before they can follow anybody.
+        batch = RequestBatch(self.context, self.options.controller_id)
+        batch.add_update_metadata(self.context.live_or_shutting_down_broker_ids, ())
+        yield from batch.send()
+        yield from self._replicas.start_up()
+        yield from self._partitions.start_up()
+        self._log.info(f"Ready to serve as the new controller with epoch {controller_epoch}")
+        yield from self._finish_what_was_left()
+
+    def _initialize_context(self) -> Steps[None]:
+        self._log.info("Initializing controller context")
+        context = self.context
+        context.live_brokers = yield from carry_out(ReadBrokers())
+        epochs = {b: context.live_brokers[b].broker_epoch for b in sorted(context.live_brokers)}
+        self._log.info(f"Initialized broker epochs cache: {scala_map('HashMap', epochs)}")
+        topics = tuple((yield from carry_out(ReadTopics())))
+        yield from carry_out(WatchTopics(topics))
+        partitions = self._topics.take((yield from self._topics.read_assignments(topics)))
+        for partition in partitions:
+            if context.full_assignment(partition).is_being_reassigned:
+                context.partitions_being_reassigned[partition] = None
+        broker_ids = tuple(sorted(context.live_brokers))
+        if self._log.is_debug_enabled:
+            self._log.debug(f"Register BrokerModifications handler for {scala('Set', broker_ids)}")
+        yield from carry_out(WatchBrokers(broker_ids))
+        yield from self._leadership.refresh(partitions)
+        yield from carry_out(ConnectBrokers(tuple(context.live_brokers[b] for b in broker_ids)))
+        self._log.info(f"Currently active brokers in the cluster: {scala('Set', context.live_broker_ids)}")
+        shutting_down = sorted(context.shutting_down_broker_ids)
+        self._log.info(f"Currently shutting brokers in the cluster: {scala('HashSet', shutting_down)}")
+        self._log.info(f"Current list of topics in the cluster: {scala('HashSet', context.topics)}")
+
+    def _initialize_deletions(self) -> Steps[None]:
+        self._log.info("Fetching topic deletions in progress")
+        marked = yield from carry_out(ReadTopicDeletions())
+        _, offline = self.context.online_and_offline_replicas()
+        ineligible = dict.fromkeys(r.topic for r in offline)
+        self._log.info(f"List of topics to be deleted: {comma(marked)}")
+        self._log.info(f"List of topics ineligible for deletion: {comma(ineligible)}")
+        self._log.info("Initializing topic deletion manager")
+        yield from self._deletion.initialize(marked, ineligible)
+
+    def _finish_what_was_left(self) -> Steps[None]:
+        resumed = yield from self._reassignment_requests.from_znode(is_taking_over=True)
+        yield from self._reassignments.resume(lambda partition, _: partition not in resumed)
+        yield from self._deletion.resume()
+        yield from self._elections.resume_znode()
+        self._log.info("Starting the controller scheduler")
+        if self.options.auto_leader_rebalance_enable:
+            yield from carry_out(ScheduleLeaderRebalance(FIRST_REBALANCE_DELAY_MS))
+
+    def resign(self) -> None:
+        """Forget everything; the loop closes watches and queues."""
+        self._partitions.shut_down()
+        self._replicas.shut_down()
+        self.context.reset()
+
+    # Events
+
+    def process(self, event: ControllerEvent) -> Steps[None]:
+        """Handle one event to its end.
+
+        Raises:
+            ControllerMoved: this broker is not the controller any more. Everything else is logged here.
+        """
+        try:
+            yield from self._dispatch(event)
+        except ControllerMoved as error:
+            self._log.info(f"Controller moved to another broker when processing {event}.", error)
+            raise
+        except Exception as error:
+            # Whatever one event runs into, the next one is processed: a controller that stops helps nobody.
+            self._log.error(f"Error processing event {event}", error)
+            yield from carry_out(Answer(_failure(event)))
+
+    def _dispatch(self, event: ControllerEvent) -> Steps[None]:
+        match event:
+            case events.BrokerChange():
+                yield from self._brokers.process_change()
+            case events.BrokerModification(broker_id):
+                yield from self._brokers.process_modification(broker_id)
+            case events.TopicChange():
+                yield from self._topics.process_change()
+            case events.PartitionModifications(topic):
+                yield from self._topics.process_modifications(topic)
+            case events.TopicDeletionRequested():
+                yield from self._topics.process_deletions()
+            case events.StopReplicaResponseReceived():
+                yield from self._topics.process_stop_replica_response(event)
+            case events.LeaderAndIsrResponseReceived():
+                yield from self._brokers.process_leader_and_isr_response(event)
+            case events.UpdateMetadataResponseReceived():
+                self._process_update_metadata_response(event)
+            case events.LogDirEventNotification():
+                yield from self._brokers.process_log_dir_events()
+            case events.IsrChangeNotification():
+                yield from self._isr.process_notifications()
+            case events.AlterPartition():
+                yield from self._isr.alter_partition(event)
+            case _:
+                yield from self._dispatch_elections_and_requests(event)
+
+    def _dispatch_elections_and_requests(self, event: ControllerEvent) -> Steps[None]:
+        match event:
+            case events.ZkPartitionReassignment():
+                yield from self._reassignment_requests.from_znode()
+            case events.PartitionReassignmentIsrChange(partition):
+                if partition in self.context.partitions_being_reassigned:
+                    yield from self._leadership.refresh((partition,))
+                    yield from self._reassignments.complete_if_caught_up(partition)
+            case events.ZkPreferredElection():
+                yield from self._elections.from_znode()
+            case events.AutoPreferredReplicaLeaderElection():
+                yield from self._elections.balance()
+            case events.UncleanLeaderElectionEnable(topic):
+                yield from self._enable_unclean_election(topic)
+            case events.ControlledShutdown():
+                yield from carry_out(Answer((yield from self._brokers.controlled_shutdown(event))))
+            case events.ElectLeaders(partitions, election_type):
+                yield from carry_out(Answer((yield from self._elections.from_api(partitions, election_type))))
+            case events.AlterPartitionReassignments(targets):
+                yield from carry_out(Answer((yield from self._reassignment_requests.from_api(targets))))
+            case events.ListPartitionReassignments(wanted):
+                yield from carry_out(Answer(self._reassignment_requests.under_way(wanted)))
+            case events.AllocateProducerIds():
+                yield from carry_out(Answer((yield from self._allocate_producer_ids(event))))
+            case _:
+                raise TypeError(f"no event of an active controller: {event}")
+
+    def _process_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
+        if event.error is not ErrorCode.NONE:
+            state_change_log(self.options.controller_id, None).error(
+                f"Received error {event.error.name} in UpdateMetadata response {event.text} "
+                f"from broker {event.broker_id}"
+            )
+
+    def _enable_unclean_election(self, topic: str | None) -> Steps[None]:
+        if topic is None:
+            self._log.info("Unclean leader election has been enabled by default")
+        else:
+            self._log.info(f"Unclean leader election has been enabled for topic {topic}")
+        yield from self._partitions.trigger_online_state_change(topic)
+
+    def _allocate_producer_ids(self, event: events.AllocateProducerIds) -> Steps[object]:
+        broker = self.context.live_brokers.get(event.broker_id)
+        if broker is None:
+            self._log.warning(f"Ignoring AllocateProducerIds due to unknown broker {event.broker_id}")
+            return ErrorCode.BROKER_ID_NOT_REGISTERED
+        if broker.broker_epoch != event.broker_epoch:
+            self._log.warning(
+                f"Ignoring AllocateProducerIds due to stale broker epoch {event.broker_epoch} "
+                f"for broker {event.broker_id}"
+            )
+            return ErrorCode.STALE_BROKER_EPOCH
+        try:
+            return (yield from carry_out(AllocateProducerIdBlock(event.broker_id)))
+        except ControllerMoved:
+            raise
+        except CoordinationError as error:
+            self._log.error("The next block of producer ids could not be claimed", error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _failure(event: ControllerEvent) -> object:
+    """Return the answer of a request whose processing failed; the same shape as its refusal."""
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    match event.refusal:
+        case ErrorCode():
+            return unknown
+        case events.ApiError():
+            return events.ApiError(unknown)
+        case dict() as by_partition:
+            return dict.fromkeys(by_partition, events.ApiError(unknown))
+        case _:
+            return None

@@ -1,0 +1,313 @@
+"""What the controller reacts to. Events are values in one queue; each is processed to its end before the next.
+
+``state`` names what the controller is doing meanwhile (the ControllerState metric); ``refusal`` is the answer an event
+gets when it is dropped because the controller resigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import ClassVar
+
+from engine.common.errors import ErrorCode
+from engine.common.model import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, TopicPartition
+
+
+class ControllerState(IntEnum):
+    """Kafka's ControllerState metric."""
+
+    IDLE = 0
+    CONTROLLER_CHANGE = 1
+    BROKER_CHANGE = 2
+    TOPIC_CHANGE = 3
+    TOPIC_DELETION = 4
+    ALTER_PARTITION_REASSIGNMENT = 5
+    AUTO_LEADER_BALANCE = 6
+    MANUAL_LEADER_BALANCE = 7
+    CONTROLLED_SHUTDOWN = 8
+    ISR_CHANGE = 9
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
+    LOG_DIR_CHANGE = 11
+    CONTROLLER_SHUTDOWN = 12
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    LIST_PARTITION_REASSIGNMENT = 15
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16
+    UPDATE_FEATURES = 17
+
+
+class ElectionType(IntEnum):
+    """What ElectLeaders asks for."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectionTrigger(Enum):
+    """Who asked for an election. The values are Kafka's names in controller.log."""
+
+    AUTO = "AutoTriggered"
+    ZOOKEEPER = "ZkTriggered"
+    ADMIN_CLIENT = "AdminClientTriggered"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """An error code with the text that goes to the client; ``NO_ERROR`` is success."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+NO_ERROR = ApiError(ErrorCode.NONE)
+NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+
+class ControllerEvent:
+    """Base of all events."""
+
+    __slots__ = ()
+
+    state: ClassVar[ControllerState] = ControllerState.IDLE
+
+    @property
+    def refusal(self) -> object:
+        """The answer of an event that is not processed; None for events nobody waits for."""
+        return None
+
+
+# Watches
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange(ControllerEvent):
+    """Brokers registered or went."""
+
+    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModification(ControllerEvent):
+    """A broker's registration has new content."""
+
+    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange(ControllerEvent):
+    """Topics came or went."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModifications(ControllerEvent):
+    """A topic's znode has new content."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionRequested(ControllerEvent):
+    """``/admin/delete_topics`` has other children."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+
+@dataclass(frozen=True, slots=True)
+class ZkPartitionReassignment(ControllerEvent):
+    """``/admin/reassign_partitions`` was created or changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class ZkPreferredElection(ControllerEvent):
+    """``/admin/preferred_replica_election`` was created."""
+
+    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignmentIsrChange(ControllerEvent):
+    """The state of a partition being reassigned changed (IBP before 2.7-IV2)."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotification(ControllerEvent):
+    """Leaders wrote ISR changes themselves (IBP before 2.7-IV2)."""
+
+    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotification(ControllerEvent):
+    """A log dir of some broker failed."""
+
+    state: ClassVar[ControllerState] = ControllerState.LOG_DIR_CHANGE
+
+
+# Answers of brokers
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponseReceived(ControllerEvent):
+    """``partition_errors``: one per partition of the request; ``text``: the answer as Kafka would print it."""
+
+    state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+
+    broker_id: int
+    error: ErrorCode
+    partition_errors: Mapping[TopicPartition, ErrorCode]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponseReceived(ControllerEvent):
+    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+
+    broker_id: int
+    error: ErrorCode
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaResponseReceived(ControllerEvent):
+    """``deleted`` holds the partitions whose deletion was asked for, and what became of it."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+    broker_id: int
+    error: ErrorCode
+    deleted: Mapping[TopicPartition, ErrorCode]
+
+
+# The controller's own
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection(ControllerEvent):
+    """It is time to look whether leaders are where they belong."""
+
+    state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanLeaderElectionEnable(ControllerEvent):
+    """``unclean.leader.election.enable`` became true for all topics, or for one."""
+
+    state: ClassVar[ControllerState] = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+
+    topic: str | None = None
+
+
+# Requests; each gets an answer
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown(ControllerEvent):
+    """Answer: the partitions the broker still leads, or an ApiError."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
+
+    broker_id: int
+    broker_epoch: int
+
+    @property
+    def refusal(self) -> ApiError:
+        return ApiError(ErrorCode.STALE_CONTROLLER_EPOCH, "Controller moved to another broker")
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionItem:
+    """A leader's wish for one partition. ``isr_epochs`` are the members' broker epochs; -1 is unknown."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    isr_epochs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition(ControllerEvent):
+    """Answer: an ErrorCode for the whole request, or per partition the state now, or an ErrorCode."""
+
+    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+    broker_id: int
+    broker_epoch: int
+    api_version: int
+    partitions: Mapping[TopicPartition, AlterPartitionItem]
+
+    @property
+    def refusal(self) -> ErrorCode:
+        return ErrorCode.NOT_CONTROLLER
+
+
+AlterPartitionAnswer = ErrorCode | dict[TopicPartition, LeaderAndIsr | ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders(ControllerEvent):
+    """Answer: per partition the elected leader's id, or an ApiError."""
+
+    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
+
+    partitions: tuple[TopicPartition, ...]
+    election_type: ElectionType
+
+    @property
+    def refusal(self) -> dict[TopicPartition, int | ApiError]:
+        return dict.fromkeys(self.partitions, ApiError(ErrorCode.NOT_CONTROLLER))
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignments(ControllerEvent):
+    """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+
+    @property
+    def refusal(self) -> ApiError:
+        return NOT_CONTROLLER
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignments(ControllerEvent):
+    """``partitions``: None asks for all. Answer: an ApiError, or the assignments under way."""
+
+    state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
+
+    partitions: tuple[TopicPartition, ...] | None
+
+    @property
+    def refusal(self) -> ApiError:
+        return NOT_CONTROLLER
+
+
+ListReassignmentsAnswer = ApiError | dict[TopicPartition, ReplicaAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds(ControllerEvent):
+    """Answer: a ProducerIdBlock, or an ErrorCode."""
+
+    broker_id: int
+    broker_epoch: int
+
+    @property
+    def refusal(self) -> ErrorCode:
+        return ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,320 @@
+"""What the controller's core asks for: reads and writes of ZooKeeper, requests to brokers, watches, answers.
+
+The core handles an event as a generator: it yields an instruction and is sent the result, so that an event is
+processed to its end, in Kafka's order, without the core knowing who carries the instructions out. ``carry_out`` is the
+typed way to yield one. An instruction that fails as a whole is thrown into the generator: ``ControllerMoved`` when the
+epoch check of a write failed or the session ended, ``CoordinationError`` for the rest; failures of single partitions
+are values of the result.
+
+Every write is guarded by the version of ``/controller_epoch`` unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from engine.common.errors import CoordinationError
+from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.controller.broker_requests import BrokerRequest
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Instruction(Generic[R]):
+    """Base of all instructions; ``R`` is what the core is sent back."""
+
+    __slots__ = ()
+
+
+Steps = Generator[Instruction[Any], Any, T]
+"""A piece of the core that may yield instructions and ends with a ``T``."""
+
+
+def carry_out(instruction: Instruction[R]) -> Steps[R]:
+    """Yield one instruction and return its result."""
+    result: R = yield instruction
+    return result
+
+
+# Results
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """A topic's znode. ``partitions`` is ordered by id; ``zk_version`` is the version it was read with."""
+
+    topic_id: bytes | None
+    partitions: Mapping[int, ReplicaAssignment]
+    zk_version: int | None = None
+
+
+PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
+"""A partition's state znode; None where there is none; an error where it cannot be read or understood."""
+
+
+@dataclass(slots=True)
+class LeaderAndIsrUpdates:
+    """What became of conditional writes of state znodes."""
+
+    updated: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    """Written; ``partition_epoch`` is the new version."""
+    failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
+    to_retry: list[TopicPartition] = field(default_factory=list)
+    """Somebody else wrote first: read again and decide anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications(Generic[T]):
+    """Children of a notification node: all their names, what they say, and names of those that say nothing."""
+
+    names: tuple[str, ...]
+    values: tuple[T, ...]
+    malformed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRequest(Generic[T]):
+    """Content of a znode in ``/admin`` that a person or tool wrote; ``malformed`` says why it cannot be understood."""
+
+    values: T
+    malformed: str | None = None
+
+
+ReassignmentRequest = AdminRequest[dict[TopicPartition, tuple[int, ...]]]
+ElectionRequest = AdminRequest[tuple[TopicPartition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids ``first`` to ``first + size - 1``, given to one broker."""
+
+    broker_id: int
+    first_producer_id: int
+    size: int = 1000
+
+
+# Reads
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBrokers(Instruction[dict[int, BrokerInfo]]):
+    """All registered brokers with their epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBroker(Instruction[BrokerInfo | None]):
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopics(Instruction[list[str]]):
+    """Names of all topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopicAssignments(Instruction[dict[str, TopicAssignment]]):
+    """Topic znodes; topics without one, or with one that cannot be understood (which is logged), are left out."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartitionIds(Instruction[set[int]]):
+    """Ids of the partitions that have a znode below the topic's; empty where there is none."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartitionStates(Instruction[dict[TopicPartition, PartitionStateRead]]):
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopicDeletions(Instruction[list[str]]):
+    """Names below ``/admin/delete_topics``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReassignments(Instruction[ReassignmentRequest | None]):
+    """``/admin/reassign_partitions``; None where it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPreferredElection(Instruction[ElectionRequest | None]):
+    """``/admin/preferred_replica_election``; None where it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIsrChangeNotifications(Instruction[Notifications[TopicPartition]]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLogDirEvents(Instruction[Notifications[int]]):
+    """Ids of brokers that say a log dir of theirs failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUncleanElectionEnabled(Instruction[dict[str, bool | CoordinationError]]):
+    """``unclean.leader.election.enable`` of topics: their own override, else the broker's setting."""
+
+    topics: tuple[str, ...]
+
+
+# Writes
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionStates(Instruction[dict[TopicPartition, CoordinationError | None]]):
+    """Create ``partitions``, ``partitions/<p>`` and ``partitions/<p>/state``; None where it worked."""
+
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLeaderAndIsr(Instruction[LeaderAndIsrUpdates]):
+    """Write state znodes, each on condition that its version is the value's ``partition_epoch``."""
+
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTopicAssignments(Instruction[list[str]]):
+    """Write topics' znodes, each on condition of its ``zk_version``; the result names those to be read again."""
+
+    assignments: Mapping[str, TopicAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicZNodes(Instruction[None]):
+    """Delete a topic's znode with all below it, its configuration, its deletion mark, in this order, if there."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicDeletions(Instruction[None]):
+    """Remove deletion marks."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetReassignments(Instruction[None]):
+    """Write ``/admin/reassign_partitions``; delete it where nothing is left."""
+
+    reassignments: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePreferredElection(Instruction[None]):
+    """Delete ``/admin/preferred_replica_election``; that it does not exist is the usual case."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteIsrChangeNotifications(Instruction[None]):
+    """Delete the named notifications; None stands for all."""
+
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLogDirEvents(Instruction[None]):
+    """Delete the named notifications; None stands for all."""
+
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpFeatures(Instruction[None]):
+    """Create or update ``/feature`` as the controller's IBP wants it. Not guarded, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIdBlock(Instruction[ProducerIdBlock]):
+    """Claim the next block of producer ids for a broker. Conditional on the znode's version, not guarded (Kafka)."""
+
+    broker_id: int
+
+
+# Everything else
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequests(Instruction[None]):
+    """Queue requests to brokers. Answers come back as events."""
+
+    requests: tuple[BrokerRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectBrokers(Instruction[None]):
+    """Open a send queue to each broker."""
+
+    brokers: tuple[BrokerInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectBrokers(Instruction[None]):
+    """Close the send queues of brokers; what waits in them is dropped."""
+
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchCluster(Instruction[None]):
+    """Watch what every active controller watches: the children of five nodes, and two nodes of ``/admin``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBrokers(Instruction[None]):
+    """Watch the registrations of brokers for changes of their content."""
+
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnwatchBrokers(Instruction[None]):
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTopics(Instruction[None]):
+    """Watch topic znodes for changes of their content."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnwatchTopics(Instruction[None]):
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPartitionState(Instruction[None]):
+    """Watch one partition's state for ISR changes (IBP before 2.7-IV2, while it is reassigned)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class UnwatchPartitionState(Instruction[None]):
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLeaderRebalance(Instruction[None]):
+    """Put an AutoPreferredReplicaLeaderElection event in the queue after a while."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Instruction[None]):
+    """Give whoever put the event in the queue its answer; only the first one counts. The event goes on after it."""
+
+    value: object

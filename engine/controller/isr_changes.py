@@ -1,0 +1,202 @@
+"""Changes of the ISR: asked for by leaders (AlterPartition, KIP-497), or written by leaders and announced (before)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from engine.common.errors import ErrorCode
+from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
+from engine.controller.context import ControllerContext
+from engine.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem
+from engine.controller.instructions import (
+    Answer,
+    DeleteIsrChangeNotifications,
+    ReadIsrChangeNotifications,
+    Steps,
+    carry_out,
+)
+from engine.controller.leadership import Leadership
+from engine.controller.logs import controller_log, leader_and_isr_text, scala
+from engine.controller.options import ControllerOptions
+from engine.controller.request_batch import RequestBatch
+
+Item: TypeAlias = AlterPartitionItem
+
+_LAST_VERSION_WITHOUT_INELIGIBLE = 1
+"""AlterPartition versions up to this one know no INELIGIBLE_REPLICA."""
+
+
+class IsrChanges:
+    """Accepts or refuses ISRs, writes them, and tells everybody."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        options: ControllerOptions,
+        leadership: Leadership,
+        complete_reassignment: Callable[[TopicPartition], Steps[None]],
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._leadership = leadership
+        self._complete_reassignment = complete_reassignment
+        self._log = controller_log(options.controller_id)
+
+    def alter_partition(self, event: AlterPartition) -> Steps[None]:
+        """Carry out a leader's wish; after the answer, finish reassignments that waited for it."""
+        error = self._refusal_of_broker(event)
+        if error is not None:
+            yield from carry_out(Answer(error))
+            return
+        answer = yield from self._alter(event)
+        yield from carry_out(Answer(answer))
+        for partition, result in answer.items():
+            if isinstance(result, LeaderAndIsr) and partition in self._context.partitions_being_reassigned:
+                yield from self._complete_reassignment(partition)
+
+    def _refusal_of_broker(self, event: AlterPartition) -> AlterPartitionAnswer | None:
+        broker = self._context.live_brokers.get(event.broker_id)
+        if broker is None:
+            self._log.info(f"Ignoring AlterPartition due to unknown broker {event.broker_id}")
+            return ErrorCode.STALE_BROKER_EPOCH
+        if broker.broker_epoch != event.broker_epoch:
+            self._log.info(
+                f"Ignoring AlterPartition due to stale broker epoch {event.broker_epoch} and local broker epoch "
+                f"Some({broker.broker_epoch}) for broker {event.broker_id}"
+            )
+            return ErrorCode.STALE_BROKER_EPOCH
+        return None
+
+    def _alter(self, event: AlterPartition) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
+        answer: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+        accepted: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, item in event.partitions.items():
+            decision = self._decide(event, partition, item)
+            if decision is None:
+                accepted[partition] = LeaderAndIsr(
+                    event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
+                )
+            else:
+                answer[partition] = decision
+        if self._log.is_debug_enabled:
+            self._log.debug(f"Updating ISRs for partitions: {scala('Set', accepted)}.")
+        updates = yield from self._leadership.update(accepted)
+        for partition, state in updates.updated.items():
+            if self._log.is_debug_enabled:
+                self._log.debug(f"ISR for partition {partition} updated to {leader_and_isr_text(state)}.")
+            answer[partition] = state
+        for partition, error in updates.failed.items():
+            self._log.error(f"Failed to update ISR for partition {partition}", error)
+            answer[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+        for partition in updates.to_retry:
+            self._log.info(
+                f"Failed to update ISR to {leader_and_isr_text(accepted[partition])} for partition {partition}, "
+                "bad ZK version."
+            )
+            answer[partition] = ErrorCode.INVALID_UPDATE_VERSION
+        if updates.to_retry:
+            yield from self._leadership.refresh(updates.to_retry)
+        yield from self._tell(tuple(event.partitions))
+        return {p: answer[p] for p in event.partitions}
+
+    def _tell(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
+        batch = RequestBatch(self._context, self._options.controller_id)
+        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, partitions)
+        yield from batch.send()
+
+    def _decide(self, event: AlterPartition, partition: TopicPartition, item: Item) -> LeaderAndIsr | ErrorCode | None:
+        """Return the answer for one partition without a write, or None where its ISR is to be written."""
+        leadership = self._context.leadership.get(partition)
+        if leadership is None or partition.topic in self._context.topics_to_be_deleted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        current = leadership.leader_and_isr
+        if item.partition_epoch > current.partition_epoch or item.leader_epoch > current.leader_epoch:
+            # The leader knows more than we do: a later controller told it.
+            return ErrorCode.NOT_CONTROLLER
+        if item.leader_epoch < current.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current.leader != event.broker_id:
+            return ErrorCode.INVALID_REQUEST
+        if _is_wanted_state(event.broker_id, item, current):
+            return current
+        if item.partition_epoch < current.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        return self._refusal_of_recovery(event, partition, item, current) or self._refusal_of_isr(
+            event, partition, item
+        )
+
+    def _refusal_of_recovery(
+        self, event: AlterPartition, partition: TopicPartition, item: Item, current: LeaderAndIsr
+    ) -> ErrorCode | None:
+        if item.leader_recovery_state is not LeaderRecoveryState.RECOVERING:
+            return None
+        reason = None
+        if len(item.isr) > 1:
+            reason = "leader is recovering and ISR is greater than 1"
+        elif current.leader_recovery_state is LeaderRecoveryState.RECOVERED:
+            reason = "the leader recovery state cannot change from RECOVERED to RECOVERING"
+        if reason is None:
+            return None
+        wanted = LeaderAndIsr(
+            event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
+        )
+        self._log.info(
+            f"Rejecting AlterPartition from node {event.broker_id} for {partition} because {reason}: "
+            f"{leader_and_isr_text(wanted)}"
+        )
+        return ErrorCode.INVALID_REQUEST
+
+    def _refusal_of_isr(self, event: AlterPartition, partition: TopicPartition, item: Item) -> ErrorCode | None:
+        """Refuse members that are no replicas, not alive (KIP-841), or restarted since they caught up (KIP-903)."""
+        epochs = item.isr_epochs or (-1,) * len(item.isr)
+        replicas = self._context.replicas(partition)
+        ineligible = [
+            r for r, epoch in zip(item.isr, epochs, strict=True) if r not in replicas or not self._is_eligible(r, epoch)
+        ]
+        if item.isr and not ineligible:
+            return None
+        self._log.info(
+            f"Rejecting AlterPartition request from node {event.broker_id} for {partition} because it specified "
+            f"ineligible replicas {scala('Set', ineligible)} in the new ISR {list(item.isr)}."
+        )
+        if event.api_version <= _LAST_VERSION_WITHOUT_INELIGIBLE:
+            return ErrorCode.OPERATION_NOT_ATTEMPTED
+        return ErrorCode.INELIGIBLE_REPLICA
+
+    def _is_eligible(self, replica: int, broker_epoch: int) -> bool:
+        if not self._context.is_live_broker(replica):
+            return False
+        return broker_epoch in (-1, self._context.live_brokers[replica].broker_epoch)
+
+    def process_notifications(self) -> Steps[None]:
+        """Read the states leaders wrote themselves, tell everybody, and delete the notifications."""
+        notifications = yield from carry_out(ReadIsrChangeNotifications())
+        if notifications.malformed:
+            self._log.warning(
+                f"Removing ISR change notifications that cannot be understood: {', '.join(notifications.malformed)}"
+            )
+        partitions = [p for p in dict.fromkeys(notifications.values) if self._context.replicas(p)]
+        if partitions:
+            yield from self._leadership.refresh(partitions)
+            if self._log.is_debug_enabled:
+                self._log.debug(
+                    f"Sending MetadataRequest to Brokers: "
+                    f"{scala('List', self._context.live_or_shutting_down_broker_ids)} "
+                    f"for TopicPartitions: {scala('ArrayBuffer', partitions)}"
+                )
+            yield from self._tell(tuple(partitions))
+            for partition in partitions:
+                if partition in self._context.partitions_being_reassigned:
+                    yield from self._complete_reassignment(partition)
+        if notifications.names:
+            yield from carry_out(DeleteIsrChangeNotifications(notifications.names))
+
+
+def _is_wanted_state(broker_id: int, item: Item, current: LeaderAndIsr) -> bool:
+    """Return whether the wish is fulfilled already: the same request again, whose answer was lost."""
+    return (
+        current.leader == broker_id
+        and current.isr == item.isr
+        and current.leader_recovery_state is item.leader_recovery_state
+    )

@@ -1,0 +1,67 @@
+"""Reading and writing partition states for the state machines: the one place where leadership enters the context.
+
+With AlterPartition (IBP 2.7-IV2 and later) nobody but the controller writes state znodes, so what it remembers is what
+stands there; it writes on that, conditionally, and reads only what turns out to have another version. Before that,
+leaders write too, and every decision starts with a read, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from engine.common.errors import CoordinationError
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from engine.controller.context import ControllerContext
+from engine.controller.instructions import (
+    LeaderAndIsrUpdates,
+    PartitionStateRead,
+    ReadPartitionStates,
+    Steps,
+    UpdateLeaderAndIsr,
+    carry_out,
+)
+from engine.controller.options import ControllerOptions
+
+
+class Leadership:
+    """Leadership as ZooKeeper has it, through the controller's memory."""
+
+    def __init__(self, context: ControllerContext, options: ControllerOptions) -> None:
+        self._context = context
+        self._trusts_memory = options.is_alter_partition_enabled
+
+    def read(
+        self, partitions: Iterable[TopicPartition], *, fresh: bool = False
+    ) -> Steps[dict[TopicPartition, PartitionStateRead]]:
+        """Return the state of each partition; ``fresh`` asks ZooKeeper for all of them."""
+        wanted = list(partitions)
+        known = {} if fresh or not self._trusts_memory else self._context.leadership
+        unknown = tuple(p for p in wanted if p not in known)
+        read = (yield from carry_out(ReadPartitionStates(unknown))) if unknown else {}
+        return {p: known[p] if p in known else read.get(p) for p in wanted}
+
+    def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[LeaderAndIsrUpdates]:
+        """Write states, each on condition of its ``partition_epoch``, and remember those that were written."""
+        if not states:
+            return LeaderAndIsrUpdates()
+        updates = yield from carry_out(UpdateLeaderAndIsr(dict(states)))
+        for partition, state in updates.updated.items():
+            self.remember(partition, state)
+        return updates
+
+    def remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
+        """Keep a state this controller wrote."""
+        leadership = LeaderIsrAndControllerEpoch(state, self._context.epoch.controller_epoch)
+        self._context.leadership[partition] = leadership
+        return leadership
+
+    def refresh(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
+        """Read states again and remember what is found; what cannot be read stays as it was."""
+        states = yield from self.read(partitions, fresh=True)
+        for partition, state in states.items():
+            if state is not None and not isinstance(state, CoordinationError):
+                self._context.leadership[partition] = state
+
+    def is_newer_than_ours(self, state: LeaderIsrAndControllerEpoch) -> bool:
+        """Return whether a later controller wrote the state: this one is a zombie."""
+        return state.controller_epoch > self._context.epoch.controller_epoch

@@ -1,0 +1,154 @@
+"""Who may ask for a reassignment, and what is checked: the API (KIP-455) and the znode of old tools.
+
+Kafka carries out whatever stands in the znode. Here an entry that the API would refuse is logged and removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.common.errors import ErrorCode, KlammError
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.controller.assignment_changes import reassign_to
+from engine.controller.context import ControllerContext
+from engine.controller.errors import ControllerMoved
+from engine.controller.events import NO_ERROR, ApiError
+from engine.controller.instructions import ReadReassignments, SetReassignments, Steps, carry_out
+from engine.controller.logs import controller_log, scala, scala_map
+from engine.controller.options import ControllerOptions
+from engine.controller.reassignment import Reassignments
+
+_UNKNOWN = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_FAILED = ApiError(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
+)
+_NOT_IN_PROGRESS = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+
+
+class ReassignmentRequests:
+    """Checks wishes for reassignments, and starts those that can be carried out."""
+
+    def __init__(self, context: ControllerContext, options: ControllerOptions, reassignments: Reassignments) -> None:
+        self._context = context
+        self._reassignments = reassignments
+        self._log = controller_log(options.controller_id)
+
+    def from_api(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Steps[dict[TopicPartition, ApiError]]:
+        """Start, replace or (target None) cancel reassignments; return what became of each.
+
+        The latest wish wins: entries of the znode for the same partitions are removed.
+        """
+        results: dict[TopicPartition, ApiError] = {}
+        wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        for partition, target in targets.items():
+            error = None if target is None else self._refusal(partition, target)
+            assignment = self._towards(partition, target)
+            if error is not None:
+                results[partition] = error
+            elif assignment is None:
+                results[partition] = _NOT_IN_PROGRESS
+            else:
+                wanted[partition] = assignment
+        yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
+        results.update((yield from self._start(wanted)))
+        return results
+
+    def from_znode(self, *, is_taking_over: bool = False) -> Steps[set[TopicPartition]]:
+        """Carry out ``/admin/reassign_partitions``; return the partitions that were started.
+
+        Entries that cannot be carried out are removed. Except at take-over, an entry whose reassignment is under way
+        already is left alone: the znode is looked at after each change of it, also the controller's own.
+        """
+        request = yield from carry_out(ReadReassignments())
+        if request is None:
+            return set()
+        if request.malformed is not None:
+            self._log.warning(f"Removing /admin/reassign_partitions since it cannot be understood: {request.malformed}")
+            yield from carry_out(SetReassignments(request.values))
+        failed: dict[TopicPartition, ApiError] = {}
+        wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        for partition, target in request.values.items():
+            error = self._refusal_of_entry(partition, target)
+            current = self._context.full_assignment(partition)
+            if error is not None:
+                failed[partition] = error
+            elif is_taking_over or not current.is_being_reassigned or current.target_replicas != target:
+                wanted[partition] = reassign_to(current, target)
+        results = yield from self._start(wanted)
+        failed.update({p: error for p, error in results.items() if error is not NO_ERROR})
+        if failed:
+            errors = {p: f"ApiError(error={error.code.name}, message={error.message})" for p, error in failed.items()}
+            self._log.warning(
+                f"Failed reassignment through zk with the following errors: {scala_map('HashMap', errors)}"
+            )
+            yield from self._reassignments.remove_from_znode(lambda partition, _: partition in failed)
+        return {p for p, error in results.items() if error is NO_ERROR}
+
+    def under_way(self, partitions: tuple[TopicPartition, ...] | None) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the assignments of partitions that are being reassigned; None asks for all of them."""
+        wanted = tuple(self._context.partitions_being_reassigned) if partitions is None else partitions
+        assignments = {p: self._context.full_assignment(p) for p in wanted}
+        return {p: assignment for p, assignment in assignments.items() if assignment.is_being_reassigned}
+
+    def _towards(self, partition: TopicPartition, target: tuple[int, ...] | None) -> ReplicaAssignment | None:
+        """Return the assignment on the way to a target; None where there is nothing to cancel."""
+        current = self._context.full_assignment(partition)
+        if target is not None:
+            return reassign_to(current, target)
+        return reassign_to(current, current.origin_replicas) if current.is_being_reassigned else None
+
+    def _refusal(self, partition: TopicPartition, target: tuple[int, ...]) -> ApiError | None:
+        """Return why a replica list cannot be a target, in Kafka's words."""
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        if not target:
+            return ApiError(code, "Empty replica list specified in partition reassignment.")
+        replicas = scala("ArrayBuffer", target)
+        if len(set(target)) != len(target):
+            return ApiError(code, f"Duplicate replica ids in partition reassignment replica list: {replicas}")
+        if any(replica < 0 for replica in target):
+            return ApiError(code, f"Invalid broker id in replica list: {replicas}")
+        adding = reassign_to(self._context.full_assignment(partition), target).adding_replicas
+        if not all(map(self._context.is_live_broker, adding)):
+            return ApiError(
+                code,
+                f"Replica assignment has brokers that are not alive. Replica list: {scala('ArrayBuffer', adding)}, "
+                f"live broker list: {scala('HashSet', self._context.live_broker_ids)}",
+            )
+        return None
+
+    def _refusal_of_entry(self, partition: TopicPartition, target: tuple[int, ...]) -> ApiError | None:
+        if not self._context.replicas(partition):
+            return _UNKNOWN
+        current = self._context.full_assignment(partition)
+        if current.is_being_reassigned and current.target_replicas == target:
+            # Accepted before; a target broker that died since then may come back.
+            return None
+        return self._refusal(partition, target)
+
+    def _start(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[dict[TopicPartition, ApiError]]:
+        results: dict[TopicPartition, ApiError] = {}
+        for partition, assignment in wanted.items():
+            if partition.topic in self._context.topics_to_be_deleted:
+                self._log.info(f"Skipping reassignment of {partition} since the topic is currently being deleted")
+                results[partition] = _UNKNOWN
+            elif not self._context.replicas(partition):
+                results[partition] = _UNKNOWN
+            else:
+                results[partition] = yield from self._start_one(partition, assignment)
+        return results
+
+    def _start_one(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[ApiError]:
+        try:
+            yield from self._reassignments.proceed(partition, assignment)
+        except ControllerMoved:
+            self._log.info(
+                f"Failed completing reassignment of partition {partition} "
+                "because controller has moved to another broker"
+            )
+            raise
+        except KlammError as error:
+            self._log.error(f"Error completing reassignment of partition {partition}", error)
+            return _FAILED
+        return NO_ERROR

@@ -1,0 +1,209 @@
+"""Elections somebody asked for: by ElectLeaders, by the znode of old tools, or by the balance of leaders.
+
+They differ from elections after a death in that the present leader is alive, mostly, and in who is told the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.common.errors import ErrorCode
+from engine.common.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from engine.controller.context import ControllerContext
+from engine.controller.election import OFFLINE_ELECTION, PREFERRED_ELECTION, UNCLEAN_ELECTION, preferred_leader
+from engine.controller.errors import StateChangeFailed
+from engine.controller.events import ApiError, ElectionTrigger, ElectionType
+from engine.controller.instructions import (
+    DeletePreferredElection,
+    ReadPreferredElection,
+    ScheduleLeaderRebalance,
+    Steps,
+    carry_out,
+)
+from engine.controller.logs import comma, controller_log, scala, scala_map
+from engine.controller.options import ControllerOptions
+from engine.controller.partition_state_machine import ElectionResults, PartitionStateMachine
+from engine.controller.states import PartitionState
+
+ElectionAnswer = dict[TopicPartition, int | ApiError]
+"""Per partition the elected leader, or why there is none."""
+
+
+class ReplicaElections:
+    """Elections on demand."""
+
+    def __init__(
+        self, context: ControllerContext, options: ControllerOptions, partitions: PartitionStateMachine
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._partitions = partitions
+        self._log = controller_log(options.controller_id)
+
+    def from_api(self, partitions: Iterable[TopicPartition], election_type: ElectionType) -> Steps[ElectionAnswer]:
+        """Elect leaders for the partitions that need one; say for each of the others why not."""
+        return (yield from self._elect_those_in_need(partitions, election_type, ElectionTrigger.ADMIN_CLIENT))
+
+    def from_znode(self) -> Steps[None]:
+        """Carry out ``/admin/preferred_replica_election`` and delete it."""
+        request = yield from carry_out(ReadPreferredElection())
+        if request is None:
+            return
+        if request.malformed is not None:
+            self._log.warning(
+                "Ignoring what cannot be understood in /admin/preferred_replica_election, and removing it: "
+                f"{request.malformed}"
+            )
+        yield from self._elect_those_in_need(request.values, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
+
+    def _elect_those_in_need(
+        self, partitions: Iterable[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
+    ) -> Steps[ElectionAnswer]:
+        answer: ElectionAnswer = {}
+        electable: list[TopicPartition] = []
+        for partition in dict.fromkeys(partitions):
+            error = self._reason_not_to_elect(partition, election_type, trigger)
+            if error is None:
+                electable.append(partition)
+            else:
+                answer[partition] = error
+        results = yield from self._elect(electable, election_type, trigger)
+        answer.update({p: _outcome(result, election_type) for p, result in results.items()})
+        if self._log.is_debug_enabled:
+            self._log.debug(
+                f"Waiting for any successful result for election type ({election_type.name}) by {trigger.value} for "
+                f"partitions: {scala_map('Map', answer)}"
+            )
+        return answer
+
+    def _reason_not_to_elect(
+        self, partition: TopicPartition, election_type: ElectionType, trigger: ElectionTrigger
+    ) -> ApiError | None:
+        leadership = self._context.leadership.get(partition)
+        replicas = self._context.replicas(partition)
+        if not replicas:
+            self._log.info(
+                f"Skipping replica leader election ({election_type.name}) for partition {partition} by "
+                f"{trigger.value} since it doesn't exist."
+            )
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        if partition.topic in self._context.topics_to_be_deleted:
+            self._log.warning(
+                f"Skipping replica leader election ({election_type.name}) for partitions {scala('Set', (partition,))} "
+                f"by {trigger.value} since the respective topics are being deleted"
+            )
+            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+        leader = NO_LEADER if leadership is None else leadership.leader_and_isr.leader
+        if election_type is ElectionType.PREFERRED:
+            is_needed = leader != replicas[0]
+        else:
+            is_needed = leader == NO_LEADER or not self._context.is_live_broker(leader)
+        if is_needed:
+            return None
+        return ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+
+    def resume_znode(self) -> Steps[None]:
+        """At take-over: carry out what is left of ``/admin/preferred_replica_election``, and delete it in any case."""
+        request = yield from carry_out(ReadPreferredElection())
+        undergoing = () if request is None else request.values
+        completed = [p for p in undergoing if self._has_completed(p)]
+        deleted = [p for p in undergoing if p not in completed and p.topic in self._context.topics_to_be_deleted]
+        pending = [p for p in undergoing if p not in completed and p not in deleted]
+        self._log.info(f"Partitions undergoing preferred replica election: {comma(undergoing)}")
+        self._log.info(f"Partitions that completed preferred replica election: {comma(completed)}")
+        self._log.info(f"Skipping preferred replica election for partitions due to topic deletion: {comma(deleted)}")
+        self._log.info(f"Resuming preferred replica election for partitions: {comma(pending)}")
+        yield from self._elect(pending, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
+
+    def _has_completed(self, partition: TopicPartition) -> bool:
+        """Led by its preferred replica, or gone."""
+        replicas = self._context.replicas(partition)
+        leadership = self._context.leadership.get(partition)
+        return not replicas or (leadership is not None and leadership.leader_and_isr.leader == replicas[0])
+
+    def balance(self) -> Steps[None]:
+        """Move leaders back where too many of a broker's preferred partitions are led by others."""
+        yield from carry_out(ScheduleLeaderRebalance(self._options.leader_imbalance_check_interval_ms))
+        self._log.info("Processing automatic preferred replica leader election")
+        self._log.trace("Checking need to trigger auto leader balancing")
+        by_preferred: dict[int, list[TopicPartition]] = {}
+        for partition in self._context.all_partitions():
+            replicas = self._context.replicas(partition)
+            if partition.topic not in self._context.topics_to_be_deleted and replicas:
+                by_preferred.setdefault(replicas[0], []).append(partition)
+        for broker_id, partitions in by_preferred.items():
+            yield from self._balance_broker(broker_id, partitions)
+
+    def _balance_broker(self, broker_id: int, partitions: list[TopicPartition]) -> Steps[None]:
+        leadership = self._context.leadership
+        elsewhere = [p for p in partitions if p in leadership and leadership[p].leader_and_isr.leader != broker_id]
+        if self._log.is_debug_enabled:
+            lists = {p: scala("ArrayBuffer", self._context.replicas(p)) for p in elsewhere}
+            self._log.debug(f"Topics not in preferred replica for broker {broker_id} {scala_map('HashMap', lists)}")
+        ratio = len(elsewhere) / len(partitions)
+        self._log.trace(f"Leader imbalance ratio for broker {broker_id} is {ratio}")
+        if ratio > self._options.leader_imbalance_per_broker_percentage / 100:
+            candidates = [p for p in elsewhere if self._may_move_back(p)]
+            yield from self._elect(candidates, ElectionType.PREFERRED, ElectionTrigger.AUTO)
+
+    def _may_move_back(self, partition: TopicPartition) -> bool:
+        """The preferred replica could lead, and nobody is moving the partition's replicas meanwhile."""
+        if partition in self._context.partitions_being_reassigned:
+            return False
+        replicas = self._context.replicas(partition)
+        live = [r for r in replicas if self._context.is_replica_online(r, partition)]
+        return preferred_leader(replicas, self._context.leadership[partition].leader_and_isr.isr, live) is not None
+
+    def _elect(
+        self, partitions: list[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
+    ) -> Steps[ElectionResults]:
+        self._log.info(
+            f"Starting replica leader election ({election_type.name}) for partitions {comma(partitions)} "
+            f"triggered by {trigger.value}"
+        )
+        strategy = PREFERRED_ELECTION
+        if election_type is ElectionType.UNCLEAN:
+            # Only a person may decide to lose records.
+            strategy = UNCLEAN_ELECTION if trigger is ElectionTrigger.ADMIN_CLIENT else OFFLINE_ELECTION
+        results = yield from self._partitions.change(partitions, PartitionState.ONLINE, strategy)
+        if trigger is not ElectionTrigger.ADMIN_CLIENT:
+            self._log_outcome(partitions, results, election_type)
+        if trigger is ElectionTrigger.ZOOKEEPER:
+            yield from carry_out(DeletePreferredElection())
+        return results
+
+    def _log_outcome(
+        self, partitions: list[TopicPartition], results: ElectionResults, election_type: ElectionType
+    ) -> None:
+        for partition, result in results.items():
+            if isinstance(result, Exception):
+                self._log.error(
+                    f"Error completing replica leader election ({election_type.name}) for partition {partition}",
+                    result,
+                )
+        for partition in partitions:
+            leadership = self._context.leadership.get(partition)
+            leader = NO_LEADER if leadership is None else leadership.leader_and_isr.leader
+            preferred = self._context.replicas(partition)[0]
+            if leader == preferred:
+                self._log.info(
+                    f"Partition {partition} completed preferred replica leader election. New leader is {preferred}"
+                )
+            else:
+                self._log.warning(
+                    f"Partition {partition} failed to complete preferred replica leader election to {preferred}. "
+                    f"Leader is still {leader}"
+                )
+
+
+def _outcome(result: LeaderAndIsr | Exception, election_type: ElectionType) -> int | ApiError:
+    if isinstance(result, LeaderAndIsr):
+        return result.leader
+    if isinstance(result, StateChangeFailed):
+        code = (
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            if election_type is ElectionType.PREFERRED
+            else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+        return ApiError(code, str(result))
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(result))

@@ -1,0 +1,77 @@
+"""The states of partitions and replicas, and from which state each may be entered. Tables only; no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from engine.common.model import TopicPartition
+
+
+class PartitionAndReplica(NamedTuple):
+    """One replica of one partition."""
+
+    topic_partition: TopicPartition
+    replica: int
+
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    def __str__(self) -> str:
+        topic, partition = self.topic_partition
+        return f"[Topic={topic},Partition={partition},Replica={self.replica}]"
+
+
+class PartitionState(Enum):
+    """Where a partition stands, as the controller sees it. The values are the names in state-change.log."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+VALID_PREVIOUS_PARTITION_STATES: Mapping[PartitionState, tuple[PartitionState, ...]] = {
+    PartitionState.NEW: (PartitionState.NON_EXISTENT,),
+    PartitionState.ONLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
+}
+
+
+class ReplicaState(Enum):
+    """Where a replica stands, as the controller sees it. The values are the names in state-change.log."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_ALIVE_OR_FAILED = (
+    ReplicaState.NEW,
+    ReplicaState.ONLINE,
+    ReplicaState.OFFLINE,
+    ReplicaState.DELETION_INELIGIBLE,
+)
+
+VALID_PREVIOUS_REPLICA_STATES: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
+    ReplicaState.NEW: (ReplicaState.NON_EXISTENT,),
+    ReplicaState.ONLINE: _ALIVE_OR_FAILED,
+    ReplicaState.OFFLINE: _ALIVE_OR_FAILED,
+    ReplicaState.DELETION_STARTED: (ReplicaState.OFFLINE,),
+    ReplicaState.DELETION_SUCCESSFUL: (ReplicaState.DELETION_STARTED,),
+    ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
+    ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
+}

@@ -1,0 +1,194 @@
+"""Topics and partitions come, change and go, as their znodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.common.errors import ErrorCode
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.topic_id import topic_id_text
+from engine.controller.context import ControllerContext
+from engine.controller.election import OFFLINE_ELECTION
+from engine.controller.events import StopReplicaResponseReceived
+from engine.controller.instructions import (
+    DeleteTopicDeletions,
+    ReadPartitionIds,
+    ReadTopicAssignments,
+    ReadTopicDeletions,
+    ReadTopics,
+    SetTopicAssignments,
+    Steps,
+    TopicAssignment,
+    UnwatchTopics,
+    WatchTopics,
+    carry_out,
+)
+from engine.controller.logs import assignment_text, comma, controller_log, scala, scala_map
+from engine.controller.options import ControllerOptions
+from engine.controller.partition_state_machine import PartitionStateMachine
+from engine.controller.replica_state_machine import ReplicaStateMachine
+from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+from engine.controller.topic_deletion import TopicDeletion
+
+
+class TopicChanges:
+    """What the controller does when topic znodes come, change or are to go."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        options: ControllerOptions,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletion: TopicDeletion,
+        new_topic_id: Callable[[], bytes],
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletion = deletion
+        self._new_topic_id = new_topic_id
+        self._log = controller_log(options.controller_id)
+
+    def process_change(self) -> Steps[None]:
+        """Compare the topics' znodes with the topics known; start the new ones, forget those that vanished."""
+        names = yield from carry_out(ReadTopics())
+        new = tuple(t for t in names if t not in self._context.topics)
+        gone = tuple(t for t in self._context.topics if t not in set(names))
+        if new:
+            yield from carry_out(WatchTopics(new))
+        added = yield from self.read_assignments(new)
+        for topic in gone:
+            self._context.remove_topic(topic)
+        if gone:
+            yield from carry_out(UnwatchTopics(gone))
+        partitions = self.take(added)
+        self._log_change(new, gone, added)
+        yield from self.create_partitions(partitions)
+
+    def read_assignments(self, topics: tuple[str, ...]) -> Steps[dict[str, TopicAssignment]]:
+        """Read topic znodes; topics without an id are given one (IBP 2.8 and later)."""
+        if not topics:
+            return {}
+        read = yield from carry_out(ReadTopicAssignments(topics))
+        if not self._options.uses_topic_ids:
+            return read
+        without_id = [t for t, assignment in read.items() if assignment.topic_id is None]
+        while without_id:
+            written = {
+                t: TopicAssignment(self._new_topic_id(), read[t].partitions, read[t].zk_version) for t in without_id
+            }
+            conflicting = yield from carry_out(SetTopicAssignments(written))
+            read.update({t: assignment for t, assignment in written.items() if t not in conflicting})
+            again = (yield from carry_out(ReadTopicAssignments(tuple(conflicting)))) if conflicting else {}
+            read.update(again)
+            for topic in conflicting:
+                if topic not in again:
+                    del read[topic]
+            without_id = [t for t, assignment in again.items() if assignment.topic_id is None]
+        return read
+
+    def take(self, assignments: dict[str, TopicAssignment]) -> list[TopicPartition]:
+        """Remember topics, their ids and their replicas; return their partitions."""
+        partitions = []
+        for topic, assignment in assignments.items():
+            self._context.topics[topic] = None
+            if assignment.topic_id is not None:
+                self._context.add_topic_id(topic, assignment.topic_id)
+            for partition_id, replicas in assignment.partitions.items():
+                partition = TopicPartition(topic, partition_id)
+                self._context.update_assignment(partition, replicas)
+                partitions.append(partition)
+        return partitions
+
+    def _log_change(self, new: tuple[str, ...], gone: tuple[str, ...], added: dict[str, TopicAssignment]) -> None:
+        texts = []
+        for topic, assignment in added.items():
+            replicas = {TopicPartition(topic, p): assignment_text(value) for p, value in assignment.partitions.items()}
+            topic_id = "None" if assignment.topic_id is None else f"Some({topic_id_text(assignment.topic_id)})"
+            texts.append(f"TopicIdReplicaAssignment({topic},{topic_id},{scala_map('Map', replicas)})")
+        self._log.info(
+            f"New topics: [{scala('Set', new)}], deleted topics: [{scala('HashSet', gone)}], "
+            f"new partition replica assignment [{scala('Set', texts)}]"
+        )
+
+    def create_partitions(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
+        """Bring partitions that have only an assignment online."""
+        new = list(partitions)
+        if not new:
+            return
+        self._log.info(f"New partition creation callback for {comma(new)}")
+        yield from self._partitions.change(new, PartitionState.NEW)
+        yield from self._replicas.change(self._context.replicas_of(new), ReplicaState.NEW)
+        yield from self._partitions.change(new, PartitionState.ONLINE, OFFLINE_ELECTION)
+        yield from self._replicas.change(self._context.replicas_of(new), ReplicaState.ONLINE)
+
+    def process_modifications(self, topic: str) -> Steps[None]:
+        """Start partitions that were added to a topic's znode; while it is being deleted, take them out again."""
+        stored = (yield from carry_out(ReadTopicAssignments((topic,)))).get(topic)
+        if stored is None:
+            return
+        if topic not in self._context.topics:
+            # Its znode could not be understood before.
+            yield from self.process_change()
+            return
+        known = self._context.assignments.get(topic, {})
+        added = {p: replicas for p, replicas in stored.partitions.items() if p not in known}
+        if self._deletion.is_queued(topic):
+            yield from self._restore(topic, stored, added)
+        elif added:
+            partitions = {TopicPartition(topic, p): replicas for p, replicas in added.items()}
+            texts = {p: assignment_text(replicas) for p, replicas in partitions.items()}
+            self._log.info(f"New partitions to be added {scala_map('Map', texts)}")
+            for partition, replicas in partitions.items():
+                self._context.update_assignment(partition, replicas)
+            yield from self.create_partitions(partitions)
+
+    def _restore(self, topic: str, stored: TopicAssignment, added: dict[int, ReplicaAssignment]) -> Steps[None]:
+        """Take partitions out of the znode of a topic being deleted, unless they exist already."""
+        if not added:
+            self._log.info("Ignoring partition change during topic deletion as no new partitions are added")
+            return
+        self._log.warning(
+            f"Skipping adding partitions {comma(added)} for topic {topic} since it is currently being deleted"
+        )
+        self._log.info(f"Restoring the partition replica assignment for topic {topic}")
+        existing = yield from carry_out(ReadPartitionIds(topic))
+        kept = {p: replicas for p, replicas in stored.partitions.items() if p not in added or p in existing}
+        if kept != stored.partitions:
+            restored = TopicAssignment(stored.topic_id, kept, stored.zk_version)
+            yield from carry_out(SetTopicAssignments({topic: restored}))
+
+    def process_deletions(self) -> Steps[None]:
+        """Queue the topics that are marked for deletion; remove the marks of topics that do not exist."""
+        marked = yield from carry_out(ReadTopicDeletions())
+        if self._log.is_debug_enabled:
+            self._log.debug(f"Delete topics listener fired for topics {comma(marked)} to be deleted")
+        unknown = tuple(t for t in marked if t not in self._context.topics)
+        if unknown:
+            self._log.warning(f"Ignoring request to delete non-existing topics {comma(unknown)}")
+            yield from carry_out(DeleteTopicDeletions(unknown))
+        topics = [t for t in marked if t in self._context.topics]
+        if topics and self._options.delete_topic_enable:
+            self._log.info(f"Starting topic deletion for topics {comma(topics)}")
+        if topics:
+            yield from self._deletion.enqueue(topics)
+
+    def process_stop_replica_response(self, event: StopReplicaResponseReceived) -> Steps[None]:
+        """Note what a broker has deleted, and what it could not delete."""
+        if self._log.is_debug_enabled:
+            errors = {p: error.name for p, error in event.deleted.items()}
+            self._log.debug(
+                f"Delete topic callback invoked on StopReplica response received from broker {event.broker_id}: "
+                f"request error = {event.error.name}, partition errors = {scala_map('Map', errors)}"
+            )
+        doomed = {
+            p: error for p, error in event.deleted.items() if p.topic in self._context.topics_with_deletion_started
+        }
+        none = ErrorCode.NONE
+        failed = [p for p, error in doomed.items() if event.error is not none or error is not none]
+        deleted = [p for p in doomed if p not in failed]
+        yield from self._deletion.fail_replicas(PartitionAndReplica(p, event.broker_id) for p in failed)
+        if deleted:
+            yield from self._deletion.complete_replicas(PartitionAndReplica(p, event.broker_id) for p in deleted)

@@ -1,0 +1,207 @@
+"""Deletion of topics: which may be deleted now, the steps, and what happens when a replica cannot be deleted.
+
+A topic waits while a replica of it is offline. A reassignment under way does not hold it back: Kafka 3.9 deletes such
+topics at once, and so does this controller, which also forgets the reassignment. When every replica's broker has
+answered StopReplica with delete, the znodes go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.controller.context import ControllerContext
+from engine.controller.instructions import DeleteTopicDeletions, DeleteTopicZNodes, Steps, UnwatchTopics, carry_out
+from engine.controller.logs import comma, scala, topic_deletion_log
+from engine.controller.options import ControllerOptions
+from engine.controller.partition_state_machine import PartitionStateMachine
+from engine.controller.replica_state_machine import ReplicaStateMachine
+from engine.controller.request_batch import RequestBatch
+from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+
+
+class TopicDeletion:
+    """The topics that wait for their deletion, and the work on them."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        options: ControllerOptions,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        forget_reassignments: Callable[[str], Steps[None]],
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._partitions = partitions
+        self._replicas = replicas
+        self._forget_reassignments = forget_reassignments
+        self._log = topic_deletion_log(options.controller_id)
+
+    def is_queued(self, topic: str) -> bool:
+        return topic in self._context.topics_to_be_deleted
+
+    def initialize(self, topics: Iterable[str], ineligible: Iterable[str]) -> Steps[None]:
+        """Take over the deletions an earlier controller left; ``ineligible`` are topics with offline replicas."""
+        waiting = tuple(topics)
+        cannot = set(ineligible)
+        self._log.info(
+            f"Initializing manager with initial deletions: {scala('Set', waiting)}, "
+            f"initial ineligible deletions: {scala('HashSet', sorted(cannot))}"
+        )
+        if not self._options.delete_topic_enable:
+            yield from self._refuse(waiting)
+            return
+        self._context.topics_to_be_deleted.update(dict.fromkeys(waiting))
+        self._context.topics_ineligible_for_deletion.update(cannot.intersection(waiting))
+
+    def _refuse(self, topics: tuple[str, ...]) -> Steps[None]:
+        if topics:
+            self._log.info(f"Removing {scala('Set', topics)} since delete topic is disabled")
+            yield from carry_out(DeleteTopicDeletions(topics))
+
+    def enqueue(self, topics: Iterable[str]) -> Steps[None]:
+        """Queue topics and start on those that can be deleted now."""
+        waiting = tuple(topics)
+        if not self._options.delete_topic_enable:
+            yield from self._refuse(waiting)
+            return
+        self._context.topics_to_be_deleted.update(dict.fromkeys(waiting))
+        yield from self.resume()
+
+    def resume_for(self, topics: Iterable[str]) -> Steps[None]:
+        """Try topics again that waited for something which may have come: a broker, most often."""
+        resumed = [t for t in dict.fromkeys(topics) if self.is_queued(t)]
+        if resumed:
+            self._context.topics_ineligible_for_deletion.difference_update(resumed)
+            yield from self.resume()
+
+    def fail_replicas(self, replicas: Iterable[PartitionAndReplica]) -> Steps[None]:
+        """Halt topics some replica of which could not be deleted: its broker died, or answered with an error."""
+        failed = [r for r in replicas if self.is_queued(r.topic)]
+        if not failed:
+            return
+        topics = tuple(dict.fromkeys(r.topic for r in failed))
+        if self._log.is_debug_enabled:
+            self._log.debug(
+                f"Deletion failed for replicas {comma(failed)}. Halting deletion for topics {scala('Set', topics)}"
+            )
+        yield from self._make_ineligible(failed)
+        self._mark_ineligible(topics, "replica deletion failure")
+        yield from self.resume()
+
+    def complete_replicas(self, replicas: Iterable[PartitionAndReplica]) -> Steps[None]:
+        """Note replicas whose files are gone; when it was the last of a topic, the topic goes.
+
+        An answer that comes after its broker died counts for nothing: the deletion is asked for again.
+        """
+        started = ReplicaState.DELETION_STARTED
+        deleted = [r for r in replicas if self.is_queued(r.topic) and self._context.replica_state(r) is started]
+        if self._log.is_debug_enabled:
+            self._log.debug(f"Deletion successfully completed for replicas {comma(deleted)}")
+        yield from self._replicas.change(deleted, ReplicaState.DELETION_SUCCESSFUL)
+        yield from self.resume()
+
+    def _mark_ineligible(self, topics: Iterable[str], reason: str) -> None:
+        halted = [t for t in topics if self.is_queued(t)]
+        self._context.topics_ineligible_for_deletion.update(halted)
+        if halted:
+            self._log.info(f"Halted deletion of topics {comma(halted)} due to {reason}")
+
+    def _make_ineligible(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
+        """Move replicas that cannot be deleted now out of the way, whatever state they are in."""
+        state = self._context.replica_state
+        alive = [r for r in replicas if state(r) in (ReplicaState.NEW, ReplicaState.ONLINE)]
+        yield from self._replicas.change(alive, ReplicaState.OFFLINE)
+        movable = [r for r in replicas if self._context.is_valid_replica_move(r, ReplicaState.DELETION_INELIGIBLE)]
+        yield from self._replicas.change(movable, ReplicaState.DELETION_INELIGIBLE)
+
+    def _is_eligible(self, topic: str) -> bool:
+        return (
+            self.is_queued(topic)
+            and not self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
+            and topic not in self._context.topics_ineligible_for_deletion
+        )
+
+    def resume(self) -> Steps[None]:
+        """Finish topics whose replicas are all gone, and (re)start those that can be."""
+        if not self._options.delete_topic_enable:
+            return
+        queued = tuple(self._context.topics_to_be_deleted)
+        if not queued:
+            return
+        self._log.info(f"Handling deletion for topics {comma(queued)}")
+        to_retry: list[str] = []
+        to_delete: list[str] = []
+        for topic in queued:
+            if self._context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+                yield from self._complete(topic)
+                self._log.info(f"Deletion of topic {topic} successfully completed")
+            elif self._has_failed(topic):
+                to_retry.append(topic)
+            if self._is_eligible(topic):
+                self._log.info(f"Deletion of topic {topic} (re)started")
+                to_delete.append(topic)
+        if to_retry:
+            yield from self._retry(to_retry)
+        if to_delete:
+            yield from self._start(to_delete)
+
+    def _has_failed(self, topic: str) -> bool:
+        """No replica is being deleted and some could not be."""
+        return not self._context.is_any_replica_in_state(
+            topic, ReplicaState.DELETION_STARTED
+        ) and self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+
+    def _retry(self, topics: list[str]) -> Steps[None]:
+        failed = [r for t in topics for r in self._context.replicas_in_state(t, ReplicaState.DELETION_INELIGIBLE)]
+        if self._log.is_debug_enabled:
+            self._log.debug(
+                f"Retrying deletion of topics {comma(topics)} since replicas {comma(failed)} were not successfully "
+                "deleted"
+            )
+        yield from self._replicas.change(failed, ReplicaState.OFFLINE)
+
+    def _start(self, topics: list[str]) -> Steps[None]:
+        """Take the topics' partitions out of service, and their replicas off the brokers."""
+        unseen = [t for t in topics if t not in self._context.topics_with_deletion_started]
+        unseen_partitions = [p for t in unseen for p in self._context.partitions_of_topic(t)]
+        yield from self._partitions.change(unseen_partitions, PartitionState.OFFLINE)
+        yield from self._partitions.change(unseen_partitions, PartitionState.NON_EXISTENT)
+        self._context.topics_with_deletion_started.update(unseen)
+        batch = RequestBatch(self._context, self._options.controller_id)
+        batch.add_update_metadata(
+            self._context.live_or_shutting_down_broker_ids,
+            [p for t in topics for p in self._context.partitions_of_topic(t)],
+        )
+        yield from batch.send()
+        yield from self._delete_replicas(topics)
+
+    def _delete_replicas(self, topics: list[str]) -> Steps[None]:
+        dead: list[PartitionAndReplica] = []
+        alive: list[PartitionAndReplica] = []
+        waiting: list[str] = []
+        for topic in topics:
+            dead_of_topic = []
+            for replica in self._context.replicas_of_topic(topic):
+                if not self._context.is_replica_online(replica.replica, replica.topic_partition):
+                    dead_of_topic.append(replica)
+                elif self._context.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                    alive.append(replica)
+            if dead_of_topic:
+                if self._log.is_debug_enabled:
+                    self._log.debug(f"Dead Replicas ({comma(dead_of_topic)}) found for topic {topic}")
+                waiting.append(topic)
+                dead += dead_of_topic
+        yield from self._make_ineligible(dead)
+        yield from self._replicas.change(alive, ReplicaState.OFFLINE)
+        yield from self._replicas.change(alive, ReplicaState.DELETION_STARTED)
+        self._mark_ineligible(waiting, "offline replicas")
+
+    def _complete(self, topic: str) -> Steps[None]:
+        """Forget a topic whose replicas are gone: memory, watches, znodes."""
+        yield from carry_out(UnwatchTopics((topic,)))
+        yield from self._forget_reassignments(topic)
+        deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
+        yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)
+        yield from carry_out(DeleteTopicZNodes(topic))
+        self._context.remove_topic(topic)
