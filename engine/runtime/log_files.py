@@ -70,7 +70,7 @@ class HourlyFileHandler(logging.FileHandler):
     def _roll(self, hour: str) -> None:
         if self.stream is not None:
             self.stream.close()
-            self.stream = None  # type: ignore[assignment]  # FileHandler opens it again with the next line
+            self.stream = None  # FileHandler opens it again with the next line
         if self._path.exists():
             self._path.replace(self._path.with_name(f"{self._path.name}.{self._hour}"))
         self._hour = hour
