@@ -1,0 +1,325 @@
+"""One broker of ours beside one of Apache Kafka 3.9.1 in the same run (B2): throughput, CPU, latency, memory, start.
+
+Client is librdkafka (producer: from the confluent-kafka wheel through ctypes; consumer: kcat), client and broker share
+the machine. Each load runs ``WARM_UPS`` times before it counts, on both, for the JVM compiles as it goes. The loads
+take turns between the two brokers, so that a noisy minute hits both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from apache_kafka import ApacheKafkaBroker
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.local.addresses import own_loopback_address
+from engine.local.processes import LocalProcess, start_process
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+PARTITIONS = 6
+RECORD_BYTES = 100
+ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "3"))
+WARM_UPS = int(os.environ.get("KLAMM_BENCH_WARM_UPS", "3"))
+SCALE = float(os.environ.get("KLAMM_BENCH_SCALE", "1"))
+"""Multiplies the number of records of every load."""
+ONLY = os.environ.get("KLAMM_BENCH_ONLY", "")
+"""Comma-separated names of loads to run; empty is all."""
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Load:
+    """One kind of traffic: librdkafka's settings and how many records a round has."""
+
+    name: str
+    count: int
+    settings: tuple[str, ...]
+    records_per_request: float = 0.0
+
+
+PRODUCE_LOADS = (
+    Load("one record per request", 60_000, ("batch.num.messages=1", "linger.ms=0", "acks=1"), 1),
+    Load("8 KB batches", 1_500_000, ("batch.size=8192", "linger.ms=5", "acks=1"), 75),
+    Load("large batches", 5_000_000, ("batch.size=1000000", "batch.num.messages=100000", "linger.ms=50", "acks=1")),
+)
+
+
+class KlammBroker:
+    """One broker of ours, started as a user would start it."""
+
+    def __init__(self, folder: Path, host: str, port: int, zookeeper_connect: str) -> None:
+        self.bootstrap = f"{host}:{port}"
+        self._folder = folder
+        folder.mkdir(parents=True)
+        (folder / "server.properties").write_text(
+            f"broker.id=0\nlisteners=PLAINTEXT://{self.bootstrap}\nlog.dirs={folder / 'data'}\n"
+            f"zookeeper.connect={zookeeper_connect}\n"
+        )
+        self._process: LocalProcess | None = None
+
+    @property
+    def process(self) -> LocalProcess:
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        """Start and wait for the line that says so."""
+        output = self._folder / "broker.out"
+        command = [sys.executable, "-m", "engine.server", self._folder / "server.properties"]
+        self._process = start_process(command, output=output)
+        deadline = time.monotonic() + 30
+        while not (output.exists() and "started" in output.read_text()):
+            if not self._process.is_alive or time.monotonic() > deadline:
+                raise RuntimeError(f"klamm's broker did not start: {output.read_text()[-2000:]}")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """End it by TERM."""
+        if self._process is not None:
+            self._process.stop(30)
+
+
+Broker = KlammBroker | ApacheKafkaBroker
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def anonymous_mb(pid: int) -> float:
+    """Memory of a process that is its own (RssAnon), in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def create_topic(broker: Broker, topic: str) -> None:
+    """Create a topic and wait until all its partitions are led."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        known = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        if len(known) == PARTITIONS and all(p.leader >= 0 for p in known.values()):
+            return
+    raise RuntimeError(f"topic {topic} was not led in time")
+
+
+def end_offsets(broker: Broker, topic: str) -> int:
+    """Return the number of records a topic holds."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    total = 0
+    for partition in range(PARTITIONS):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        total += high - low
+    consumer.close()
+    return total
+
+
+def produce(broker: Broker, topic: str, load: Load) -> tuple[float, float]:
+    """Run one round; return (elapsed seconds, broker CPU seconds)."""
+    count = int(load.count * SCALE)
+    before = cpu_seconds(broker.process.pid)
+    command = [sys.executable, str(HERE.parent / "support" / "rdkafka.py"), "--topic", topic, "--count", str(count)]
+    chunk = "100" if load.records_per_request == 1 else "5000"
+    command += ["--size", str(RECORD_BYTES), "--partitions", str(PARTITIONS), "--chunk", chunk]
+    command += [f"bootstrap.servers={broker.bootstrap}", "queue.buffering.max.messages=1000000", *load.settings]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    return float(json.loads(said)["elapsed_s"]), cpu_seconds(broker.process.pid) - before
+
+
+def produce_to(topic: str, load: Load, broker: Broker) -> tuple[float, float]:
+    """``produce`` with the broker last."""
+    return produce(broker, topic, load)
+
+
+def consume(broker: Broker, topic: str, count: int) -> tuple[float, float]:
+    """Read a topic from the beginning by kcat; return (elapsed seconds, broker CPU seconds)."""
+    before = cpu_seconds(broker.process.pid)
+    begin = time.perf_counter()
+    command = [
+        "kcat",
+        "-b",
+        broker.bootstrap,
+        "-C",
+        "-t",
+        topic,
+        "-o",
+        "beginning",
+        "-e",
+        "-q",
+        "-f",
+        "",
+        "-c",
+        str(count),
+    ]
+    subprocess.run(command, check=True, timeout=600, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin, cpu_seconds(broker.process.pid) - before
+
+
+def latency_ms(broker: Broker, topic: str, rate: int = 1000, count: int = 5000) -> list[float]:
+    """Send at a fixed rate and return each record's time from ``produce`` to its reader, in milliseconds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, _end(consumer, topic))])
+    consumer.poll(1.0)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "acks": 1})
+    count = int(count * min(1.0, SCALE))
+    taken: list[float] = []
+    begin = time.perf_counter()
+    sent = 0
+    while len(taken) < count and time.perf_counter() - begin < 60:
+        while sent < count and begin + sent / rate <= time.perf_counter():
+            producer.produce(topic, str(time.perf_counter()).encode().ljust(RECORD_BYTES), partition=0)
+            sent += 1
+        producer.poll(0)
+        message = consumer.poll(0.0002)
+        if message is not None and not message.error():
+            taken.append((time.perf_counter() - float(message.value())) * 1000)
+    consumer.close()
+    return taken[len(taken) // 10 :]
+
+
+def _end(consumer: Consumer, topic: str) -> int:
+    return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the value below which ``share`` of the values lie."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def row(name: str, ours: float, kafka: float, unit: str, wanted: str) -> None:
+    """Print one line of the table."""
+    ratio = ours / kafka if kafka else float("nan")
+    print(f"{name:44} {ours:12.2f} {kafka:12.2f} {unit:12} {ratio:6.2f}x  wanted {wanted}", flush=True)
+
+
+def timed_start(broker: Broker) -> float:
+    """Start a broker; return the seconds until it serves."""
+    begin = time.perf_counter()
+    broker.start()
+    return time.perf_counter() - begin
+
+
+def rounds(brokers: dict[str, Broker], once: Callable[[Broker], tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Run warm-ups, then rounds that take turns; return each one's medians of both figures."""
+    for _ in range(WARM_UPS):
+        for broker in brokers.values():
+            once(broker)
+    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in brokers}
+    for _ in range(ROUNDS):
+        for name, broker in brokers.items():
+            figures[name].append(once(broker))
+    return {
+        name: (statistics.median(f[0] for f in seen), statistics.median(f[1] for f in seen))
+        for name, seen in figures.items()
+    }
+
+
+def measure(brokers: dict[str, Broker]) -> None:
+    """Run every load on both brokers and print the table."""
+    wanted_loads = [name.strip() for name in ONLY.split(",") if name.strip()]
+    idle = {name: anonymous_mb(b.process.pid) for name, b in brokers.items()}
+    row("idle memory (RssAnon)", idle["klamm"], idle["kafka"], "MB", "<= 60 MB")
+    for number, load in enumerate(PRODUCE_LOADS):
+        if wanted_loads and load.name not in wanted_loads:
+            continue
+        topic = f"produce-{number}"
+        for broker in brokers.values():
+            create_topic(broker, topic)
+        found = rounds(brokers, partial(produce_to, topic, load))
+        count = int(load.count * SCALE)
+        for name, broker in brokers.items():
+            expected = count * (WARM_UPS + ROUNDS)
+            assert end_offsets(broker, topic) == expected, f"{name} lost records of {topic}"
+        row(f"{load.name}", count / found["klamm"][0] / 1e3, count / found["kafka"][0] / 1e3, "k records/s", ">= 1.0")
+        if load.records_per_request:
+            scale = 1e6 * load.records_per_request / count
+            row("  broker CPU", found["klamm"][1] * scale, found["kafka"][1] * scale, "us/request", "<= 0.5")
+        gb = count * RECORD_BYTES / 1e9
+        row("  broker CPU", found["klamm"][1] / gb, found["kafka"][1] / gb, "s/GB", "<= 0.9")
+    if (not wanted_loads or "consume" in wanted_loads) and shutil.which("kcat"):
+        _measure_consume(brokers)
+    if not wanted_loads or "latency" in wanted_loads:
+        _measure_latency(brokers)
+    loaded = {name: anonymous_mb(b.process.pid) for name, b in brokers.items()}
+    row("memory after the load (RssAnon)", loaded["klamm"], loaded["kafka"], "MB", "<= 0.2")
+
+
+def _measure_consume(brokers: dict[str, Broker]) -> None:
+    count = int(5_000_000 * SCALE)
+    load = Load("fill", 5_000_000, PRODUCE_LOADS[2].settings)
+    for broker in brokers.values():
+        create_topic(broker, "consume")
+        produce(broker, "consume", load)
+    found = rounds(brokers, lambda broker: consume(broker, "consume", count))
+    row("consume", count / found["klamm"][0] / 1e3, count / found["kafka"][0] / 1e3, "k records/s", ">= 1.0")
+    gb = count * RECORD_BYTES / 1e9
+    row("  broker CPU", found["klamm"][1] / gb, found["kafka"][1] / gb, "s/GB", "<= 0.7")
+
+
+def _measure_latency(brokers: dict[str, Broker]) -> None:
+    seen: dict[str, list[float]] = {name: [] for name in brokers}
+    for broker in brokers.values():
+        create_topic(broker, "latency")
+        latency_ms(broker, "latency")
+    for _ in range(ROUNDS):
+        for name, broker in brokers.items():
+            seen[name] += latency_ms(broker, "latency")
+    for label, share in (("p50", 0.5), ("p99", 0.99)):
+        row(
+            f"latency at 1000/s {label}",
+            percentile(seen["klamm"], share),
+            percentile(seen["kafka"], share),
+            "ms",
+            "<= 1.0",
+        )
+
+
+def main() -> None:
+    """Start ZooKeeper and both brokers, measure, end everything."""
+    folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
+    host = own_loopback_address()
+    print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")
+    try:
+        with EmbeddedZooKeeper(host=host) as zookeeper:
+            ours = KlammBroker(folder / "klamm", host, 19092, f"{zookeeper.connect_string}/klamm")
+            kafka = ApacheKafkaBroker(
+                folder / "kafka",
+                broker_id=0,
+                host=host,
+                port=19093,
+                zookeeper_connect=f"{zookeeper.connect_string}/kafka",
+            )
+            try:
+                row("start until it serves", timed_start(ours), timed_start(kafka), "s", "<= 0.5 s")
+                measure({"klamm": ours, "kafka": kafka})
+            finally:
+                ours.stop()
+                kafka.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

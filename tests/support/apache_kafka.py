@@ -1,0 +1,189 @@
+"""A genuine Apache Kafka 3.9.1 broker for comparisons and the interop tests: jars through mvn, run on our ZooKeeper.
+
+The jars are fetched once into the user's cache folder; nothing of Kafka is in this repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from engine.local.java import find_java
+from engine.local.processes import LocalProcess, start_process
+
+KAFKA_VERSION = "3.9.1"
+START_TIMEOUT_S = 60.0
+
+_POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>klamm</groupId><artifactId>kafka-jars</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+_LOG4J = """\
+log4j.rootLogger=INFO, server
+log4j.appender.server=org.apache.log4j.FileAppender
+log4j.appender.server.File={folder}/server.log
+log4j.appender.server.layout=org.apache.log4j.PatternLayout
+log4j.appender.server.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.kafka.controller=TRACE, controller
+log4j.additivity.kafka.controller=false
+log4j.appender.controller=org.apache.log4j.FileAppender
+log4j.appender.controller.File={folder}/controller.log
+log4j.appender.controller.layout=org.apache.log4j.PatternLayout
+log4j.appender.controller.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.state.change.logger=INFO, stateChange
+log4j.additivity.state.change.logger=false
+log4j.appender.stateChange=org.apache.log4j.FileAppender
+log4j.appender.stateChange.File={folder}/state-change.log
+log4j.appender.stateChange.layout=org.apache.log4j.PatternLayout
+log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def missing_for_kafka() -> str | None:
+    """Return what this machine lacks to run Apache Kafka, or None."""
+    if jars_folder().is_dir():
+        return None
+    return None if shutil.which("mvn") else "mvn (Apache Maven) is not installed: apt-get install maven"
+
+
+def jars_folder() -> Path:
+    """Return where Kafka's jars are kept."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "klamm" / f"kafka-{KAFKA_VERSION}"
+
+
+def fetch_jars() -> Path:
+    """Fetch the jars unless they are here; return their folder. Two processes at once do not disturb each other."""
+    folder = jars_folder()
+    if folder.is_dir():
+        return folder
+    work = folder.with_name(f"{folder.name}.{os.getpid()}")
+    work.mkdir(parents=True)
+    (work / "pom.xml").write_text(_POM)
+    subprocess.run(
+        ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={work / 'libs'}"],
+        cwd=work,
+        check=True,
+        timeout=600,
+    )
+    try:
+        (work / "libs").rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
+def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's own command-line tools and return what it said."""
+    return subprocess.run(
+        [str(find_java().program), "-Xmx256m", "-cp", f"{fetch_jars()}/*", main_class, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+class ApacheKafkaBroker:
+    """One genuine broker. Use as a context manager; end it before its ZooKeeper."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        broker_id: int,
+        host: str,
+        port: int,
+        zookeeper_connect: str,
+        overrides: Mapping[str, str] | None = None,
+        heap: str = "1g",
+    ) -> None:
+        self.folder = folder
+        self.broker_id = broker_id
+        self.host = host
+        self.port = port
+        self.bootstrap = f"{host}:{port}"
+        self._heap = heap
+        self._process: LocalProcess | None = None
+        self._settings = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            "log.dirs": str(folder / "data"),
+            "zookeeper.connect": zookeeper_connect,
+            "zookeeper.session.timeout.ms": "6000",
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(overrides or {}),
+        }
+
+    @property
+    def process(self) -> LocalProcess:
+        assert self._process is not None, "the broker was not started"
+        return self._process
+
+    def start(self) -> None:
+        """Start the broker and wait until it says that it has started."""
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j.properties").write_text(_LOG4J.format(folder=self.folder))
+        properties = self.folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        command: list[str | Path] = [
+            find_java().program,
+            f"-Xmx{self._heap}",
+            f"-Xms{self._heap}",
+            "-XX:+UseG1GC",
+            "-XX:MaxGCPauseMillis=20",
+            f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
+            "-cp",
+            f"{fetch_jars()}/*",
+            "kafka.Kafka",
+            properties,
+        ]
+        self._process = start_process(command, output=self.folder / "broker.out")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        log = self.folder / "server.log"
+        while not (log.exists() and "] started (kafka.server.KafkaServer)" in log.read_text("utf-8", "replace")):
+            if not self._process.is_alive or time.monotonic() > deadline:
+                said = (self.folder / "broker.out").read_text("utf-8", "replace")[-2000:]
+                self.stop()
+                raise RuntimeError(f"Apache Kafka did not start: {said}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the broker by TERM."""
+        if self._process is not None:
+            self._process.stop(30.0)
+            self._process = None
+
+    def __enter__(self) -> ApacheKafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,137 @@
+"""librdkafka, from the confluent-kafka wheel, through ctypes: a load that costs the client next to nothing per record.
+
+confluent-kafka's own Python calls cost more than a broker does; here a call hands over thousands of records at once.
+``python rdkafka.py`` is a producer process that prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import json
+import resource
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_PRODUCER = 0
+_PARTITION_UNASSIGNED = -1
+_QUEUE_FULL = -184
+_ERROR_TEXT_BYTES = 512
+
+
+class Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("rkt", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_char_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_char_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
+
+
+def library() -> ctypes.CDLL:
+    """Load the librdkafka that the installed confluent-kafka brings."""
+    spec = importlib.util.find_spec("confluent_kafka")
+    assert spec is not None and spec.origin is not None, "confluent-kafka is not installed"
+    folder = Path(spec.origin).parent.parent / "confluent_kafka.libs"
+    (path,) = folder.glob("librdkafka*.so*")
+    lib = ctypes.CDLL(str(path))
+    lib.rd_kafka_conf_new.restype = ctypes.c_void_p
+    lib.rd_kafka_conf_set.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    ]
+    lib.rd_kafka_new.restype = ctypes.c_void_p
+    lib.rd_kafka_new.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+    lib.rd_kafka_topic_new.restype = ctypes.c_void_p
+    lib.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    lib.rd_kafka_produce_batch.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.c_int,
+        ctypes.POINTER(Message),
+        ctypes.c_int,
+    ]
+    lib.rd_kafka_poll.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    lib.rd_kafka_flush.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    lib.rd_kafka_outq_len.argtypes = [ctypes.c_void_p]
+    lib.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
+    lib.rd_kafka_destroy.argtypes = [ctypes.c_void_p]
+    return lib
+
+
+class BulkProducer:
+    """A librdkafka producer that is fed arrays of equal records, round robin over the partitions."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        self._lib = library()
+        error = ctypes.create_string_buffer(_ERROR_TEXT_BYTES)
+        conf = self._lib.rd_kafka_conf_new()
+        for key, value in settings.items():
+            if self._lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), error, _ERROR_TEXT_BYTES):
+                raise ValueError(f"librdkafka refuses {key}={value}: {error.value.decode()}")
+        self._handle = self._lib.rd_kafka_new(_PRODUCER, conf, error, _ERROR_TEXT_BYTES)
+        if not self._handle:
+            raise RuntimeError(f"librdkafka does not start: {error.value.decode()}")
+        self._topic = self._lib.rd_kafka_topic_new(self._handle, topic.encode(), None)
+
+    def produce(self, payload: bytes, count: int, partitions: int, chunk: int = 5000) -> None:
+        """Hand over ``count`` records, then wait until all are delivered or have failed."""
+        messages = (Message * chunk)()
+        sent = turn = 0
+        while sent < count:
+            wanted = min(chunk, count - sent)
+            done = 0
+            while done < wanted:
+                for index in range(done, wanted):
+                    messages[index] = Message(payload=payload, len=len(payload))
+                pointer = ctypes.cast(ctypes.byref(messages, done * ctypes.sizeof(Message)), ctypes.POINTER(Message))
+                accepted = self._lib.rd_kafka_produce_batch(self._topic, turn % partitions, 0, pointer, wanted - done)
+                if accepted < wanted - done:
+                    self._lib.rd_kafka_poll(self._handle, 5)
+                done += accepted
+            sent += wanted
+            turn += 1
+        while self._lib.rd_kafka_flush(self._handle, 1000) != 0:
+            if self._lib.rd_kafka_outq_len(self._handle) == 0:
+                break
+
+    def close(self) -> None:
+        """Let librdkafka go."""
+        self._lib.rd_kafka_topic_destroy(self._topic)
+        self._lib.rd_kafka_destroy(self._handle)
+
+
+def main() -> None:
+    """Produce as the options say; print elapsed seconds and this process's CPU seconds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--chunk", type=int, default=5000)
+    parser.add_argument("settings", nargs="*", help="key=value for librdkafka")
+    options = parser.parse_args()
+    producer = BulkProducer(dict(text.split("=", 1) for text in options.settings), options.topic)
+    payload = bytes(33 + i % 90 for i in range(options.size))
+    begin = time.perf_counter()
+    producer.produce(payload, options.count, options.partitions, options.chunk)
+    elapsed_s = time.perf_counter() - begin
+    producer.close()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"elapsed_s": elapsed_s, "client_cpu_s": used.ru_utime + used.ru_stime}))
+
+
+if __name__ == "__main__":
+    main()
