@@ -1,0 +1,121 @@
+"""Settings as brokers tell them, by DescribeConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.admin.errors import NotFound
+from engine.admin.wire import WireCluster, refuse
+from engine.common.errors import ErrorCode
+from engine.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+
+_TOPICS_PER_REQUEST = 500
+
+
+async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
+    """Return an entity's settings: those set for it, or (``include_all``) all that are in force.
+
+    Raises:
+        NotFound: there is no such topic or broker.
+        Refused: the cluster does not tell.
+    """
+    resource = DescribeConfigsResource(
+        resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    if entity.type is EntityType.TOPIC or entity.name is None:
+        response = await wire.call_any(request)
+    else:
+        response = await wire.call_broker(int(entity.name), request)
+    (result,) = response.results
+    refuse(result.error_code, result.error_message, str(entity))
+    entries = [_entry(config) for config in result.configs]
+    wanted = entries if include_all else [entry for entry in entries if _is_set_for(entity, entry)]
+    return EntityConfigs(entity.type, entity.name, tuple(sorted(wanted, key=lambda entry: entry.name)))
+
+
+async def read_overrides(wire: WireCluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the overrides of topics; one that vanished meanwhile has none."""
+    found: dict[str, dict[str, str]] = {}
+    for result in await _describe_topics(wire, topics, keys=None):
+        entries = (_entry(config) for config in result.configs)
+        found[result.resource_name] = {
+            entry.name: entry.value or "" for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+    return found
+
+
+async def read_effective(wire: WireCluster, topics: Sequence[str], key: str) -> dict[str, str | None]:
+    """Return the value in force of one setting for each topic."""
+    results = await _describe_topics(wire, topics, keys=[key])
+    return {result.resource_name: config.value for result in results for config in result.configs}
+
+
+async def entity_names(wire: WireCluster, entity_type: EntityType) -> list[str]:
+    """Return the names of all topics, or the ids of all live brokers."""
+    if entity_type is EntityType.TOPIC:
+        response = await wire.metadata(None)
+        return sorted(topic.name for topic in response.topics if topic.name is not None)
+    return [str(broker_id) for broker_id in sorted(await wire.nodes())]
+
+
+def check_broker_id(entity: Entity) -> None:
+    """Raise NotFound where the entity is a broker whose name is not a number."""
+    is_broker = entity.type in (EntityType.BROKER, EntityType.BROKER_LOGGER)
+    if is_broker and entity.name is not None and not entity.name.isdigit():
+        raise NotFound(f"not a broker id: {entity.name!r}", hint="see the ids with: klamm brokers list")
+
+
+async def _describe_topics(
+    wire: WireCluster, topics: Sequence[str], keys: list[str] | None
+) -> list[DescribeConfigsResult]:
+    results: list[DescribeConfigsResult] = []
+    for start in range(0, len(topics), _TOPICS_PER_REQUEST):
+        resources = [
+            DescribeConfigsResource(
+                resource_type=EntityType.TOPIC.resource_type, resource_name=topic, configuration_keys=keys
+            )
+            for topic in topics[start : start + _TOPICS_PER_REQUEST]
+        ]
+        response = await wire.call_any(DescribeConfigsRequest(resources=resources))
+        for result in response.results:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
+            results.append(result)
+    return results
+
+
+def _is_set_for(entity: Entity, entry: ConfigEntry) -> bool:
+    """Whether kafka-configs shows the setting without --all; loggers are all shown."""
+    match entity.type, entity.name:
+        case EntityType.TOPIC, _:
+            return entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        case EntityType.BROKER, None:
+            return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        case EntityType.BROKER, _:
+            return entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG
+        case _:
+            return True
+
+
+def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
+    source = ConfigSource.of_code(answer.config_source)
+    if answer.config_source == -1:
+        # Version 0 tells only whether it is a default.
+        source = ConfigSource.DEFAULT_CONFIG if answer.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return ConfigEntry(
+        name=answer.name,
+        value=answer.value,
+        source=source,
+        sensitive=answer.is_sensitive,
+        read_only=answer.read_only,
+        synonyms=tuple(ConfigSynonym(s.name, s.value, ConfigSource.of_code(s.source)) for s in answer.synonyms),
+        documentation=answer.documentation,
+    )

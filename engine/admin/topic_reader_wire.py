@@ -1,0 +1,104 @@
+"""Topics as brokers tell them: one Metadata answer, overrides by DescribeConfigs, reassignments by the controller.
+
+The wire does not tell zk versions, and a topic marked for deletion is not in it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.admin.config_reader_wire import read_effective, read_overrides
+from engine.admin.errors import Refused
+from engine.admin.topic_reader import DEFAULT_MIN_ISR, TopicName, topic_name
+from engine.admin.wire import WireCluster, refuse
+from engine.common.errors import ErrorCode
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+class WireTopicReader:
+    """Reads topics from brokers."""
+
+    def __init__(self, wire: WireCluster) -> None:
+        self._wire = wire
+
+    async def names(self) -> list[TopicName]:
+        response = await self._wire.metadata(None)
+        names = sorted(topic.name for topic in response.topics if topic.name is not None)
+        return [topic_name(name, False) for name in names]
+
+    async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
+        if not names:
+            return []
+        response = await self._wire.metadata(names)
+        answers = [topic for topic in response.topics if topic.error_code not in _GONE]
+        for topic in answers:
+            if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+                refuse(topic.error_code, None, f"topic {topic.name}")
+        there = sorted(topic.name for topic in answers if topic.name is not None)
+        overrides = await read_overrides(self._wire, there)
+        reassignments = await read_reassignments(self._wire) if there else {}
+        answers.sort(key=lambda topic: topic.name or "")
+        return [topic_from_metadata(topic, overrides.get(topic.name or "", {}), reassignments) for topic in answers]
+
+    async def live_brokers(self) -> frozenset[int]:
+        return frozenset(await self._wire.nodes())
+
+    async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
+        effective = await read_effective(self._wire, [topic.name for topic in topics], "min.insync.replicas")
+        return {topic.name: int(effective.get(topic.name) or DEFAULT_MIN_ISR) for topic in topics}
+
+
+async def read_reassignments(wire: WireCluster) -> dict[TopicPartition, ReplicaAssignment]:
+    """Return the partitions that are being reassigned; none where the cluster is too old to tell."""
+    try:
+        response = await wire.call_controller(ListPartitionReassignmentsRequest(topics=None), lambda r: [r.error_code])
+    except Refused as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    refuse(response.error_code, response.error_message, "controller")
+    return {
+        TopicPartition(topic.name, p.partition_index): ReplicaAssignment(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for topic in response.topics
+        for p in topic.partitions
+    }
+
+
+def topic_from_metadata(
+    answer: MetadataResponseTopic,
+    overrides: Mapping[str, str],
+    reassignments: Mapping[TopicPartition, ReplicaAssignment],
+) -> TopicSnapshot:
+    """Return a topic as Metadata and the other answers tell it."""
+    name = answer.name or ""
+    partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
+    return TopicSnapshot(
+        name=name,
+        partitions=tuple(_partition(name, partition, reassignments) for partition in partitions),
+        topic_id=None if answer.topic_id == ZERO_TOPIC_ID else answer.topic_id,
+        configs=overrides,
+    )
+
+
+def _partition(
+    topic: str,
+    answer: MetadataResponsePartition,
+    reassignments: Mapping[TopicPartition, ReplicaAssignment],
+) -> PartitionSnapshot:
+    index = answer.partition_index
+    assignment = reassignments.get(TopicPartition(topic, index)) or ReplicaAssignment(tuple(answer.replica_nodes))
+    return PartitionSnapshot(
+        partition=index,
+        assignment=assignment,
+        leader=answer.leader_id,
+        isr=tuple(answer.isr_nodes),
+        leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
+    )

@@ -1,0 +1,215 @@
+"""The brokers of one cluster, asked over the wire: who is there, whom to ask, and trying again where that is safe.
+
+Connections open when they are first needed and stay for the command. A change whose answer got lost is never sent
+again: it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from engine.admin.client_properties import ClientProperties
+from engine.admin.errors import NotFound, Refused, Unreachable
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import Node
+from engine.network.client import BrokerClient
+from engine.network.errors import ConnectFailed, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.protocol.declaration import Request
+
+Observer = Callable[[str], None]
+"""Is told, in one line each, what is asked of whom."""
+
+ErrorsOf = Callable[[Any], Iterable[int]]
+"""The error codes that an answer carries."""
+
+RETRY_PAUSE_S = 0.1
+_NO_CONTROLLER = -1
+
+
+def tell_nobody(line: str) -> None:
+    """The observer of a caller who does not want to know."""
+
+
+class WireCluster:
+    """Asks any broker, a certain one, or the controller. Use it from one event loop, close it at the end."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        properties: ClientProperties | None = None,
+        observe: Observer = tell_nobody,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._properties = properties or ClientProperties()
+        self._observe = observe
+        self._clients: dict[tuple[str, int], BrokerClient] = {}
+        self._any: BrokerClient | None = None
+        self._nodes: dict[int, Node] = {}
+        self._controller_id = _NO_CONTROLLER
+        self.cluster_id: str | None = None
+
+    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """Ask any broker for these topics, none of them or (None) all. Never creates a topic.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        client = await self._any_client()
+        version = await self._version(client, ApiKey.METADATA)
+        # Before version 4 a broker may create what it is asked for, so there all topics are asked for.
+        wanted = topics if version >= 4 or not topics else None
+        asked = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4)
+        if version == 0:
+            request.topics = asked or []
+        response = cast("MetadataResponse", await self._ask(client, request))
+        self._remember(response)
+        if wanted is None and topics is not None:
+            response.topics = [topic for topic in response.topics if topic.name in topics]
+        return response
+
+    async def nodes(self) -> dict[int, Node]:
+        """Return the live brokers by id."""
+        if not self._nodes:
+            await self.metadata([])
+        return self._nodes
+
+    async def call_any(self, request: Request, *, version_max: int | None = None) -> Any:
+        """Ask whichever broker answers."""
+        return await self._ask(await self._any_client(), request, version_max=version_max)
+
+    async def call_broker(
+        self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask one broker.
+
+        Raises:
+            NotFound: no live broker has this id.
+            Unreachable: it does not answer.
+        """
+        client = await self.client_of(broker_id)
+        return await self._ask(client, request, version_max=version_max, timeout_ms=timeout_ms)
+
+    async def call_controller(self, request: Request, errors_of: ErrorsOf, *, timeout_ms: int | None = None) -> Any:
+        """Ask the controller, and again where it has moved, until the caller's deadline."""
+        while True:
+            controller_id = await self.controller_id()
+            response = await self.call_broker(controller_id, request, timeout_ms=timeout_ms)
+            if ErrorCode.NOT_CONTROLLER not in errors_of(response):
+                return response
+            self._observe(f"broker {controller_id} is not the controller any more, asking for the new one")
+            self._controller_id = _NO_CONTROLLER
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def controller_id(self) -> int:
+        """Return the controller's id; waits for an election that is going on, until the caller's deadline."""
+        while self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+            await self.metadata([])
+            if self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+                self._observe("no controller at the moment, waiting for one")
+                await asyncio.sleep(RETRY_PAUSE_S)
+        return self._controller_id
+
+    async def client_of(self, broker_id: int) -> BrokerClient:
+        """Return an open connection to a broker; whoever pipelines requests uses it directly."""
+        node = self._nodes.get(broker_id)
+        if node is None:
+            await self.metadata([])
+            node = self._nodes.get(broker_id)
+        if node is None:
+            known = ", ".join(str(known_id) for known_id in sorted(self._nodes)) or "none"
+            raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
+        return await self._client(node.host, node.port)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        clients, self._clients, self._any = list(self._clients.values()), {}, None
+        for client in clients:
+            await client.close()
+
+    async def _any_client(self) -> BrokerClient:
+        if self._any is not None and self._any.is_connected:
+            return self._any
+        known = [(node.host, node.port) for node in self._nodes.values()]
+        reasons = []
+        for host, port in dict.fromkeys((*self._bootstrap, *known)):
+            try:
+                self._any = await self._client(host, port)
+                return self._any
+            except Unreachable as error:
+                reasons.append(f"{error.where}")
+        raise Unreachable(
+            "no broker can be reached",
+            where=", ".join(reasons) or None,
+            hint="is it running there? look at the address, or start one here: klamm local up",
+        )
+
+    async def _client(self, host: str, port: int) -> BrokerClient:
+        client = self._clients.get((host, port))
+        if client is None:
+            timeout_ms = self._properties.request_timeout_ms
+            client = BrokerClient(host, port, client_id=self._properties.client_id, request_timeout_ms=timeout_ms)
+            self._clients[host, port] = client
+        if not client.is_connected:
+            try:
+                await client.connect()
+            except NetworkError as error:
+                raise unreachable(error) from error
+            self._observe(f"connected to {host}:{port}")
+        return client
+
+    async def _version(self, client: BrokerClient, key: ApiKey) -> int:
+        try:
+            return await client.version_for(key)
+        except NetworkError as error:
+            raise unreachable(error) from error
+
+    async def _ask(
+        self,
+        client: BrokerClient,
+        request: Request,
+        *,
+        version_max: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        started = time.monotonic()
+        try:
+            response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
+        except NetworkError as error:
+            raise unreachable(error) from error
+        took_ms = (time.monotonic() - started) * 1000
+        self._observe(f"{client.address} answered {type(request).__name__.removesuffix('Request')} in {took_ms:.0f} ms")
+        return response
+
+    def _remember(self, response: MetadataResponse) -> None:
+        self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self._controller_id = response.controller_id
+        self.cluster_id = response.cluster_id
+
+
+def unreachable(error: NetworkError) -> Unreachable | Refused:
+    """Return how a failure of the network is told to a person."""
+    message = str(error).removesuffix(f": {error.address}")
+    if isinstance(error, NoCommonVersion):
+        return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
+    if isinstance(error, ConnectFailed):
+        return Unreachable(message, where=error.address, hint="is a broker running there?")
+    if isinstance(error, RequestTimedOut):
+        return Unreachable(message, where=error.address, hint="give it more time with --timeout SECONDS")
+    return Unreachable(message, where=error.address)
+
+
+def refuse(code: int, message: str | None, where: str) -> None:
+    """Raise what an error code in an answer means; do nothing where it is NONE."""
+    known = error_code(code)
+    if known is ErrorCode.NONE:
+        return
+    if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise NotFound(message or "does not exist", where=where, hint="list the topics with: klamm topics list")
+    raise Refused(known, message, where=where)
