@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.protocol.records import layout
 from engine.protocol.records.attributes import Codec, TimestampType
 from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from engine.protocol.records.faults import BadRecord, ends_early, invalid_records, left_over, past_the_end, wrong_length
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.record import Header, Record
 from engine.protocol.records.varint import read_tail, read_varint
@@ -43,26 +44,20 @@ def iter_section(header: BatchHeader, section: bytes) -> Iterator[Record]:
     """
     count = header.record_count
     if count < 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"invalid record count {count} in the batch at {header.base_offset}")
+        raise invalid_records(header, f"it declares {count} records")
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     try:
-        position = yield from _records(section, count, header.base_offset, header.base_timestamp, append_time)
+        yield from _records(section, count, header.base_offset, header.base_timestamp, append_time)
     except IndexError:
-        raise _invalid(header, f"its bytes end before the {count} records that it declares") from None
-    except (UnicodeDecodeError, _BadRecord) as error:
-        raise _invalid(header, str(error)) from None
-    if position != len(section):
-        raise _invalid(header, f"{len(section) - position} bytes are left after the {count} records that it declares")
-
-
-class _BadRecord(Exception):
-    """A record contradicts its own length; ``iter_section`` makes the wire error of it."""
+        raise ends_early(header) from None
+    except BadRecord as error:
+        raise invalid_records(header, str(error)) from None
 
 
 def _records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
-) -> Generator[Record, None, int]:
-    """Yield the records and return the position after the last one. IndexError when the bytes end early.
+) -> Iterator[Record]:
+    """Yield the records; BadRecord or IndexError when the bytes are not exactly ``count`` of them.
 
     Numbers are kept in zig-zag form until they are used: odd means negative, which for a length means null.
     """
@@ -80,7 +75,7 @@ def _records(
                 number, position = read_tail(data, position, number)
         end = position + (number >> 1)
         if number & 1 or end > size:
-            raise _BadRecord(f"a record's length of {number >> 1} reaches past the {size} bytes of all records")
+            raise past_the_end(number >> 1, size)
         position += 1
         number = data[position]
         position += 1
@@ -119,25 +114,31 @@ def _records(
             position += number >> 1
         headers: list[Header] | tuple[()] = ()
         if data[position]:
-            headers, position = _read_headers(data, position, end)
+            headers, position = read_headers(data, position, end)
         else:
             position += 1
         if position != end:
-            raise _BadRecord(f"a record's fields take {position - end:+} bytes beside the length it declares")
+            raise wrong_length(position - end)
         yield Record(base_offset + (delta >> 1 ^ -(delta & 1)), timestamp, key, value, headers)
-    return position
+    if position != size:
+        raise left_over(size - position, count)
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
+def read_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
+    """Return (headers, position after them). A key that is not UTF-8 keeps its bytes as surrogate escapes.
+
+    Raises:
+        BadRecord, IndexError: as in the loops over records.
+    """
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
-        raise _BadRecord(f"a record declares {count} headers, and has {end - position} bytes for them")
+        raise BadRecord(f"a record declares {count} headers, and has {end - position} bytes for them")
     headers: list[Header] = []
     for _ in range(count):
         size, position = read_varint(data, position)
         if size < 0:
-            raise _BadRecord("a record header has no key")
-        key = data[position : position + size].decode()
+            raise BadRecord("a record header has no key")
+        key = data[position : position + size].decode("utf-8", "surrogateescape")
         position += size
         size, position = read_varint(data, position)
         value = None
@@ -146,7 +147,3 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[list[Header], i
             position += size
         headers.append((key, value))
     return headers, position
-
-
-def _invalid(header: BatchHeader, what: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"invalid records in the batch at offset {header.base_offset}: {what}")

@@ -161,10 +161,17 @@ def _attributes(
 def _encode_headers(headers: Sequence[Header]) -> bytes:
     parts = [VARINTS[len(headers)]]
     for key, value in headers:
-        name = key.encode()
+        name = _header_key(key)
         parts += (VARINTS[len(name)], name)
         if value is None:
             parts.append(VARINTS[-1])
         else:
             parts += (VARINTS[len(value)], value)
     return b"".join(parts)
+
+
+def _header_key(key: str) -> bytes:
+    try:
+        return key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the header key {key!r} cannot be written as UTF-8") from None

@@ -7,6 +7,7 @@ format v0 took the header checksum over the frame magic too; that is written for
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import cramjam
 
@@ -22,6 +23,7 @@ _BLOCK_BYTES = 64 * 1024
 _STORED_BIT = 0x8000_0000
 _BLOCK_LENGTH = struct.Struct("<I")
 _RATIO_MAX = 255
+_STRONG_LEVEL_MIN = 3
 _FAST_LEVEL = 9
 """Kafka's default level stands for the fast compressor, all others for the high-compression one."""
 
@@ -29,19 +31,40 @@ _FAST_LEVEL = 9
 def compress(data: Buffer, level: int, magic: int) -> bytes:
     """Return one LZ4 frame; ``magic`` 0 gets the wrong header checksum that readers of that format expect."""
     parts = [_MAGIC, _DESCRIPTOR, _HEADER_CHECKSUM_V0 if magic == 0 else _HEADER_CHECKSUM]
-    view = memoryview(data)
-    for start in range(0, len(view), _BLOCK_BYTES):
-        block = view[start : start + _BLOCK_BYTES]
-        if level == _FAST_LEVEL:
-            packed = cramjam.lz4.compress_block(block, store_size=False)
-        else:
-            packed = cramjam.lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
-        if len(packed) >= len(block):
-            parts += (_BLOCK_LENGTH.pack(len(block) | _STORED_BIT), bytes(block))
-        else:
-            parts += (_BLOCK_LENGTH.pack(len(packed)), bytes(packed))
+    if level == _FAST_LEVEL:
+        parts += _fast_blocks(memoryview(data))
+    else:
+        parts += _strong_blocks(data, max(level, _STRONG_LEVEL_MIN))
     parts.append(_END_MARK)
     return b"".join(parts)
+
+
+def _fast_blocks(data: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(data), _BLOCK_BYTES):
+        block = data[start : start + _BLOCK_BYTES]
+        packed = cramjam.lz4.compress_block(block, store_size=False)
+        if len(packed) < len(block):
+            yield _BLOCK_LENGTH.pack(len(packed))
+            yield bytes(packed)
+        else:
+            yield _BLOCK_LENGTH.pack(len(block) | _STORED_BIT)
+            yield bytes(block)
+
+
+def _strong_blocks(data: Buffer, level: int) -> Iterator[bytes]:
+    """Blocks of the high-compression kind: the library makes them only in whole frames, with a checksum each."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    frame = bytes(compressor.finish())
+    trailer = 4 if frame[4] & 0x10 else 0
+    position = 7
+    while True:
+        (length,) = _BLOCK_LENGTH.unpack_from(frame, position)
+        if length == 0:
+            return
+        end = position + 4 + (length & ~_STORED_BIT)
+        yield frame[position:end]
+        position = end + trailer
 
 
 def decompress(data: bytes, size_max: int, magic: int) -> bytes:

@@ -37,6 +37,8 @@ def decompress(data: bytes, size_max: int) -> bytes:
     """Return the plain bytes of either framing. Raises Corrupt or TooLarge."""
     if not data.startswith(_MAGIC):
         return _raw(data, size_max)
+    if len(data) < len(_FRAME_HEADER):
+        raise Corrupt("the snappy stream ends inside its header")
     parts = []
     total = 0
     for block in _blocks(data):

@@ -1,0 +1,65 @@
+"""What the leader checks on the headers of produced batches, before it looks at any record."""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.buffers import Buffer
+from engine.protocol.records.header import BatchHeader, iter_batches
+
+
+def check_produce_version(records: Buffer, version: int) -> None:
+    """Check what a version of Produce may carry: from 3 on exactly one version 2 batch, zstd from 7 on (KIP-110).
+
+    Raises:
+        KafkaError: INVALID_RECORD or UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE for bytes that are no batches.
+    """
+    if version < 3:
+        return
+    count = 0
+    for _, header in iter_batches(records):
+        count += 1
+        if header.magic != 2:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} may only hold batches with magic 2, not {header.magic}",
+            )
+        if version < 7 and header.codec is Codec.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce requests with version {version} may not use zstd compression, which came with version 7",
+            )
+    if count != 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must hold exactly one record batch per partition, not {count}",
+        )
+
+
+def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
+    """Check a batch's header as the leader does before it appends the batch.
+
+    Raises:
+        KafkaError: INVALID_RECORD when counts and offsets contradict each other, a client sends control records, a base
+            offset other than 0, or a producer id without sequence.
+    """
+    if not from_client or header.magic < 2:
+        return
+    if header.base_offset != 0:
+        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}")
+    if header.record_count <= 0:
+        raise invalid_append(f"a batch says that it has {header.record_count} records")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise invalid_append(
+            f"a batch's offsets [{header.base_offset}, {header.last_offset}] and its count of records "
+            f"{header.record_count} contradict each other"
+        )
+    if header.is_control:
+        raise invalid_append("clients are not allowed to write control records")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise invalid_append(f"producer id {header.producer_id} comes with the invalid sequence {header.base_sequence}")
+
+
+def invalid_append(message: str) -> KafkaError:
+    """Return INVALID_RECORD with the text."""
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

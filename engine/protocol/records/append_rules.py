@@ -1,0 +1,107 @@
+"""What a topic demands of the records that are appended to it, and the errors for records that do not comply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.config.log_config import LONG_MAX, LogConfig
+from engine.protocol.records.attributes import Codec, TimestampType, codec_named
+
+_PRODUCER = "producer"
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """What of a topic's settings decides how produced batches are stored; parsed once per change of settings."""
+
+    codec: Codec | None = None
+    """The codec to store with; None keeps the producer's."""
+    level: int | None = None
+    """Level for that codec; None is Kafka's default."""
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = LONG_MAX
+    timestamp_after_max_ms: int = LONG_MAX
+    is_compacted: bool = False
+
+    @classmethod
+    def of(cls, config: LogConfig) -> AppendRules:
+        """Read the rules off a topic's settings.
+
+        ``message.timestamp.difference.max.ms`` counts for each bound that is not set, as in Kafka 3.6 and later.
+        """
+        codec = None if config.compression_type == _PRODUCER else codec_named(config.compression_type)
+        difference = config.message_timestamp_difference_max_ms
+        before = config.message_timestamp_before_max_ms
+        after = config.message_timestamp_after_max_ms
+        return cls(
+            codec=codec,
+            level=_level(config, codec),
+            timestamp_type=(
+                TimestampType.LOG_APPEND_TIME
+                if config.message_timestamp_type == "LogAppendTime"
+                else TimestampType.CREATE_TIME
+            ),
+            timestamp_before_max_ms=difference if before == LONG_MAX else before,
+            timestamp_after_max_ms=difference if after == LONG_MAX else after,
+            is_compacted=config.is_compacted,
+        )
+
+    @property
+    def has_timestamp_bounds(self) -> bool:
+        return self.timestamp_before_max_ms != LONG_MAX or self.timestamp_after_max_ms != LONG_MAX
+
+    @property
+    def concerns_records(self) -> bool:
+        """Whether records must be looked at: else a batch whose codec fits can be stored by its header alone."""
+        if self.is_compacted:
+            return True
+        return self.timestamp_type is TimestampType.CREATE_TIME and self.has_timestamp_bounds
+
+
+class RecordError(NamedTuple):
+    """One refused record: its index in the batch, and why."""
+
+    batch_index: int
+    message: str
+
+
+class RecordValidationError(KafkaError):
+    """The whole batch is refused for single records; Produce 8 and later names them (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = tuple(record_errors)
+
+
+def refuse_records(refused: Sequence[tuple[ErrorCode, RecordError]]) -> None:
+    """Raise the error for the refused records, if there are any.
+
+    Raises:
+        RecordValidationError: INVALID_TIMESTAMP when any record is refused for its timestamp, else INVALID_RECORD.
+    """
+    if not refused:
+        return
+    errors = [error for _, error in refused]
+    if any(code is ErrorCode.INVALID_TIMESTAMP for code, _ in refused):
+        raise RecordValidationError(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+        )
+    shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in errors[:_SHOWN_MAX])
+    raise RecordValidationError(
+        ErrorCode.INVALID_RECORD,
+        f"One or more records have been rejected: {len(errors)} record errors in total, the first of them: {shown}",
+        errors,
+    )
+
+
+def _level(config: LogConfig, codec: Codec | None) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return None if codec is None else levels.get(codec)

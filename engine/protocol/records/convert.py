@@ -1,0 +1,84 @@
+"""Between message formats: old producers' messages up to version 2, batches down to v0 or v1 for old consumers.
+
+What is lost on the way down is what the old format has no place for: headers, control batches, producer state, and
+timestamps in v0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records.attributes import Codec, TimestampType
+from engine.protocol.records.buffers import Buffer
+from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.header import BatchHeader, iter_batches
+from engine.protocol.records.iterate import iter_batch_records
+from engine.protocol.records.legacy import Message, encode_message_set
+from engine.protocol.records.record import Record
+
+
+def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Return the buffer's complete batches as messages of format v0 or v1, for Fetch 0-1 (magic 0) and 2-3 (magic 1).
+
+    Control batches are left out, all other records kept whatever became of their transaction, for these clients read
+    uncommitted. Compressed batches stay compressed by the same codec. Of an uncompressed batch the records below
+    ``first_offset`` are dropped: such clients take the first message for the one they asked for. Batches that are old
+    enough already pass as they are.
+
+    Raises:
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when a batch is zstd; or as ``iter_records``.
+    """
+    parts = []
+    for position, header in iter_batches(buffer):
+        if header.is_control:
+            continue
+        if header.codec is Codec.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"the batch at offset {header.base_offset} is zstd, which this version of Fetch cannot carry",
+            )
+        if header.magic <= magic:
+            parts.append(bytes(buffer[position : position + header.size_bytes]))
+        else:
+            parts.append(_down_convert_batch(buffer, position, header, magic, first_offset, size_max))
+    return b"".join(parts)
+
+
+def to_v2(
+    messages: Iterable[Message],
+    *,
+    base_offset: int,
+    codec: Codec,
+    level: int | None = None,
+    partition_leader_epoch: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """Return one version 2 batch that holds all the messages of an old producer, numbered from ``base_offset``."""
+    return encode_batch(
+        (Record(timestamp_ms=message.timestamp_ms, key=message.key, value=message.value) for message in messages),
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        partition_leader_epoch=partition_leader_epoch,
+        timestamp_type=timestamp_type,
+        log_append_time_ms=log_append_time_ms,
+    )
+
+
+def _down_convert_batch(
+    buffer: Buffer, position: int, header: BatchHeader, magic: int, first_offset: int, size_max: int
+) -> bytes:
+    records = list(iter_batch_records(buffer, position, header, size_max=size_max))
+    if not header.is_compressed:
+        records = [record for record in records if record.offset >= first_offset]
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return encode_message_set(
+        records,
+        magic,
+        codec=header.codec,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
+        log_append_time_ms=header.max_timestamp if is_append_time else None,
+    )
