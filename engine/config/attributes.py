@@ -18,7 +18,7 @@ class Setting(Generic[T]):
     """An attribute of type T; ``read`` works it out from the settings."""
 
     def __init__(self, read: Callable[[BrokerConfig], T]) -> None:
-        self._read = read
+        self.read = read
         self._attribute = ""
 
     def __set_name__(self, owner: type[BrokerConfig], name: str) -> None:
@@ -31,7 +31,7 @@ class Setting(Generic[T]):
     def __get__(self, config: BrokerConfig | None, owner: type[BrokerConfig]) -> T | Setting[T]:
         if config is None:
             return self
-        value = self._read(config)
+        value = self.read(config)
         vars(config)[self._attribute] = value
         return value
 
@@ -54,6 +54,12 @@ def str_of(name: str) -> Setting[str]:
 def optional_str_of(name: str) -> Setting[str | None]:
     """A text that may be left out."""
     return Setting(lambda config: config.get_optional_str(name))
+
+
+def retention_ms_of(*names_and_units: tuple[str, int]) -> Setting[int]:
+    """As ``first_int_of``; every negative time means for ever and becomes -1."""
+    first = first_int_of(*names_and_units)
+    return Setting(lambda config: max(first.read(config), -1))
 
 
 def first_int_of(*names_and_units: tuple[str, int]) -> Setting[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.common.errors import ConfigError
-from engine.config.attributes import Setting, bool_of, first_int_of, int_of, optional_str_of, str_of
+from engine.config.attributes import Setting, bool_of, first_int_of, int_of, optional_str_of, retention_ms_of, str_of
 from engine.config.broker_configs import BROKER_CONFIG_DEF
 from engine.config.broker_warnings import broker_warnings
 from engine.config.listeners import (
@@ -155,11 +155,11 @@ class BrokerConfig:
     max_connection_creation_rate = int_of("max.connection.creation.rate")
     request_timeout_ms = int_of("request.timeout.ms")
 
-    log_dirs = Setting(lambda config: parse_csv(config.get_optional_str("log.dirs") or config.get_str("log.dir")))
+    log_dirs = Setting(lambda config: parse_csv(_first_text(config, "log.dirs", "log.dir")))
     log_segment_bytes = int_of("log.segment.bytes")
     log_roll_ms = first_int_of(("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))
     log_roll_jitter_ms = first_int_of(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))
-    log_retention_ms = first_int_of(
+    log_retention_ms = retention_ms_of(
         ("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)
     )
     log_flush_interval_ms = first_int_of(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
@@ -207,6 +207,11 @@ class BrokerConfig:
     offsets_topic_replication_factor = int_of("offsets.topic.replication.factor")
     transaction_state_log_num_partitions = int_of("transaction.state.log.num.partitions")
     transaction_state_log_replication_factor = int_of("transaction.state.log.replication.factor")
+
+
+def _first_text(config: BrokerConfig, name: str, stand_in: str) -> str:
+    text = config.get_optional_str(name)
+    return config.get_str(stand_in) if text is None else text
 
 
 def with_node_id(originals: Mapping[str, str]) -> dict[str, str]:

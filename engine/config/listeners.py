@@ -150,21 +150,28 @@ def _check_ports(name: str, endpoints: Iterable[Endpoint], text: str) -> None:
         if endpoint.port != 0:
             by_port.setdefault(endpoint.port, []).append(endpoint.host)
     for port, hosts in by_port.items():
-        addresses = [host for host in hosts if _family(host)]
-        if len(hosts) - len(addresses) > 1:
-            raise ConfigError(f"Each listener must have a different port, listeners: {text}", key=name)
-        if len(addresses) > 2:
-            raise ConfigError(
-                "Each listener must have a different port unless exactly one listener has an IPv4 address and the "
-                f"other IPv6 address, listeners: {text}, port: {port}",
-                key=name,
-            )
-        if len(addresses) == 2 and (len(hosts) > 2 or _family(addresses[0]) == _family(addresses[1])):
-            raise ConfigError(
-                "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
-                f"listeners: {text}, port: {port}",
-                key=name,
-            )
+        if len(hosts) > 1:
+            _check_shared_port(name, port, hosts, text)
+
+
+def _check_shared_port(name: str, port: int, hosts: list[str], text: str) -> None:
+    addresses = [host for host in hosts if _family(host)]
+    has_other_hosts = len(hosts) > len(addresses)
+    require(len(hosts) - len(addresses) <= 1, f"Each listener must have a different port, listeners: {text}", key=name)
+    if len(addresses) not in (0, 2):
+        raise ConfigError(
+            "Each listener must have a different port unless exactly one listener has an IPv4 address and the "
+            f"other IPv6 address, listeners: {text}, port: {port}",
+            key=name,
+        )
+    if len(addresses) == 2:
+        message = (
+            "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+            f"listeners: {text}, port: {port}"
+        )
+        require(_family(addresses[0]) != _family(addresses[1]), message, key=name)
+        if has_other_hosts:
+            raise ConfigError(message, key=name)
 
 
 def _family(host: str) -> int:
@@ -179,7 +186,7 @@ def _check_names(settings: ListenerSettings) -> None:
     valid = ",".join(advertised)
     require(
         bool(advertised),
-        "There must be at least one broker advertised listener. Set listeners (and advertised.listeners, if at all).",
+        "There must be at least one broker advertised listener.",
         key="advertised.listeners",
     )
     require(
@@ -204,7 +211,11 @@ def _check_names(settings: ListenerSettings) -> None:
 
 
 def _check_control_plane(name: str, settings: ListenerSettings, valid: str) -> None:
-    _protocol_of(name, settings.security_protocols, "control.plane.listener.name")
+    if name not in settings.security_protocols:
+        raise ConfigError(
+            f"Listener with {name} defined in control.plane.listener.name not found in listener.security.protocol.map.",
+            key="control.plane.listener.name",
+        )
     require(
         any(endpoint.listener_name == name for endpoint in settings.advertised_listeners),
         "control.plane.listener.name must be a listener name defined in advertised.listeners. "

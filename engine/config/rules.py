@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.common.errors import ConfigError
-from engine.config.values import display_text
+from engine.config.metadata_version import (
+    highest_record_magic,
+    is_message_format_version_ignored,
+    parse_metadata_version,
+)
 
 if TYPE_CHECKING:
     from engine.config.broker import BrokerConfig
@@ -42,6 +46,7 @@ def check_broker_rules(config: BrokerConfig) -> None:
     _check_replication(config)
     _check_connections(config)
     _check_groups(config)
+    _check_record_format(config)
 
 
 def _check_mode(config: BrokerConfig) -> None:
@@ -130,7 +135,7 @@ def _check_connections(config: BrokerConfig) -> None:
         key="queued.max.request.bytes",
     )
     require(
-        config.max_connections_per_ip > 0 or bool(config.max_connections_per_ip_overrides),
+        bool(config.max_connections_per_ip_overrides) or config.max_connections_per_ip > 0,
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         key="max.connections.per.ip",
     )
@@ -147,8 +152,19 @@ def _check_groups(config: BrokerConfig) -> None:
     protocols = config.get_list("group.coordinator.rebalance.protocols")
     name = "group.coordinator.rebalance.protocols"
     if "classic" not in protocols:
-        raise ConfigError(
-            f"Disabling the 'classic' protocol is not supported ({name}={display_text(protocols)}).", key=name
-        )
+        raise ConfigError("Disabling the 'classic' protocol is not supported.", key=name)
     if "consumer" in protocols:
         raise ConfigError("The new 'consumer' rebalance protocol is only supported in KRaft cluster.", key=name)
+
+
+def _check_record_format(config: BrokerConfig) -> None:
+    ibp = config.inter_broker_protocol_version
+    asked = config.get_str("log.message.format.version")
+    magic = 0 if is_message_format_version_ignored(ibp) else highest_record_magic(parse_metadata_version(asked))
+    needed = ("0.8.0", "0.10.0", "0.11.0")[magic]
+    require(
+        highest_record_magic(ibp) >= magic,
+        f"log.message.format.version {asked} can only be used when inter.broker.protocol.version "
+        f"is set to version {needed} or higher",
+        key="log.message.format.version",
+    )

@@ -13,7 +13,7 @@ from typing import Any, Final
 from engine.common.errors import ConfigError
 from engine.config.broker import BrokerConfig
 from engine.config.log_config import LONG_MAX, LogConfig
-from engine.config.metadata_version import is_message_format_version_ignored
+from engine.config.metadata_version import is_message_format_version_ignored, parse_metadata_version
 from engine.config.rules import InvalidConfigurationError
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.values import Value
@@ -36,15 +36,10 @@ def server_defaults(broker: BrokerConfig) -> dict[str, Value]:
     for key in TOPIC_CONFIG_DEF:
         if key.name in _FIRST_OF_SEVERAL:
             defaults[key.name] = getattr(broker, _FIRST_OF_SEVERAL[key.name])
-        elif key.name == "message.format.version" and is_message_format_version_ignored(
-            broker.inter_broker_protocol_version
-        ):
-            defaults[key.name] = IGNORED_FORMAT_VERSION
         else:
             defaults[key.name] = broker.get(key.synonyms[0]) if key.synonyms else key.default
-    if isinstance(retention_ms := defaults["retention.ms"], int) and retention_ms < 0:
-        defaults["retention.ms"] = -1
-    return defaults
+    defaults["message.format.version"] = _default_format_version(broker)
+    return _with_timestamp_limits(defaults)
 
 
 def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
@@ -64,10 +59,7 @@ def topic_log_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogC
     Raises:
         ConfigError: an override's value is not allowed.
     """
-    values = topic_values(overrides, broker)
-    for side in ("before", "after"):
-        if values[f"message.timestamp.{side}.max.ms"] == LONG_MAX:
-            values[f"message.timestamp.{side}.max.ms"] = values["message.timestamp.difference.max.ms"]
+    values = _with_timestamp_limits(topic_values(overrides, broker))
     chosen: dict[str, Any] = {field: values[name] for name, field in _FIELD_KEYS.items()}
     return LogConfig(**chosen)
 
@@ -92,7 +84,7 @@ def validate_topic_config(overrides: Mapping[str, str | None], broker: BrokerCon
 
 
 def usable_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Separate what can be used of overrides found in ZooKeeper from what cannot; the second part says why, line by line.
+    """Separate what can be used of overrides found in ZooKeeper from what cannot; the second part says why.
 
     A broker has to live with what others wrote: an unusable override is as good as none.
     """
@@ -125,6 +117,20 @@ def ignored_format_version_warning(topic: str, overrides: Mapping[str, str], bro
         f"inter-broker protocol version `{broker.get_str('inter.broker.protocol.version')}` is greater or equal than "
         "3.0. This configuration is deprecated and it will be removed in Apache Kafka 4.0."
     )
+
+
+def _default_format_version(broker: BrokerConfig) -> str:
+    if is_message_format_version_ignored(broker.inter_broker_protocol_version):
+        return IGNORED_FORMAT_VERSION
+    return parse_metadata_version(broker.get_str("log.message.format.version")).text
+
+
+def _with_timestamp_limits(values: dict[str, Value]) -> dict[str, Value]:
+    """Let the deprecated limit stand in for each of the two newer ones that is left at its default (KIP-937)."""
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        if values[name] == LONG_MAX:
+            values[name] = values["message.timestamp.difference.max.ms"]
+    return values
 
 
 def _check_compaction_lags(values: Mapping[str, Value]) -> None:

@@ -212,7 +212,7 @@ KEYS = (
         SHORT,
         10,
         MEDIUM,
-        "Most share groups.",
+        "Most share groups of the cluster.",
         between(1, 100),
     ),
     ConfigKey(

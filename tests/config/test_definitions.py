@@ -1,0 +1,100 @@
+"""Every setting of brokers and topics, compared key by key with Kafka's own definitions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.common.errors import ConfigError
+from engine.config.broker_configs import BROKER_CONFIG_DEF, SUBJECTS
+from engine.config.definition import ConfigDef, ConfigKey, DynamicMode, Importance
+from engine.config.log_config import LogConfig
+from engine.config.metadata_version import MetadataVersion
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.config.values import ConfigType
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "config"
+BROKER_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-broker-configs.json").read_text())}
+TOPIC_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-topic-configs.json").read_text())}
+MODES = {None: DynamicMode.READ_ONLY, "per-broker": DynamicMode.PER_BROKER, "cluster-wide": DynamicMode.CLUSTER_WIDE}
+
+# Lists of KRaft voters are never read here, and the limit of two thread counts is told in fewer words.
+OTHER_LIMITS = {
+    "controller.quorum.voters": None,
+    "controller.quorum.bootstrap.servers": None,
+    "remote.log.manager.copier.thread.pool.size": "-1 or [1,...]",
+    "remote.log.manager.expiration.thread.pool.size": "-1 or [1,...]",
+}
+
+
+def valid_text(key: ConfigKey) -> str | None:
+    if key.validator is None:
+        return None
+    if str(key.validator) == f"[{', '.join(map(str, MetadataVersion))}]":
+        return "an inter-broker protocol version"
+    return str(key.validator)
+
+
+def assert_as_kafka(key: ConfigKey, facts: dict[str, Any]) -> None:
+    assert key.type is ConfigType[facts["type"]]
+    assert key.default_text == facts["default"]
+    assert key.importance is Importance[facts["importance"]]
+    assert valid_text(key) == OTHER_LIMITS.get(key.name, facts["valid"])
+    assert key.is_internal == facts.get("internal", False)
+    if key.default is not None:
+        assert key.parse(key.default_text) == key.default
+
+
+def test_all_keys_are_there() -> None:
+    assert set(BROKER_CONFIG_DEF.names) == set(BROKER_FACTS)
+    assert set(TOPIC_CONFIG_DEF.names) == set(TOPIC_FACTS)
+    assert len(BROKER_CONFIG_DEF) == sum(len(subject.KEYS) for subject in SUBJECTS) == 328
+
+
+@pytest.mark.parametrize("name", sorted(BROKER_FACTS))
+def test_broker_key(name: str) -> None:
+    key = BROKER_CONFIG_DEF[name]
+    assert_as_kafka(key, BROKER_FACTS[name])
+    assert key.dynamic is MODES[BROKER_FACTS[name].get("dynamic")]
+
+
+@pytest.mark.parametrize("name", sorted(TOPIC_FACTS))
+def test_topic_key(name: str) -> None:
+    key = TOPIC_CONFIG_DEF[name]
+    assert_as_kafka(key, TOPIC_FACTS[name])
+    assert list(key.synonyms) == TOPIC_FACTS[name]["server_settings"]
+
+
+def test_every_key_is_documented() -> None:
+    for key in (*BROKER_CONFIG_DEF, *TOPIC_CONFIG_DEF):
+        assert key.doc.endswith((".", "…")), key.name
+        assert 20 <= len(key.doc) <= 300, key.name
+
+
+def test_log_config_has_kafkas_defaults() -> None:
+    for field in fields(LogConfig):
+        assert getattr(LogConfig(), field.name) == TOPIC_CONFIG_DEF[field.name.replace("_", ".")].default, field.name
+
+
+def test_definition_parses_all_or_names_the_first_error() -> None:
+    definition = ConfigDef(
+        [
+            ConfigKey("a", ConfigType.INT, 1, Importance.LOW, "First."),
+            ConfigKey("b", ConfigType.STRING, None, Importance.LOW, "Second."),
+        ]
+    )
+    assert definition.parse({"a": "5", "x": "?"}) == {"a": 5, "b": None}
+    assert "a" in definition and "x" not in definition
+    assert definition.get("x") is None
+    with pytest.raises(ConfigError, match="Invalid value five for configuration a: Not a number of type INT"):
+        definition.parse({"a": "five"})
+
+
+def test_a_key_cannot_be_defined_twice() -> None:
+    key = ConfigKey("a", ConfigType.INT, 1, Importance.LOW, "Once.")
+    with pytest.raises(ConfigError, match="defined twice"):
+        ConfigDef([key, key])
