@@ -222,7 +222,10 @@ class BrokerChanges:
         return led, followed
 
     def process_log_dir_events(self) -> Steps[None]:
-        """Ask brokers that lost a log dir which of their replicas are left: their answers to LeaderAndIsr tell."""
+        """Ask brokers that lost a log dir which of their replicas are left: their answers to LeaderAndIsr tell.
+
+        No replica changes its state by being asked; Kafka calls them all online until the answer is there.
+        """
         notifications = yield from carry_out(ReadLogDirEvents())
         if notifications.malformed:
             self._log.warning(
@@ -230,7 +233,13 @@ class BrokerChanges:
             )
         broker_ids = sorted(set(notifications.values))
         self._log.info(f"Handling log directory failure for brokers {comma(broker_ids)}")
-        yield from self._replicas.change(self._context.replicas_on_brokers(broker_ids), ReplicaState.ONLINE)
+        batch = RequestBatch(self._context, self._options.controller_id)
+        for partition, broker_id in self._context.replicas_on_brokers(broker_ids):
+            leadership = self._context.leadership.get(partition)
+            if leadership is not None and not self._deletion.is_queued(partition.topic):
+                assignment = self._context.full_assignment(partition)
+                batch.add_leader_and_isr((broker_id,), partition, leadership, assignment, is_new=False)
+        yield from batch.send()
         if notifications.names:
             yield from carry_out(DeleteLogDirEvents(notifications.names))
 
@@ -242,7 +251,7 @@ class BrokerChanges:
                 f"Received error {event.error.name} in LeaderAndIsr response {event.text} from broker {event.broker_id}"
             )
             return
-        if event.broker_id not in self._context.live_brokers:
+        if not self._context.is_present(event.broker_id, event.broker_epoch):
             return
         errors = {p: e for p, e in event.partition_errors.items() if event.broker_id in self._context.replicas(p)}
         before = self._context.replicas_on_offline_dirs.get(event.broker_id, set())

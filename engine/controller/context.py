@@ -75,6 +75,11 @@ class ControllerContext:
     def is_live_broker(self, broker_id: int) -> bool:
         return broker_id in self.live_brokers and broker_id not in self.shutting_down_broker_ids
 
+    def is_present(self, broker_id: int, broker_epoch: int) -> bool:
+        """Return whether this is a broker's present registration, not one from before a restart."""
+        broker = self.live_brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == broker_epoch
+
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:

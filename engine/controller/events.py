@@ -162,11 +162,15 @@ class LogDirEventNotification(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponseReceived(ControllerEvent):
-    """``partition_errors``: one per partition of the request; ``text``: the answer as Kafka would print it."""
+    """``partition_errors``: one per partition of the request; ``text``: the answer as Kafka would print it.
+
+    ``broker_epoch`` is that of the request: an answer from before a restart says nothing about the broker now.
+    """
 
     state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
 
     broker_id: int
+    broker_epoch: int
     error: ErrorCode
     partition_errors: Mapping[TopicPartition, ErrorCode]
     text: str = ""
@@ -174,9 +178,12 @@ class LeaderAndIsrResponseReceived(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataResponseReceived(ControllerEvent):
+    """``text``: the answer as Kafka would print it."""
+
     state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
 
     broker_id: int
+    broker_epoch: int
     error: ErrorCode
     text: str = ""
 
@@ -188,6 +195,7 @@ class StopReplicaResponseReceived(ControllerEvent):
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
     broker_id: int
+    broker_epoch: int
     error: ErrorCode
     deleted: Mapping[TopicPartition, ErrorCode]
 

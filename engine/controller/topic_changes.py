@@ -183,6 +183,8 @@ class TopicChanges:
                 f"Delete topic callback invoked on StopReplica response received from broker {event.broker_id}: "
                 f"request error = {event.error.name}, partition errors = {scala_map('Map', errors)}"
             )
+        if not self._context.is_present(event.broker_id, event.broker_epoch):
+            return
         doomed = {
             p: error for p, error in event.deleted.items() if p.topic in self._context.topics_with_deletion_started
         }

@@ -112,9 +112,7 @@ class FakeZooKeeper:
         stored = self.topics[topic]
         added = {p: ReplicaAssignment(replicas) for p, replicas in partitions.items()}
         assert stored.zk_version is not None
-        self.topics[topic] = TopicAssignment(
-            stored.topic_id, {**stored.partitions, **added}, stored.zk_version + 1
-        )
+        self.topics[topic] = TopicAssignment(stored.topic_id, {**stored.partitions, **added}, stored.zk_version + 1)
         self.on_change(events.PartitionModifications(topic))
 
     def mark_for_deletion(self, topic: str) -> None:
@@ -194,9 +192,7 @@ class FakeZooKeeper:
     def _ReadLogDirEvents(self, core: ControllerCore, _: object) -> Notifications[int]:
         return Notifications(tuple(self.log_dir_events), tuple(self.log_dir_events.values()))
 
-    def _ReadUncleanElectionEnabled(
-        self, core: ControllerCore, read: do.ReadUncleanElectionEnabled
-    ) -> dict[str, bool]:
+    def _ReadUncleanElectionEnabled(self, core: ControllerCore, read: do.ReadUncleanElectionEnabled) -> dict[str, bool]:
         return {t: t in self.unclean for t in read.topics}
 
     def _CreatePartitionStates(
@@ -341,18 +337,20 @@ class FakeBroker:
         match request:
             case LeaderAndIsrToBroker():
                 errors = {} if error else {p.topic_partition: self._become(p) for p in request.partitions}
-                return events.LeaderAndIsrResponseReceived(self.broker_id, error, errors, "text")
+                return events.LeaderAndIsrResponseReceived(self.broker_id, request.broker_epoch, error, errors, "text")
             case UpdateMetadataToBroker():
                 if not error:
                     self._update_metadata(request)
-                return events.UpdateMetadataResponseReceived(self.broker_id, error, "text")
+                return events.UpdateMetadataResponseReceived(self.broker_id, request.broker_epoch, error, "text")
             case StopReplicaToBroker():
                 deleted = {}
                 for part in request.partitions:
                     result = error or self._stop(part)
                     if part.delete:
                         deleted[part.topic_partition] = result
-                return events.StopReplicaResponseReceived(self.broker_id, error, deleted) if deleted else None
+                if not deleted:
+                    return None
+                return events.StopReplicaResponseReceived(self.broker_id, request.broker_epoch, error, deleted)
 
     def _whole_error(self, request: BrokerRequest) -> ErrorCode:
         if request.broker_epoch < self.broker_epoch:
@@ -397,7 +395,8 @@ class FakeBroker:
         return ErrorCode.NONE
 
     def restart(self, broker_epoch: int) -> None:
-        """Come back with the files, without what was in memory."""
+        """Come back with the files and mended log dirs, without what was in memory."""
+        self.offline.clear()
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
         self.metadata.clear()
@@ -504,7 +503,7 @@ class World:
     def settle(self, limit: int = 20_000) -> None:
         """Let everything happen that is under way."""
         for _ in range(limit):
-            if not self.step() and not any([self.deliver(b) for b in list(self.wires)]):
+            if not self.step() and sum(self.deliver(b) for b in list(self.wires)) == 0:
                 return
         raise AssertionError("the controller never comes to rest")
 
