@@ -1,0 +1,395 @@
+"""The asynchronous ZooKeeper client: znodes, watches and sessions for code that lives in an event loop.
+
+What it adds to a plain session: another one is opened when one is lost, lost answers are settled, many requests can be
+in flight at once, and callbacks stay registered over reconnects and sessions. It knows nothing of Kafka.
+
+All answers, fired watches and session events reach the loop through one queue in the order of the wire, so a watch
+event never comes after an answer that already contains the change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from engine.zk import requests
+from engine.zk.errors import ConnectionLost, NodeExists, NoNode, SessionLost, ZooKeeperError
+from engine.zk.operations import (
+    ANY_VERSION,
+    OPEN_ACL,
+    Acl,
+    Create,
+    Delete,
+    Operation,
+    OperationResult,
+    SetData,
+    ZnodeStat,
+)
+from engine.zk.pipeline import send_all
+from engine.zk.session import Session, WatchEventType
+from engine.zk.session_keeper import SessionKeeper, SessionListener
+from engine.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
+from engine.zk.writes import MultiOutcome, write_multis, write_one
+
+_log = logging.getLogger("engine.zk")
+
+_EVENT_KINDS = {
+    WatchEventType.CREATED: WatchEventKind.CREATED,
+    WatchEventType.DELETED: WatchEventKind.DELETED,
+    WatchEventType.DATA_CHANGED: WatchEventKind.DATA_CHANGED,
+    WatchEventType.CHILDREN_CHANGED: WatchEventKind.CHILDREN_CHANGED,
+}
+
+
+class ZkClient:
+    """A client of one ZooKeeper ensemble, below one chroot. Made by ``connect``; belongs to one event loop.
+
+    While the connection is broken, calls wait for the next one. They end with SessionLost when the session is over, and
+    until the next session is open.
+    """
+
+    def __init__(
+        self, hosts: str, chroot: str, *, session_timeout_ms: int, client_name: str, auth: Sequence[tuple[str, str]]
+    ) -> None:
+        self.chroot = chroot
+        self._watches = WatchRegistry()
+        self._keeper = SessionKeeper(
+            hosts,
+            session_timeout_ms=session_timeout_ms,
+            client_name=client_name,
+            auth=auth,
+            on_watch=self._take_watch,
+            on_renewed=self._rearm,
+        )
+
+    @classmethod
+    async def connect(
+        cls,
+        hosts: str,
+        *,
+        chroot: str = "",
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int | None = None,
+        client_name: str = "klamm",
+        auth: Sequence[tuple[str, str]] = (),
+        make_chroot: bool = True,
+    ) -> ZkClient:
+        """Open a session and return the client.
+
+        Args:
+            hosts: ``host:port,…``; a chroot may follow, as in Kafka's ``zookeeper.connect``.
+            chroot: a chroot below the one in ``hosts``.
+            session_timeout_ms: ephemeral znodes go so long after the client was last heard of.
+            connection_timeout_ms: how long to wait for the first connection; None is the session time-out.
+            client_name: who asks, for log lines.
+            auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
+            make_chroot: make the chroot where it is missing, as a broker does; a tool had better not.
+
+        Raises:
+            ConnectTimedOut: no server answered in time.
+            AuthFailed: the credentials were refused.
+            NoNode: the chroot is missing and was not to be made.
+        """
+        servers, path = split_connect_string(hosts)
+        client = cls(
+            servers,
+            normalized_chroot(path + "/" + chroot),
+            session_timeout_ms=session_timeout_ms,
+            client_name=client_name,
+            auth=auth,
+        )
+        try:
+            await client._keeper.open_first(
+                session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms
+            )
+            await client._check_chroot(make_chroot)
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def close(self) -> None:
+        """End the session; its ephemeral znodes go. Calls still waiting end with SessionLost."""
+        await self._keeper.close()
+
+    async def __aenter__(self) -> ZkClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Session
+
+    @property
+    def session_id(self) -> int:
+        """Id of the present session, the owner of ephemeral znodes made now; 0 between two sessions."""
+        return self._keeper.session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The session time-out asked for; the server may have granted another."""
+        return self._keeper.session_timeout_ms
+
+    @property
+    def session_credentials(self) -> tuple[int, bytes]:
+        """Id and password of the present session: who has both can take it over."""
+        return self._keeper.current().credentials
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """Have ``listener`` called, in the event loop, with each SessionEvent from now on."""
+        self._keeper.listeners.append(listener)
+
+    async def wait_connected(self) -> None:
+        """Wait until a session is open; at once where one is. Raises SessionLost when the client is closed."""
+        await self._keeper.wait_open()
+
+    def break_connection(self) -> None:
+        """Cut the connection as a failing network does; the client connects again. For fault tests."""
+        self._keeper.current().break_connection()
+
+    # Reads
+
+    async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """Return a znode's data (null as empty) and stat; arms the path's data callbacks, also where it is missing.
+
+        Raises:
+            NoNode: there is none.
+        """
+        while True:
+            try:
+                data, stat = await self._read(requests.get_data(self._full(path), self._watches.wants_data(path)))
+                return data, stat
+            except NoNode:
+                # Reading a missing znode arms nothing; only ``exists`` does.
+                if not self._watches.wants_data(path) or await self.exists(path) is None:
+                    raise
+
+    async def exists(self, path: str) -> ZnodeStat | None:
+        """Return a znode's stat, or None where there is none; arms the path's data callbacks either way."""
+        stat: ZnodeStat | None = await self._read(requests.exists(self._full(path), self._watches.wants_data(path)))
+        return stat
+
+    async def children(self, path: str) -> list[str]:
+        """Return the names of a znode's children, unordered; arms the path's children callbacks.
+
+        Raises:
+            NoNode: there is no such znode.
+        """
+        return (await self.children_and_stat(path))[0]
+
+    async def children_and_stat(self, path: str) -> tuple[list[str], ZnodeStat]:
+        """As ``children``, with the parent's stat."""
+        names, stat = await self._read(requests.get_children(self._full(path), self._watches.wants_children(path)))
+        return names, stat
+
+    async def get_many(self, paths: Iterable[str]) -> list[tuple[bytes, ZnodeStat] | ZooKeeperError]:
+        """Read many znodes, up to 1,000 requests in flight; an error is a value in its place, mostly NoNode."""
+        wants = self._watches.wants_data
+        return await self._read_many([requests.get_data(self._full(path), wants(path)) for path in paths])
+
+    async def exists_many(self, paths: Iterable[str]) -> list[ZnodeStat | ZooKeeperError | None]:
+        """Return the stats of many znodes, None for those that are missing."""
+        wants = self._watches.wants_data
+        return await self._read_many([requests.exists(self._full(path), wants(path)) for path in paths])
+
+    async def children_many(self, paths: Iterable[str]) -> list[list[str] | ZooKeeperError]:
+        """Return the children of many znodes; an error is a value in its place."""
+        wants = self._watches.wants_children
+        answers = await self._read_many([requests.get_children(self._full(path), wants(path)) for path in paths])
+        return [answer if isinstance(answer, ZooKeeperError) else answer[0] for answer in answers]
+
+    async def sync(self, path: str = "/") -> None:
+        """Have the server that we are connected to catch up with the ensemble."""
+        await self._read(requests.sync(self._full(path)))
+
+    async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], ZnodeStat]:
+        """Return a znode's access list and stat."""
+        acl, stat = await self._read(requests.get_acl(self._full(path)))
+        return acl, stat
+
+    async def set_acl(self, path: str, acl: Sequence[Acl], version: int = ANY_VERSION) -> ZnodeStat:
+        """Replace a znode's access list; ``version`` is the expected ``aversion``."""
+        stat: ZnodeStat = await self._read(requests.set_acl(self._full(path), acl, version))
+        return stat
+
+    # Writes
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        acl: Sequence[Acl] = OPEN_ACL,
+    ) -> str:
+        """Make a znode and return its path (a sequential one's ends in ten digits).
+
+        Raises:
+            NodeExists: it exists already, and not by this very call.
+            NoNode: its parent is missing.
+        """
+        result = await self._write(Create(path, data, ephemeral, sequential, tuple(acl)))
+        assert isinstance(result, str)
+        return result
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> ZnodeStat:
+        """Write a znode's data if it has this version, and return its new stat.
+
+        Raises:
+            BadVersion: it has another.
+            NoNode: there is none.
+        """
+        result = await self._write(SetData(path, data, version))
+        assert isinstance(result, ZnodeStat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a znode if it has this version.
+
+        Raises:
+            NoNode, BadVersion, NotEmpty: as they say.
+        """
+        await self._write(Delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """Do all operations or none, and return their results.
+
+        Raises:
+            MultiFailed: one was refused; it says which and why.
+        """
+        (outcome,) = await self.multi_many([operations])
+        if isinstance(outcome, ZooKeeperError):
+            raise outcome
+        return outcome
+
+    async def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiOutcome]:
+        """Do many multis, each for itself, up to 1,000 in flight; a refused one is a MultiFailed in its place.
+
+        Raises:
+            SessionLost: the session ended meanwhile; some may have been done.
+        """
+        return await write_multis(self._keeper.current(), multis, self.chroot)
+
+    async def ensure_path(self, path: str, acl: Sequence[Acl] = OPEN_ACL) -> None:
+        """Make a persistent znode without data, and its missing parents; those that exist stay as they are."""
+        try:
+            await self.create(path, acl=acl)
+        except NodeExists:
+            return
+        except NoNode:
+            parent = path.rpartition("/")[0]
+            if not parent:
+                raise
+            await self.ensure_path(parent, acl)
+            with suppress(NodeExists):
+                await self.create(path, acl=acl)
+
+    async def delete_tree(self, path: str) -> None:
+        """Remove a znode and all below it, children first; what others remove meanwhile is no error."""
+        with suppress(NoNode):
+            for name in await self.children(path):
+                await self.delete_tree(f"{path.rstrip('/')}/{name}")
+            await self.delete(path)
+
+    # Watches
+
+    def watch_data(self, path: str, callback: WatchCallback) -> None:
+        """Register a callback for creation, deletion and data changes of a znode.
+
+        The next ``get`` or ``exists`` of the path arms it, as in Kafka; after an event it is armed again by itself. It
+        stays registered over reconnects and new sessions; of a new session it is told (``NEW_SESSION``).
+        """
+        self._watches.add_data(path, callback)
+
+    def watch_children(self, path: str, callback: WatchCallback) -> None:
+        """Register a callback for changes of a znode's children; each ``children`` arms it for one event."""
+        self._watches.add_children(path, callback)
+
+    def unwatch(self, path: str, callback: WatchCallback | None = None) -> None:
+        """Forget one callback of a path, or all of them. An event already on its way is not delivered any more."""
+        self._watches.remove(path, callback)
+
+    async def watch_and_check_exists(self, path: str, callback: WatchCallback) -> bool:
+        """Register a data callback, arm it, and say whether the znode exists now."""
+        self.watch_data(path, callback)
+        return await self.exists(path) is not None
+
+    # Inside
+
+    async def _check_chroot(self, may_make: bool) -> None:
+        if not self.chroot or await self.exists("/") is not None:
+            return
+        if not may_make:
+            raise NoNode("the chroot does not exist in ZooKeeper", self.chroot)
+        chroot, self.chroot = self.chroot, ""
+        try:
+            await self.ensure_path(chroot)
+        finally:
+            self.chroot = chroot
+
+    def _take_watch(self, session: Session, event_type: WatchEventType, full_path: str) -> None:
+        path = full_path[len(self.chroot) :] or "/"
+        if event_type is not WatchEventType.CHILDREN_CHANGED and self._watches.wants_data(path):
+            session.submit(requests.exists(full_path, watch=True), _ignore_answer)
+        # Through the loop's own queue, behind the tasks that earlier answers of the same burst have woken.
+        session.loop.call_soon(self._notify, WatchEvent(path, _EVENT_KINDS[event_type]))
+
+    async def _rearm(self, session: Session) -> None:
+        """A new session: arm all registered watches again, then have everybody look."""
+        data_paths, children_paths = self._watches.data_paths(), self._watches.children_paths()
+        try:
+            await send_all(session, [requests.exists(self._full(path), watch=True) for path in data_paths])
+            await send_all(session, [requests.get_children(self._full(path), watch=True) for path in children_paths])
+        except SessionLost:
+            _log.info("The ZooKeeper session was lost again while its watches were armed; the next one arms them.")
+            return
+        for path in dict.fromkeys([*data_paths, *children_paths]):
+            self._notify(WatchEvent(path, WatchEventKind.NEW_SESSION))
+
+    def _notify(self, event: WatchEvent) -> None:
+        for callback in self._watches.callbacks_of(event):
+            try:
+                callback(event)
+            except Exception:
+                _log.exception("A watch callback failed. path=%s kind=%s", event.path, event.kind.value)
+
+    def _full(self, path: str) -> str:
+        return self.chroot + path if path != "/" or not self.chroot else self.chroot
+
+    async def _read(self, request: requests.Request) -> Any:
+        session = self._keeper.current()
+        while True:
+            try:
+                return await session.call(request)
+            except ConnectionLost:
+                # Sent again, it waits for the next connection, or ends with SessionLost.
+                continue
+
+    async def _read_many(self, wanted: Sequence[requests.Request]) -> list[Any]:
+        session = self._keeper.current()
+        answers = await send_all(session, wanted)
+        while lost := [index for index, answer in enumerate(answers) if isinstance(answer, ConnectionLost)]:
+            for index, answer in zip(lost, await send_all(session, [wanted[i] for i in lost]), strict=True):
+                answers[index] = answer
+        return answers
+
+    async def _write(self, operation: Operation) -> OperationResult:
+        return await write_one(self._keeper.current(), operation, self.chroot)
+
+
+def split_connect_string(text: str) -> tuple[str, str]:
+    """Split ``host:port,host:port/chroot`` into servers and chroot."""
+    servers, slash, chroot = text.partition("/")
+    return servers, slash + chroot
+
+
+def normalized_chroot(path: str) -> str:
+    """Return ``/a/b`` for any spelling of it, and an empty text for the root."""
+    return "".join(f"/{part}" for part in path.split("/") if part)
+
+
+def _ignore_answer(_value: object, _error: ZooKeeperError | None) -> None:
+    """For requests that are sent for their watch alone."""

@@ -1,0 +1,257 @@
+"""Lets kazoo run beside an asyncio loop: one queue for all that happens, and sockets that cost few system calls.
+
+kazoo hands completions and watch events to two queues with a thread each, which reorders them. Here there is one queue,
+filled by kazoo's connection thread in the order in which ZooKeeper spoke, and drained in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from select import POLLIN, POLLOUT, poll
+from typing import Any
+
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.utils import create_tcp_connection, create_tcp_socket
+
+_log = logging.getLogger("engine.zk")
+
+_ITEMS_PER_TURN = 512
+"""So many deliveries, a few milliseconds, before other callbacks of the event loop have their turn."""
+
+_RECEIVE_SIZE = 65_536
+_SEND_SIZE = 65_536
+
+
+class Inbox:
+    """Carries calls from kazoo's thread into the event loop, in order, with one wake-up per burst."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._is_scheduled = False
+        self._is_deaf = False
+
+    def put(self, call: Callable[..., None], *arguments: object) -> None:
+        """Have ``call(*arguments)`` made in the event loop, after all that was put before. From any thread."""
+        self._items.append((call, arguments))
+        if not self._is_scheduled and not self._is_deaf:
+            self._is_scheduled = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                # The loop is closed: nobody is left to be told.
+                self._is_deaf = True
+
+    def _drain(self) -> None:
+        # Cleared first: what is put from here on either is seen below or schedules another drain.
+        self._is_scheduled = False
+        items = self._items
+        for _ in range(min(len(items), _ITEMS_PER_TURN)):
+            call, arguments = items.popleft()
+            try:
+                call(*arguments)
+            except Exception:
+                _log.exception("A delivery from ZooKeeper failed; the others go on.")
+        if items and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._drain)
+
+
+class WakePipe:
+    """kazoo's pipe from callers to its connection thread, with a byte per burst instead of one per request."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._is_signalled = False
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def send(self, _byte: bytes) -> int:
+        if not self._is_signalled:
+            self._is_signalled = True
+            self._writer.send(b"\0")
+        return 1
+
+    def recv(self, _size: int) -> bytes:
+        """kazoo takes a byte per request; the real ones are taken by ``clear``."""
+        return b"\0"
+
+    def clear(self) -> None:
+        """Forget past signals. The caller looks at the request queue afterwards, so none is missed."""
+        if self._is_signalled:
+            self._is_signalled = False
+            try:
+                self._reader.recv(64)
+            except BlockingIOError:
+                # Announced but not written yet: the byte will wake the next poll for nothing.
+                return
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+
+class BufferedSocket:
+    """A socket read in large pieces and written in bursts, for kazoo reads and writes in small ones."""
+
+    def __init__(self, inner: socket.socket, write_timeout_s: float) -> None:
+        self._inner = inner
+        self._write_timeout_s = write_timeout_s
+        self._received = b""
+        self._position = 0
+        self._unsent = bytearray()
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._inner.setblocking(flag)
+
+    def getpeername(self) -> Any:
+        return self._inner.getpeername()
+
+    def pending(self) -> int:
+        """Bytes that can be had without the network."""
+        waiting = len(self._received) - self._position
+        if not waiting and isinstance(self._inner, ssl.SSLSocket):
+            return self._inner.pending()
+        return waiting
+
+    def recv(self, size: int) -> bytes:
+        if self._position == len(self._received):
+            self._received, self._position = self._inner.recv(_RECEIVE_SIZE), 0
+        chunk = self._received[self._position : self._position + size]
+        self._position += len(chunk)
+        return chunk
+
+    def send(self, data: memoryview) -> int:
+        self._unsent += data
+        if len(self._unsent) > _SEND_SIZE:
+            self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        """Write what is waiting; raises OSError, also when the peer takes nothing for the write time-out."""
+        while self._unsent:
+            try:
+                sent = self._inner.send(self._unsent)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                poller = poll()
+                poller.register(self.fileno(), POLLOUT)
+                if not poller.poll(self._write_timeout_s * 1000):
+                    raise TimeoutError("the server takes no requests") from None
+                continue
+            del self._unsent[:sent]
+
+    def shutdown(self) -> None:
+        """Break the connection; the thread that reads from it sees its end."""
+        try:
+            self._inner.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # Already broken, which is what was wanted.
+            return
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class InboxHandler:
+    """kazoo's handler interface over an Inbox. One per kazoo client."""
+
+    name = "klamm_inbox_handler"
+    timeout_exception = KazooTimeoutError
+    sleep_func = staticmethod(time.sleep)
+
+    def __init__(self, has_requests: Callable[[], bool], write_timeout_s: float) -> None:
+        self._has_requests = has_requests
+        self._write_timeout_s = write_timeout_s
+        self._pollers: dict[tuple[int, ...], poll] = {}
+        self._connection: BufferedSocket | None = None
+        self.running = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _errors: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As select.select, for what kazoo asks: one writer, which buffers; or readers, of which some have buffers."""
+        if writers:
+            return [], list(writers), []
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            ready = self._ready_at_once(readers)
+            if ready:
+                return ready, [], []
+            left_ms = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            hits = {descriptor for descriptor, _ in self._poller(readers).poll(left_ms)}
+            ready = [reader for reader in readers if reader.fileno() in hits and not isinstance(reader, WakePipe)]
+            # A wake-up alone is no answer: whether there are requests is asked of their queue. And kazoo takes an
+            # empty answer for a time-out.
+            if ready or not hits:
+                return ready, [], []
+
+    def _poller(self, readers: Sequence[Any]) -> poll:
+        descriptors = tuple(reader.fileno() for reader in readers)
+        poller = self._pollers.get(descriptors)
+        if poller is None:
+            poller = self._pollers[descriptors] = poll()
+            for descriptor in descriptors:
+                poller.register(descriptor, POLLIN)
+        return poller
+
+    def _ready_at_once(self, readers: Sequence[Any]) -> list[Any]:
+        ready = []
+        for reader in readers:
+            if isinstance(reader, WakePipe):
+                reader.clear()
+                if self._has_requests():
+                    ready.append(reader)
+            elif reader.pending():
+                ready.append(reader)
+        if self._connection is not None and not any(isinstance(reader, WakePipe) for reader in ready):
+            self._connection.flush()
+        return ready
+
+    def socket(self) -> Any:
+        return create_tcp_socket(socket)
+
+    def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
+        connection = BufferedSocket(create_tcp_connection(socket, *arguments, **options), self._write_timeout_s)
+        self._connection = connection
+        return connection
+
+    def create_socket_pair(self) -> tuple[WakePipe, WakePipe]:
+        pipe = WakePipe()
+        return pipe, pipe
+
+    def break_connection(self) -> None:
+        """Cut the connection to the server, as a failing network does. From any thread."""
+        if self._connection is not None:
+            self._connection.shutdown()
+
+    def event_object(self) -> threading.Event:
+        return threading.Event()
+
+    def lock_object(self) -> Any:
+        return threading.Lock()
+
+    def rlock_object(self) -> Any:
+        return threading.RLock()
+
+    def spawn(self, function: Callable[..., object], *arguments: object, **options: object) -> threading.Thread:
+        thread = threading.Thread(target=function, args=arguments, kwargs=options, name="zookeeper", daemon=True)
+        thread.start()
+        return thread

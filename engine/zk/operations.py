@@ -1,0 +1,81 @@
+"""Writes as values: what a single write or one part of a multi asks of ZooKeeper. Sends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+ANY_VERSION = -1
+"""Expected version that matches every version."""
+
+
+class Acl(NamedTuple):
+    """One entry of a znode's access list: permission bits (read 1, write 2, create 4, delete 8, admin 16) and whose."""
+
+    permissions: int
+    scheme: str
+    identity: str
+
+
+OPEN_ACL = (Acl(31, "world", "anyone"),)
+"""Everybody may do everything: Kafka's default without ``zookeeper.set.acl``."""
+
+
+class ZnodeStat(NamedTuple):
+    """What ZooKeeper knows of a znode beside its data; zxids order all writes of the ensemble.
+
+    ``version`` counts writes of the data, ``cversion`` changes of the children, ``aversion`` those of the access list;
+    ``pzxid`` is the last change of the children; ``ephemeral_owner`` is the owning session's id, 0 for persistent ones.
+    """
+
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a znode. ``data`` None is stored as null, as Kafka does for folders. The result is the path."""
+
+    path: str
+    data: bytes | None = None
+    ephemeral: bool = False
+    sequential: bool = False
+    acl: tuple[Acl, ...] = OPEN_ACL
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Write a znode's data if it has this version. The result is the new ZnodeStat."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a znode without children if it has this version. The result is None."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """In a multi only: refuse everything unless the znode has this version. The result is None."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+OperationResult = str | ZnodeStat | None

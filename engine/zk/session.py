@@ -1,0 +1,299 @@
+"""One ZooKeeper session over kazoo: sends requests, tells what happens, ends for good when the session does.
+
+kazoo would open another session by itself when one expires, and send under it what was asked under the old one. Here a
+session object is one session; ``engine.zk.session_keeper`` opens the next. kazoo also forgets watches when a connection
+breaks; here they are armed again as ZooKeeper's own client does it, by setWatches before any other request.
+
+Two threads: kazoo's connection thread runs what is marked so below, everything else runs in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, KazooException, SessionExpiredError
+from kazoo.protocol.serialization import Watch
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from engine.zk.errors import ConnectionLost, SessionLost, ZooKeeperError, error_of_code
+from engine.zk.kazoo_handler import Inbox, InboxHandler
+from engine.zk.requests import Request, WatchKind, set_watches
+
+_log = logging.getLogger("engine.zk")
+_kazoo_log = logging.getLogger("engine.zk.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+_WATCHES_PER_REQUEST = 1_000
+_GRACE_S = 1.0
+
+OnAnswer = Callable[[Any, ZooKeeperError | None], None]
+"""Gets an answer or an error, in the event loop."""
+
+
+class ConnectionState(Enum):
+    """What a session says of itself."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    AUTH_FAILED = "auth failed"
+    CLOSED = "closed"
+
+
+class WatchEventType(Enum):
+    """What a fired watch says; the numbers are ZooKeeper's."""
+
+    CREATED = 1
+    DELETED = 2
+    DATA_CHANGED = 3
+    CHILDREN_CHANGED = 4
+
+
+class _Completion:
+    """kazoo's end of a request: ``set`` and ``set_exception`` are called by its connection thread, at times twice."""
+
+    __slots__ = ("_is_done", "_on_answer", "_request", "_session")
+
+    def __init__(self, session: Session, request: Request, on_answer: OnAnswer) -> None:
+        self._session = session
+        self._request = request
+        self._on_answer = on_answer
+        self._is_done = False
+
+    def set(self, value: Any = None) -> None:
+        if not self._is_done:
+            self._is_done = True
+            if self._request.watch is not None:
+                self._session.watches.armed(self._request, exists=value is not None)
+            self._session.inbox.put(self._on_answer, value, None)
+
+    def set_exception(self, error: Exception) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._session.inbox.put(self._on_answer, None, _translated(error, self._request.path))
+
+
+class _ArmedWatches:
+    """Which watches the server holds for us. Only the connection thread touches it, in the order of the wire."""
+
+    def __init__(self) -> None:
+        self._data: set[str] = set()
+        self._absent: set[str] = set()
+        self._children: set[str] = set()
+
+    def armed(self, request: Request, exists: bool) -> None:
+        if request.watch is WatchKind.CHILDREN:
+            self._children.add(request.path)
+        else:
+            (self._data if exists else self._absent).add(request.path)
+
+    def fired(self, event_type: WatchEventType, path: str) -> None:
+        if event_type is WatchEventType.CHILDREN_CHANGED:
+            self._children.discard(path)
+            return
+        self._data.discard(path)
+        self._absent.discard(path)
+        if event_type is WatchEventType.DELETED:
+            self._children.discard(path)
+
+    def rearming(self, relative_zxid: int) -> Iterator[Request]:
+        """The setWatches requests that arm all again."""
+        pending = [*((0, p) for p in self._data), *((1, p) for p in self._absent), *((2, p) for p in self._children)]
+        paths = iter(pending)
+        while chunk := list(islice(paths, _WATCHES_PER_REQUEST)):
+            yield set_watches(relative_zxid, *([path for kind, path in chunk if kind == k] for k in range(3)))
+
+
+class _OneSessionClient(KazooClient):  # type: ignore[misc]
+    """A KazooClient that ends with its session and leaves watches to us. Both methods run in its connection thread."""
+
+    def __init__(self, session: Session, **options: Any) -> None:
+        self._session = session
+        super().__init__(**options)
+        self._connection._read_watch_event = self._take_watch_event
+
+    def _session_callback(self, state: str) -> None:
+        before = self._state
+        if state == KeeperState.EXPIRED_SESSION:
+            # Seen by the connection loop before it would open a new session.
+            self._stopped.set()
+        super()._session_callback(state)
+        if state != before:
+            self._session.state_changed(before, state)
+
+    def _take_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        self._session.watch_fired(event.type, event.path)
+
+
+class Session:
+    """One session. Made in a running event loop; ``start`` begins to connect.
+
+    Args:
+        hosts: ``host:port,…`` without chroot.
+        auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
+        on_state: told of each change of the connection, in the event loop.
+        on_watch: told of each fired watch (type, full path), in the event loop, never after an answer that is newer.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        auth: Sequence[tuple[str, str]],
+        on_state: Callable[[ConnectionState], None],
+        on_watch: Callable[[WatchEventType, str], None],
+    ) -> None:
+        self.inbox = Inbox(asyncio.get_running_loop())
+        self.watches = _ArmedWatches()
+        self.end_state: ConnectionState | None = None
+        self.loop = asyncio.get_running_loop()
+        self._on_state = on_state
+        self._on_watch = on_watch
+        self._suspended_zxid: int | None = None
+        self._handler = InboxHandler(self._has_requests, write_timeout_s=session_timeout_ms / 1000)
+        retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=1.0, sleep_func=self._handler.sleep_func)
+        self._kazoo = _OneSessionClient(
+            self,
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            auth_data=list(auth),
+            connection_retry=retry,
+            logger=_kazoo_log,
+        )
+
+    @property
+    def id(self) -> int:
+        """ZooKeeper's id of this session; 0 before it is open. Ephemeral znodes carry it as owner."""
+        return int(self._kazoo._session_id or 0)
+
+    @property
+    def credentials(self) -> tuple[int, bytes]:
+        """Session id and password: whoever has both can take the session over."""
+        return self.id, bytes(self._kazoo._session_passwd)
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest zxid an answer carried; a write sent from now on gets a higher one."""
+        return int(self._kazoo.last_zxid)
+
+    def start(self) -> None:
+        """Begin to connect; CONNECTED is told when a session is open."""
+        self._kazoo.start_async()
+
+    def submit(self, request: Request, on_answer: OnAnswer) -> None:
+        """Send a request. While the connection is broken it waits for the next one; ``on_answer`` is always called."""
+        if self.end_state is not None:
+            self.loop.call_soon(on_answer, None, self.end_error())
+            return
+        self._kazoo._call(request, _Completion(self, request, on_answer))
+
+    async def call(self, request: Request) -> Any:
+        """Send a request and return its answer.
+
+        Raises:
+            ZooKeeperError: the server's error, ConnectionLost, or SessionLost.
+        """
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def on_answer(value: Any, error: ZooKeeperError | None) -> None:
+            if not future.done():
+                future.set_result(value) if error is None else future.set_exception(error)
+
+        self.submit(request, on_answer)
+        return await future
+
+    def end_error(self) -> ZooKeeperError:
+        """The error of every call on a session that is over."""
+        if self.end_state is ConnectionState.AUTH_FAILED:
+            return error_of_code(-115, None)
+        return SessionLost("the ZooKeeper client is closed" if self.end_state is ConnectionState.CLOSED else "")
+
+    def break_connection(self) -> None:
+        """Cut the connection to the server; kazoo connects again at once. For fault tests."""
+        self._handler.break_connection()
+
+    async def close(self) -> None:
+        """End the session; its ephemeral znodes go at once where the server can be told, else with the time-out."""
+        stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
+        done, _ = await asyncio.wait([stopping], timeout=_GRACE_S)
+        if not done:
+            # The server does not answer; without its connection the thread ends.
+            self._handler.break_connection()
+            done, _ = await asyncio.wait([stopping], timeout=_GRACE_S)
+        if not done:
+            _log.warning("A connection to ZooKeeper did not end in time; its thread ends by itself.")
+
+    def _stop(self) -> None:
+        if self._kazoo._stopped.is_set():
+            # It ended by itself; its thread may still be on its way out.
+            self._kazoo._safe_close()
+        else:
+            self._kazoo.stop()
+        self._kazoo.close()
+
+    def _has_requests(self) -> bool:
+        """Runs in the connection thread."""
+        return bool(self._kazoo._queue)
+
+    def state_changed(self, before: str, state: str) -> None:
+        """Runs in the connection thread."""
+        known = _STATES.get(state)
+        if state == KeeperState.CONNECTING:
+            if before != KeeperState.CONNECTED:
+                return
+            self._suspended_zxid = self._kazoo.last_zxid
+        elif known is ConnectionState.CONNECTED and self._suspended_zxid is not None:
+            self._send_first(self.watches.rearming(self._suspended_zxid))
+        if known is not None:
+            self.inbox.put(self._take_state, known)
+
+    def watch_fired(self, event_type: int, path: str) -> None:
+        """Runs in the connection thread."""
+        known = WatchEventType(event_type)
+        self.watches.fired(known, path)
+        self.inbox.put(self._on_watch, known, path)
+
+    def _send_first(self, requests: Iterable[Request]) -> None:
+        """Runs in the connection thread, before it takes the first request for a new connection."""
+        queue: deque[tuple[Request, None]] = self._kazoo._queue
+        for request in requests:
+            queue.appendleft((request, None))
+
+    def _take_state(self, state: ConnectionState) -> None:
+        if self.end_state is not None:
+            return
+        if state not in (ConnectionState.CONNECTED, ConnectionState.SUSPENDED):
+            self.end_state = state
+        self._on_state(state)
+
+
+_STATES = {
+    KeeperState.CONNECTED: ConnectionState.CONNECTED,
+    KeeperState.CONNECTED_RO: ConnectionState.CONNECTED,
+    KeeperState.CONNECTING: ConnectionState.SUSPENDED,
+    KeeperState.EXPIRED_SESSION: ConnectionState.LOST,
+    KeeperState.AUTH_FAILED: ConnectionState.AUTH_FAILED,
+    KeeperState.CLOSED: ConnectionState.CLOSED,
+}
+
+
+def _translated(error: Exception, path: str) -> ZooKeeperError:
+    if isinstance(error, ConnectionClosedError | SessionExpiredError):
+        return SessionLost()
+    if isinstance(error, ConnectionLoss):
+        return ConnectionLost(path=path)
+    code = getattr(error, "code", None)
+    if isinstance(error, KazooException) and isinstance(code, int):
+        return error_of_code(code, path)
+    return ZooKeeperError(f"unreadable answer: {error!r}", path)

@@ -1,0 +1,105 @@
+"""Sends writes and settles those whose answer got lost: done already, or to be sent again. Paths are below a chroot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.zk import requests
+from engine.zk.errors import ConnectionLost, MultiFailed, NoNode, ZooKeeperError
+from engine.zk.lost_answers import LostWrite, ZnodeSeen
+from engine.zk.operations import Check, Create, Operation, OperationResult
+from engine.zk.pipeline import send_all
+from engine.zk.session import Session
+
+MultiOutcome = list[OperationResult] | ZooKeeperError
+"""The results of a multi that was done, or why it was refused."""
+
+
+async def write_one(session: Session, operation: Operation, chroot: str) -> OperationResult:
+    """Do one write; raises the server's error, or SessionLost when the session ends before it is known."""
+    zxid_before = session.last_zxid
+    request = requests.write(operation, chroot)
+    while True:
+        try:
+            return _below(chroot, await session.call(request))
+        except ConnectionLost:
+            done = await _look_for(session, LostWrite([operation], zxid_before, session.id), chroot)
+            if done is not None:
+                return done[0]
+
+
+async def write_multis(session: Session, multis: Sequence[Sequence[Operation]], chroot: str) -> list[MultiOutcome]:
+    """Do many multis with a window in flight; each is done or refused for itself."""
+    zxid_before = session.last_zxid
+    answers = await send_all(session, [requests.multi(operations, chroot) for operations in multis])
+    outcomes: list[MultiOutcome] = []
+    for operations, answer in zip(multis, answers, strict=True):
+        if isinstance(answer, ConnectionLost):
+            outcomes.append(await _settle_multi(session, LostWrite(operations, zxid_before, session.id), chroot))
+        else:
+            outcomes.append(_outcome(chroot, answer))
+    return outcomes
+
+
+async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> MultiOutcome:
+    while True:
+        done = await _look_for(session, lost, chroot)
+        if done is not None:
+            return done
+        try:
+            return _outcome(chroot, await session.call(requests.multi(lost.operations, chroot)))
+        except ConnectionLost:
+            continue
+
+
+async def _look_for(session: Session, lost: LostWrite, chroot: str) -> list[OperationResult] | None:
+    """Return the results of a write whose answer got lost, or None when it was not done."""
+    while True:
+        try:
+            # The server that we are connected to now may be behind the one that took the write.
+            await session.call(requests.sync(chroot or "/"))
+            return lost.results([await _see(session, lost, operation, chroot) for operation in lost.operations])
+        except ConnectionLost:
+            continue
+
+
+async def _see(session: Session, lost: LostWrite, operation: Operation, chroot: str) -> ZnodeSeen | None:
+    if isinstance(operation, Check):
+        return None
+    if isinstance(operation, Create) and operation.sequential:
+        return await _find_sequential(session, lost, operation, chroot)
+    return await _look_at(session, operation.path, chroot)
+
+
+async def _find_sequential(session: Session, lost: LostWrite, wanted: Create, chroot: str) -> ZnodeSeen | None:
+    parent, _, prefix = wanted.path.rpartition("/")
+    names, _ = await session.call(requests.get_children((chroot + parent) or "/", watch=False))
+    for name in sorted((name for name in names if name.startswith(prefix)), reverse=True):
+        found = await _look_at(session, f"{parent}/{name}", chroot)
+        if found is not None and found.stat.czxid <= lost.zxid_before:
+            return None
+        if found is not None and lost.is_made_by(wanted, found):
+            return found
+    return None
+
+
+async def _look_at(session: Session, path: str, chroot: str) -> ZnodeSeen | None:
+    try:
+        data, stat = await session.call(requests.get_data(chroot + path, watch=False))
+    except NoNode:
+        return None
+    return ZnodeSeen(path, data, stat)
+
+
+def _outcome(chroot: str, answer: Any) -> MultiOutcome:
+    if isinstance(answer, ZooKeeperError):
+        return answer
+    for index, result in enumerate(answer):
+        if isinstance(result, ZooKeeperError):
+            return MultiFailed(index, result)
+    return [_below(chroot, result) for result in answer]
+
+
+def _below(chroot: str, result: OperationResult) -> OperationResult:
+    return result[len(chroot) :] if isinstance(result, str) else result
