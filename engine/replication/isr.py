@@ -1,7 +1,7 @@
 """Decisions about in-sync replicas and the high watermark: pure, from values to values.
 
-The leader of a partition keeps a ``FollowerState`` per follower and one ``IsrState``. What is asked of the controller or
-of ZooKeeper, and how, is not decided here.
+The leader of a partition keeps a ``FollowerState`` per follower and one ``IsrState``. What is asked of the controller
+or of ZooKeeper, and how, is not decided here.
 
 Source: Kafka 3.9 (KIP-16 lag by time, KIP-497 AlterPartition with the maximal ISR, KIP-841 ineligible replicas,
 KAFKA-15583 no advance of the high watermark below min.insync.replicas).

@@ -1,0 +1,253 @@
+"""What a broker knows of the cluster: brokers, topics and partition leadership, as UpdateMetadata requests tell it.
+
+Readers take the snapshot; an update builds a new one (copy on write, topic by topic) and swaps it whole, so whoever
+holds a snapshot across an ``await`` keeps a consistent picture. It is not the controller's context and never asks
+ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from engine.common.model import (
+    LEADER_DURING_DELETE,
+    BrokerInfo,
+    Endpoint,
+    Node,
+    SecurityProtocol,
+    TopicPartition,
+)
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from engine.replication.state_change_log import StateChangeLogger
+
+_NO_PARTITIONS: Mapping[int, PartitionMetadata] = {}
+
+
+class PartitionMetadata:
+    """One partition as the controller announced it. Immutable by convention; ``zk_version`` is the partition epoch."""
+
+    __slots__ = ("controller_epoch", "isr", "leader", "leader_epoch", "offline_replicas", "replicas", "zk_version")
+
+    def __init__(
+        self,
+        leader: int,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        zk_version: int,
+        replicas: tuple[int, ...],
+        offline_replicas: tuple[int, ...] = (),
+        controller_epoch: int = 0,
+    ) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.zk_version = zk_version
+        self.replicas = replicas
+        self.offline_replicas = offline_replicas
+        self.controller_epoch = controller_epoch
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionMetadata(leader={self.leader}, leader_epoch={self.leader_epoch}, isr={self.isr}, "
+            f"zk_version={self.zk_version}, replicas={self.replicas}, offline_replicas={self.offline_replicas})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """The cluster at one moment. ``controller_id`` is None before the first update and while nobody is controller."""
+
+    controller_id: int | None = None
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[int, Node]] = field(default_factory=dict)
+    """Live brokers by listener name, then by id."""
+    topics: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+
+
+class MetadataCache:
+    """Holder of the present snapshot, with the look-ups that handlers need."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.snapshot = MetadataSnapshot()
+        self.update_listeners: list[Callable[[], None]] = []
+        """Called after every update: for who waits until a topic is led or gone."""
+        self._log = StateChangeLogger(broker_id)
+
+    @property
+    def controller_id(self) -> int | None:
+        return self.snapshot.controller_id
+
+    @property
+    def alive_brokers(self) -> Mapping[int, BrokerInfo]:
+        return self.snapshot.brokers
+
+    @property
+    def topics(self) -> Collection[str]:
+        return self.snapshot.topics.keys()
+
+    def has_alive_broker(self, broker_id: int) -> bool:
+        return broker_id in self.snapshot.brokers
+
+    def node(self, broker_id: int, listener_name: str) -> Node | None:
+        """Return a live broker's address on a listener; None when it is not alive or has no such listener."""
+        return self.snapshot.nodes.get(listener_name, {}).get(broker_id)
+
+    def contains(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition[1] in self.snapshot.topics.get(topic_partition[0], _NO_PARTITIONS)
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """Return the topic's partitions by index; empty when the topic is unknown."""
+        return self.snapshot.topics.get(topic, _NO_PARTITIONS)
+
+    def partition_info(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        return self.snapshot.topics.get(topic_partition[0], _NO_PARTITIONS).get(topic_partition[1])
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id; the zero id when the topic is unknown or has none."""
+        return self.snapshot.topic_ids.get(topic, ZERO_TOPIC_ID)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self.snapshot.topic_names.get(topic_id)
+
+    def update(self, request: UpdateMetadataRequest, correlation_id: int) -> list[TopicPartition]:
+        """Take over what the controller sends and return the partitions it says are being deleted.
+
+        Brokers are replaced as a whole, partitions are merged. The caller has checked the epochs.
+        """
+        old = self.snapshot
+        brokers = {b.id: _broker_info(b) for b in request.live_brokers}
+        topic_ids = dict(old.topic_ids)
+        topics = dict(old.topics)
+        for topic_state in request.topic_states:
+            if topic_state.topic_id == ZERO_TOPIC_ID:
+                topic_ids.pop(topic_state.topic_name, None)
+            else:
+                topic_ids[topic_state.topic_name] = topic_state.topic_id
+        states = _partition_states(request)
+        deleted = self._merge(topics, topic_ids, states)
+        self.snapshot = MetadataSnapshot(
+            controller_id=request.controller_id if request.controller_id >= 0 else None,
+            brokers=brokers,
+            nodes=_nodes_by_listener(brokers),
+            topics=topics,
+            topic_ids=topic_ids,
+            topic_names=old.topic_names
+            if topic_ids == old.topic_ids
+            else {topic_id: name for name, topic_id in topic_ids.items()},
+        )
+        if states:
+            self._log_update(request, correlation_id, states, deleted)
+        for listener in list(self.update_listeners):
+            listener()
+        return deleted
+
+    def _merge(
+        self,
+        topics: dict[str, Mapping[int, PartitionMetadata]],
+        topic_ids: dict[str, bytes],
+        states: list[tuple[str, UpdateMetadataPartitionState]],
+    ) -> list[TopicPartition]:
+        copied: dict[str, dict[int, PartitionMetadata]] = {}
+        deleted: dict[TopicPartition, None] = {}
+        for topic, state in states:
+            partitions = copied.get(topic)
+            if partitions is None:
+                partitions = copied[topic] = dict(topics.get(topic, _NO_PARTITIONS))
+            topic_partition = TopicPartition(topic, state.partition_index)
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+                deleted[topic_partition] = None
+            else:
+                partitions[state.partition_index] = _partition_metadata(state)
+                deleted.pop(topic_partition, None)
+        for topic, partitions in copied.items():
+            if partitions:
+                topics[topic] = partitions
+            else:
+                topics.pop(topic, None)
+                topic_ids.pop(topic, None)
+        return list(deleted)
+
+    def _log_update(
+        self,
+        request: UpdateMetadataRequest,
+        correlation_id: int,
+        states: list[tuple[str, UpdateMetadataPartitionState]],
+        deleted: list[TopicPartition],
+    ) -> None:
+        source = (
+            f"in response to UpdateMetadata request sent by controller {request.controller_id} "
+            f"epoch {request.controller_epoch} with correlation id {correlation_id}"
+        )
+        if self._log.is_tracing:
+            for topic, state in states:
+                where = f"partition {topic}-{state.partition_index}"
+                if state.leader == LEADER_DURING_DELETE:
+                    self._log.trace(f"Deleted {where} from metadata cache {source}")
+                else:
+                    self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
+        added = len(states) - len(deleted)
+        self._log.info(f"Add {added} partitions and deleted {len(deleted)} partitions from metadata cache {source}")
+
+
+def _partition_states(request: UpdateMetadataRequest) -> list[tuple[str, UpdateMetadataPartitionState]]:
+    """Return all partition states with their topics, grouped (version 5 and later) or not."""
+    if request.topic_states:
+        return [(t.topic_name, state) for t in request.topic_states for state in t.partition_states]
+    return [(state.topic_name, state) for state in request.ungrouped_partition_states]
+
+
+def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadata:
+    return PartitionMetadata(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        state.zk_version,
+        tuple(state.replicas),
+        tuple(state.offline_replicas),
+        state.controller_epoch,
+    )
+
+
+def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
+    """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name stands in."""
+    if broker.endpoints:
+        endpoints = tuple(
+            Endpoint(
+                e.host,
+                e.port,
+                e.listener or SecurityProtocol(e.security_protocol).name,
+                SecurityProtocol(e.security_protocol),
+            )
+            for e in broker.endpoints
+        )
+    else:
+        plaintext = SecurityProtocol.PLAINTEXT
+        endpoints = (Endpoint(broker.v0_host, broker.v0_port, plaintext.name, plaintext),)
+    return BrokerInfo(broker.id, endpoints, broker.rack)
+
+
+def _nodes_by_listener(brokers: Mapping[int, BrokerInfo]) -> dict[str, dict[int, Node]]:
+    nodes: dict[str, dict[int, Node]] = {}
+    for broker in brokers.values():
+        for endpoint in broker.endpoints:
+            by_id = nodes.setdefault(endpoint.listener_name, {})
+            by_id[broker.id] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
+    return nodes
+
+
+def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:
+    return (
+        f"UpdateMetadataPartitionState(topicName='{topic}', partitionIndex={state.partition_index}, "
+        f"controllerEpoch={state.controller_epoch}, leader={state.leader}, leaderEpoch={state.leader_epoch}, "
+        f"isr={list(state.isr)}, zkVersion={state.zk_version}, replicas={list(state.replicas)}, "
+        f"offlineReplicas={list(state.offline_replicas)})"
+    )

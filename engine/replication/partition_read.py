@@ -1,0 +1,66 @@
+"""The outcome of reading one partition for a Fetch request."""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.formats.index_entries import AbortedTransaction
+from engine.storage.file_range import FileRange
+
+
+class PartitionRead:
+    """What a Fetch answer says of one partition. All offsets are -1 where ``error`` is set, as in Kafka.
+
+    ``records`` is None when there are none. ``aborted`` is a list for read_committed, else None. ``diverging_epoch`` is
+    (leader epoch, end offset) where the follower's log has to be cut. ``log_end_offset`` is the leader's end before the
+    read. Plain and slotted: one is made per partition and Fetch.
+    """
+
+    __slots__ = (
+        "aborted",
+        "diverging_epoch",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        log_end_offset: int = -1,
+        records: FileRange | None = None,
+        aborted: list[AbortedTransaction] | None = None,
+        diverging_epoch: tuple[int, int] | None = None,
+        preferred_read_replica: int = -1,
+    ) -> None:
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.records = records
+        self.aborted = aborted
+        self.diverging_epoch = diverging_epoch
+        self.preferred_read_replica = preferred_read_replica
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.records is None else self.records.size_bytes
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionRead({self.error.name}, high_watermark={self.high_watermark}, "
+            f"log_start_offset={self.log_start_offset}, log_end_offset={self.log_end_offset}, "
+            f"size_bytes={self.size_bytes}, diverging_epoch={self.diverging_epoch})"
+        )
+
+
+def read_error(error: ErrorCode) -> PartitionRead:
+    """Return the outcome of a read that was refused."""
+    return PartitionRead(error)

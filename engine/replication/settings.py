@@ -1,0 +1,24 @@
+"""The settings replication goes by, taken out of the broker's configuration once at start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.config.metadata_version import LATEST_PRODUCTION, MetadataVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """Kafka's keys with underscores, and Kafka 3.9's defaults."""
+
+    broker_id: int
+    inter_broker_listener_name: str = "PLAINTEXT"
+    inter_broker_protocol_version: MetadataVersion = LATEST_PRODUCTION
+    replica_lag_time_max_ms: int = 30_000
+    num_replica_fetchers: int = 1
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_backoff_ms: int = 1000
+    replica_socket_timeout_ms: int = 30_000

@@ -1,0 +1,38 @@
+"""Waking of waiting requests, at most once per partition and turn of the event loop.
+
+Many appends and follower fetches of one turn change the same partition; what waits for it looks only once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.common.model import TopicPartition
+from engine.runtime.purgatory import Purgatory
+
+
+class Wakeups:
+    """Collects partitions that changed and lets the purgatories look at them when the loop comes round."""
+
+    def __init__(self, *purgatories: Purgatory[TopicPartition]) -> None:
+        self._purgatories = purgatories
+        self._marked: dict[TopicPartition, None] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def mark(self, topic_partition: TopicPartition) -> None:
+        """Note that an end offset, high watermark, ISR or role of the partition changed. Cheap when nobody waits."""
+        if topic_partition in self._marked:
+            return
+        for purgatory in self._purgatories:
+            if purgatory.is_watched(topic_partition):
+                if not self._marked:
+                    self._loop.call_soon(self.flush)
+                self._marked[topic_partition] = None
+                return
+
+    def flush(self) -> None:
+        """Look at every marked partition now. What is marked meanwhile waits for the next turn."""
+        marked, self._marked = self._marked, {}
+        for topic_partition in marked:
+            for purgatory in self._purgatories:
+                purgatory.check_and_complete(topic_partition)

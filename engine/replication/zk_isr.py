@@ -1,0 +1,97 @@
+"""ISR changes by way of ZooKeeper: the leader writes the state znode itself, and a notification tells the controller.
+
+For inter-broker protocols before 2.7-IV2. The write is conditional on the znode's version, so a leader that was deposed
+cannot undo its successor's work; notifications are gathered, for each costs the controller a read and an UpdateMetadata
+request. Source: ZkAlterPartitionManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from engine.common.clock import Clock
+from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
+from engine.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.runtime.supervisor import Supervisor
+
+logger = logging.getLogger("kafka.server.ZkAlterPartitionManager")
+
+CHECK_INTERVAL_MS = 2500
+LINGER_MS = 5000
+"""How long the last change must be over before it is told of."""
+
+DELAY_MS_MAX = 60_000
+"""How long a change may go untold while others follow each other."""
+
+RETRY_PAUSE_MS = 50
+
+
+class IsrZnodes(Protocol):
+    """The two writes, as ``engine.zk`` offers them."""
+
+    async def write_partition_state(
+        self, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch
+    ) -> int | None:
+        """Write the state znode if it still has version ``state.leader_and_isr.partition_epoch``.
+
+        Return its new version; None when the version was another one. Raises CoordinationError.
+        """
+
+    async def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Create one notification that names these partitions. Raises CoordinationError."""
+
+
+class ZkIsrUpdater:
+    """An ``IsrUpdater``; ``start`` begins the periodic telling, on the given supervisor."""
+
+    def __init__(self, znodes: IsrZnodes, clock: Clock, supervisor: Supervisor) -> None:
+        self._znodes = znodes
+        self._clock = clock
+        self._supervisor = supervisor
+        self._untold: set[TopicPartition] = set()
+        self._last_change_ms = clock.monotonic_ms()
+        self._last_told_ms = clock.monotonic_ms()
+
+    def start(self) -> None:
+        self._supervisor.every(CHECK_INTERVAL_MS, self.tell_if_due, "isr-change-propagation")
+
+    def submit(self, update: IsrUpdate, on_done: Callable[[IsrOutcome], None], *, is_retry: bool = False) -> None:
+        """Write the state znode; a refused condition is INVALID_UPDATE_VERSION."""
+        self._supervisor.start(self._write(update, on_done, is_retry), f"isr-{update.topic_partition}")
+
+    async def tell_if_due(self) -> None:
+        """Make the notification if changes are untold and either quiet has come or it took long enough."""
+        now_ms = self._clock.monotonic_ms()
+        is_quiet = self._last_change_ms + LINGER_MS < now_ms
+        is_late = self._last_told_ms + DELAY_MS_MAX < now_ms
+        if not self._untold or not (is_quiet or is_late):
+            return
+        telling, self._untold = self._untold, set()
+        try:
+            await self._znodes.propagate_isr_changes(sorted(telling))
+        except CoordinationError:
+            self._untold |= telling
+            raise
+        self._last_told_ms = now_ms
+
+    async def _write(self, update: IsrUpdate, on_done: Callable[[IsrOutcome], None], is_retry: bool) -> None:
+        if is_retry:
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        state = LeaderIsrAndControllerEpoch(update.leader_and_isr, update.controller_epoch)
+        try:
+            new_version = await self._znodes.write_partition_state(update.topic_partition, state)
+        except CoordinationError as error:
+            logger.warning("The ISR of %s could not be written to ZooKeeper: %s", update.topic_partition, error)
+            on_done(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        if new_version is None:
+            on_done(ErrorCode.INVALID_UPDATE_VERSION)
+            return
+        self._untold.add(update.topic_partition)
+        self._last_change_ms = self._clock.monotonic_ms()
+        on_done(replace(update.leader_and_isr, partition_epoch=new_version))
