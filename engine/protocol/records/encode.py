@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -141,9 +142,21 @@ def seal_batch(header: BatchHeader, section: bytes | bytearray) -> bytes:
     batch = bytearray(layout.BATCH_OVERHEAD)
     batch += section
     length = len(batch) - layout.LOG_OVERHEAD
-    layout.BATCH_HEADER.pack_into(batch, 0, *header._replace(batch_length=length, crc=0))
+    write_header(batch, header._replace(batch_length=length, crc=0))
     stamp_crc(batch, 0, len(batch))
     return bytes(batch)
+
+
+def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
+    """Write the header over the first bytes of the target.
+
+    Raises:
+        KafkaError: INVALID_RECORD for a value that its field cannot hold: what a producer's deltas can add up to.
+    """
+    try:
+        layout.BATCH_HEADER.pack_into(target, 0, *header)
+    except struct.error as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a batch's header cannot hold its values: {error}") from None
 
 
 def _attributes(

@@ -86,15 +86,20 @@ def encode_message(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Return one log entry of format v0 or v1. With a codec, ``value`` is the compressed set and this its wrapper."""
+    """Return one log entry of format v0 or v1. With a codec, ``value`` is the compressed set and this its wrapper.
+
+    Raises:
+        KafkaError: INVALID_RECORD for an offset or timestamp that does not fit 64 bits.
+    """
     attributes = int(codec)
-    timestamp = b""
-    if magic == 1:
-        timestamp = struct.pack(">q", timestamp_ms)
-        if timestamp_type is TimestampType.LOG_APPEND_TIME:
-            attributes |= layout.TIMESTAMP_TYPE_BIT
-    body = b"".join((bytes((magic, attributes)), timestamp, _sized(key), _sized(value)))
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+    if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= layout.TIMESTAMP_TYPE_BIT
+    try:
+        timestamp = struct.pack(">q", timestamp_ms) if magic == 1 else b""
+        body = b"".join((bytes((magic, attributes)), timestamp, _sized(key), _sized(value)))
+        return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+    except struct.error as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"offset {offset}, time {timestamp_ms}: {error}") from None
 
 
 def encode_message_set(

@@ -18,7 +18,7 @@ from engine.protocol.records.checksum import stamp_crc
 from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX, compress
 from engine.protocol.records.convert import to_v2
 from engine.protocol.records.decode import iter_section, record_section
-from engine.protocol.records.encode import encode_batch, seal_batch
+from engine.protocol.records.encode import encode_batch, seal_batch, write_header
 from engine.protocol.records.header import BatchHeader, iter_batches, read_batch_header
 from engine.protocol.records.legacy import Message, read_messages
 from engine.protocol.records.scan import SectionFacts, scan_section
@@ -185,7 +185,7 @@ class _Append:
         if target.readonly:
             target = memoryview(bytearray(target))
         stamped = self._placed(header, max_timestamp)
-        layout.BATCH_HEADER.pack_into(target, 0, *stamped)
+        write_header(target, stamped)
         if (stamped.attributes, stamped.max_timestamp) != (header.attributes, header.max_timestamp):
             stamp_crc(target, 0, header.size_bytes)
         return target
