@@ -15,6 +15,8 @@ Version notes
 
 from __future__ import annotations
 
+from typing import cast
+
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
@@ -32,11 +34,18 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MASK, MAGIC
 from engine.replication.partition import Partition
 from engine.runtime.purgatory import DelayedOperation
 
 ACKS_ALL = -1
 _ACKS = (0, 1, ACKS_ALL)
+
+FIRST_BATCH_VERSION = 3
+"""From this version on a producer sends one v2 batch per partition; before, message sets of magic 0 and 1."""
+
+ZSTD_VERSION = 7
 
 
 @handles(ApiKey.PRODUCE)
@@ -117,7 +126,8 @@ def _append(
         if request.transactional_id is not None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
         partition = context.broker.replica_manager.partition(topic, index)
-        result = partition.append_records_to_leader(data.records, acks, request_version=context.api_version)
+        records = _checked_records(data.records, context.api_version)
+        result = partition.append_records_to_leader(records, acks)
     except KafkaError as error:
         return _refusal(index, error)
     answer = PartitionProduceResponse(
@@ -130,6 +140,32 @@ def _append(
     if acks == ACKS_ALL:
         waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
+
+
+def _checked_records(records: memoryview | bytes | None, version: int) -> memoryview:
+    """Return the records if this version may carry them; the log checks everything else.
+
+    Raises:
+        KafkaError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if version < FIRST_BATCH_VERSION:
+        return memoryview(records or b"")
+    if records is None or len(records) < BATCH_OVERHEAD:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have exactly one record batch per partition",
+        )
+    if records[MAGIC] != 2:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if version < ZSTD_VERSION and records[ATTRIBUTES + 1] & CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return cast("memoryview", records)
 
 
 def _refusal(index: int, error: KafkaError) -> PartitionProduceResponse:
