@@ -43,7 +43,8 @@ class KlammCommand(TyperCommand):
             if record is None:
                 continue
             if param.param_type_name == "argument":
-                panels["Arguments"].append(record)
+                # Typer adds the Python type, which tells nothing here.
+                panels["Arguments"].append((record[0].partition(" ")[0], record[1]))
             else:
                 panel = getattr(param, "rich_help_panel", None) or OPTIONS_PANEL
                 panels.setdefault(panel, []).append(record)

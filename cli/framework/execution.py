@@ -8,6 +8,9 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from typer._click.exceptions import UsageError
+from typer._click.globals import get_current_context
+
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of, interrupted
 from cli.framework.invocation import Invocation, Stop
@@ -34,6 +37,9 @@ def execute(invocation: Invocation, function: CommandFunction, values: dict[str,
     except Stop as stop:
         invocation.talk.fail(stop.failure)
         return stop.failure.code
+    except UsageError as error:
+        error.ctx = error.ctx or get_current_context(silent=True)
+        raise
     except Exception as error:
         show_debug_traceback()
         invocation.talk.fail(_told(invocation, error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
-from cli.framework.failure import Failure
+from cli.framework.failure import Failure, failure_of
 from cli.framework.stdout import data_stream
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
@@ -104,6 +104,13 @@ class Invocation:
         if self.is_dry_run:
             self.talk.say(f"dry run: would {change}")
         return not self.is_dry_run
+
+    def tell_failures(self, errors: Sequence[Exception], otherwise: ExitCode = ExitCode.DONE) -> ExitCode:
+        """Tell failures that did not end the command; return the first one's exit code, or ``otherwise``."""
+        failures = [failure_of(error) for error in errors]
+        for failure in failures:
+            self.talk.fail(failure)
+        return failures[0].code if failures else otherwise
 
     def print(self, report: Report) -> None:
         """Write a report on stdout and its notes on stderr."""

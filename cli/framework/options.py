@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from typer._click.exceptions import UsageError
 
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk, Verbosity
@@ -105,19 +106,19 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     """Return the run that the shared options ask for.
 
     Raises:
-        typer.BadParameter: a value is none of those allowed.
+        UsageError: a value is none of those allowed.
     """
     import sys
 
     output = _output(values["output"], is_terminal(sys.stdout))
     if values["quiet"] and values["verbose"]:
-        raise typer.BadParameter("--quiet and --verbose contradict each other")
+        raise UsageError("--quiet and --verbose contradict each other")
     timeout = 30.0 if values["timeout"] is None else values["timeout"]
     if not timeout > 0:
-        raise typer.BadParameter("--timeout wants a number of seconds above 0")
+        raise UsageError("--timeout wants a number of seconds above 0")
     verbosity = Verbosity.QUIET if values["quiet"] else Verbosity.VERBOSE if values["verbose"] else Verbosity.NORMAL
     if values.get("via") not in (None, "zookeeper", "wire"):
-        raise typer.BadParameter(f"--via wants zookeeper or wire, not {values['via']!r}")
+        raise UsageError(f"--via wants zookeeper or wire, not {values['via']!r}")
     return Invocation(
         output=output,
         talk=Talk(verbosity, is_json=output.is_json),
@@ -143,4 +144,4 @@ def _output(name: str | None, is_tty: bool) -> OutputFormat:
         return OutputFormat(name)
     except ValueError:
         known = ", ".join(OutputFormat)
-        raise typer.BadParameter(f"--output wants one of {known}, not {name!r}") from None
+        raise UsageError(f"--output wants one of {known}, not {name!r}") from None

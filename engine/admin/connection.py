@@ -1,23 +1,22 @@
 """A cluster, open: its ZooKeeper side and its wire side, each connected when it is first needed.
 
-    async with Cluster(target, observe=print) as cluster:
-        wire = await cluster.wire()
-        zk = await cluster.zookeeper()
+async with Cluster(target, observe=print) as cluster:
+    wire = await cluster.wire()
+    zk = await cluster.zookeeper()
 """
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from engine.admin.errors import AdminError, BadRequest, Unreachable
+from engine.admin.errors import BadRequest, Unreachable
+from engine.admin.observer import Observer, tell_nobody
 from engine.admin.target import ClusterTarget, Side
-from engine.admin.wire import Observer, WireCluster, tell_nobody
-from engine.zk.client import ZkClient
-from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
 
-CLIENT_NAME = "klamm"
-ZOOKEEPER_TIMEOUT_MS = 10_000
+if TYPE_CHECKING:
+    from engine.admin.wire import WireCluster
+    from engine.zk.kafka_client import KafkaZkClient
 
 
 class Cluster:
@@ -55,28 +54,12 @@ class Cluster:
         """
         if self._zk is not None:
             return self._zk
-        connect = self.target.zookeeper
-        if connect is None:
+        if self.target.zookeeper is None:
             raise BadRequest("this needs ZooKeeper", hint="give --zookeeper HOST:PORT[/chroot]")
-        timeout_ms = int(min(self.timeout_s * 1000, ZOOKEEPER_TIMEOUT_MS))
-        try:
-            client = await ZkClient.connect(
-                connect,
-                session_timeout_ms=ZOOKEEPER_TIMEOUT_MS,
-                connection_timeout_ms=timeout_ms,
-                client_name=CLIENT_NAME,
-                make_chroot=False,
-            )
-        except ConnectTimedOut as error:
-            hint = "is it running there? look at the address, or start one here: klamm local up"
-            raise Unreachable("ZooKeeper cannot be reached", where=connect, hint=hint) from error
-        except NoNode as error:
-            hint = "a cluster's brokers make it: look at the part after the slash"
-            raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
-        except ZooKeeperError as error:
-            raise Unreachable(str(error), where=connect) from error
-        self.observe(f"connected to ZooKeeper {connect}")
-        self._zk = KafkaZkClient(client)
+        from engine.admin.zookeeper_side import open_zookeeper
+
+        self._zk = await open_zookeeper(self.target.zookeeper, timeout_s=self.timeout_s)
+        self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
         return self._zk
 
     async def wire(self) -> WireCluster:
@@ -86,6 +69,8 @@ class Cluster:
             Unreachable: nobody is named or registered.
         """
         if self._wire is None:
+            from engine.admin.wire import WireCluster
+
             bootstrap = self.target.bootstrap or await self._registered()
             self._wire = WireCluster(bootstrap, properties=self.target.client_properties, observe=self.observe)
         return self._wire
@@ -102,17 +87,11 @@ class Cluster:
                 await zk.close()
 
     async def _registered(self) -> tuple[tuple[str, int], ...]:
-        zk = await self.zookeeper()
-        found = []
-        for broker in await zk.brokers():
-            plain = [e for e in broker.endpoints if e.security_protocol.name == "PLAINTEXT"]
-            found += [(endpoint.host, endpoint.port) for endpoint in plain]
+        from engine.admin.zookeeper_side import registered_addresses
+
+        found = await registered_addresses(await self.zookeeper())
         if not found:
-            raise Unreachable("no broker is registered", where=self.target.zookeeper, hint="start the cluster's brokers")
+            where = self.target.zookeeper
+            raise Unreachable("no broker is registered", where=where, hint="start the cluster's brokers")
         self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in found)}")
-        return tuple(found)
-
-
-def zookeeper_failure(error: ZooKeeperError, connect: str | None) -> AdminError:
-    """Return how a failure of ZooKeeper is told to a person."""
-    return Unreachable(str(error), where=connect)
+        return found

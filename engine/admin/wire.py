@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from engine.admin.client_properties import ClientProperties
 from engine.admin.errors import NotFound, Refused, Unreachable
+from engine.admin.observer import Observer, tell_nobody
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import Node
 from engine.network.client import BrokerClient
@@ -21,18 +22,11 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.protocol.declaration import Request
 
-Observer = Callable[[str], None]
-"""Is told, in one line each, what is asked of whom."""
-
 ErrorsOf = Callable[[Any], Iterable[int]]
 """The error codes that an answer carries."""
 
 RETRY_PAUSE_S = 0.1
 _NO_CONTROLLER = -1
-
-
-def tell_nobody(line: str) -> None:
-    """The observer of a caller who does not want to know."""
 
 
 class WireCluster:
@@ -61,7 +55,7 @@ class WireCluster:
             Unreachable: no broker answers.
         """
         client = await self._any_client()
-        version = await self._version(client, ApiKey.METADATA)
+        version = await self.version(client, ApiKey.METADATA)
         # Before version 4 a broker may create what it is asked for, so there all topics are asked for.
         wanted = topics if version >= 4 or not topics else None
         asked = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
@@ -164,7 +158,8 @@ class WireCluster:
             self._observe(f"connected to {host}:{port}")
         return client
 
-    async def _version(self, client: BrokerClient, key: ApiKey) -> int:
+    async def version(self, client: BrokerClient, key: ApiKey) -> int:
+        """Return the version that a request to this broker will have."""
         try:
             return await client.version_for(key)
         except NetworkError as error:

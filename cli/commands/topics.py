@@ -1,0 +1,8 @@
+"""``klamm topics``: brings the group's commands together."""
+
+from __future__ import annotations
+
+from cli.commands import topics_change, topics_read
+from cli.commands.topics_group import group
+
+__all__ = ["group", "topics_change", "topics_read"]

@@ -1,0 +1,113 @@
+"""``klamm topics list`` and ``describe``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.topics_group import ExcludeInternal, IfExists, TopicOptions, TopicTexts, group
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm topics list",
+        "klamm topics list 'orders.*' --exclude-internal --bootstrap-server 127.0.0.1:9092",
+    ),
+)
+async def list_topics(
+    invocation: Invocation,
+    topics: TopicTexts = None,
+    topic: TopicOptions = None,
+    exclude_internal: ExcludeInternal = False,
+) -> Report:
+    """List the topics by name."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.topics import topic_list_report
+    from engine.admin.readers import topic_reader
+    from engine.admin.topic_selection import select_topics
+    from engine.admin.topics import list_topics as read_list
+
+    selection = select_topics([*(topics or ()), *(topic or ())])
+    async with open_cluster(invocation) as cluster:
+        return topic_list_report(
+            await read_list(await topic_reader(cluster), selection, exclude_internal=exclude_internal)
+        )
+
+
+@group.command(
+    "describe",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm topics describe orders",
+        "klamm topics describe --under-replicated-partitions --zookeeper 127.0.0.1:2181",
+        "klamm topics describe -o json | jq '.[].partitions[] | select(.leader == -1)'",
+    ),
+)
+async def describe(
+    invocation: Invocation,
+    topics: TopicTexts = None,
+    topic: TopicOptions = None,
+    topic_id: Annotated[str | None, typer.Option("--topic-id", metavar="ID", help="The topic with this id.")] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions with fewer in sync than configured.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions with just as many in sync as configured.")
+    ] = False,
+    topics_with_overrides: Annotated[
+        bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own, no partitions.")
+    ] = False,
+    exclude_internal: ExcludeInternal = False,
+    if_exists: IfExists = False,
+) -> Report:
+    """Show partitions with leader, replicas and who is in sync.
+
+    Several filters together show what any of them matches.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.topics import topic_overrides_report, topics_report
+    from engine.admin.readers import topic_reader
+    from engine.admin.topic_filters import PartitionFilter
+    from engine.admin.topic_selection import select_topics
+    from engine.admin.topics import DescribeOptions, describe_topics
+
+    wanted = {
+        PartitionFilter.UNDER_REPLICATED: under_replicated,
+        PartitionFilter.UNAVAILABLE: unavailable,
+        PartitionFilter.UNDER_MIN_ISR: under_min_isr,
+        PartitionFilter.AT_MIN_ISR: at_min_isr,
+    }
+    filters = tuple(one for one, is_wanted in wanted.items() if is_wanted)
+    if filters and topics_with_overrides:
+        raise UsageError("--topics-with-overrides cannot be used with a filter of partitions")
+    options = DescribeOptions(
+        filters, topics_with_overrides, exclude_internal, if_exists, _topic_id(topic_id) if topic_id else None
+    )
+    selection = select_topics([*(topics or ()), *(topic or ())])
+    async with open_cluster(invocation) as cluster:
+        described = await describe_topics(await topic_reader(cluster), selection, options)
+    if topics_with_overrides:
+        return topic_overrides_report(described)
+    return topics_report(described, is_filtered=bool(filters))
+
+
+def _topic_id(text: str) -> bytes:
+    from engine.common.topic_id import parse_topic_id
+
+    try:
+        return parse_topic_id(text)
+    except ValueError as error:
+        raise UsageError(f"--topic-id: {error}") from None

@@ -1,0 +1,113 @@
+"""How topics look: one line per topic above a table of its partitions; rows of partitions for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import human_text
+from engine.admin.topic_reader import TopicName
+from engine.admin.topics import PartitionDescription, TopicDescription
+from engine.common.model import NO_LEADER
+
+
+def _leader_tone(value: object) -> Tone | None:
+    return Tone.BAD if value == NO_LEADER else None
+
+
+def _osr_tone(value: object) -> Tone | None:
+    return Tone.WARNING if value else None
+
+
+_PARTITION = (
+    Column("partition", Kind.NUMBER),
+    Column("leader", Kind.NUMBER, tone=_leader_tone),
+    Column("replicas", Kind.LIST),
+    Column("isr", Kind.LIST, title="ISR"),
+    Column("osr", Kind.LIST, title="OSR", tone=_osr_tone),
+)
+_REASSIGNMENT = (
+    Column("adding_replicas", Kind.LIST, title="Adding"),
+    Column("removing_replicas", Kind.LIST, title="Removing"),
+)
+_EPOCHS = (Column("leader_epoch", Kind.NUMBER, title="Epoch"), Column("zk_version", Kind.NUMBER, title="zkVersion"))
+_ALL = (Column("topic"), *_PARTITION, *_REASSIGNMENT, *_EPOCHS)
+
+
+def topic_list_report(topics: Sequence[TopicName]) -> Report:
+    """Names alone in a pipe; on a terminal with what is special about them."""
+    columns = (
+        Column("topic"),
+        Column("internal", Kind.FLAG, in_plain=False),
+        Column("marked_for_deletion", Kind.FLAG, in_plain=False),
+    )
+    rows = [(topic.topic, topic.internal, topic.marked_for_deletion) for topic in topics]
+    shown = Table((Column("topic"), Column("note", tone=lambda _: Tone.QUIET)), [(t.topic, _note(t)) for t in topics])
+    return Report(topics, Table(columns, rows), (Section(body=shown),), notes=() if topics else ("no topics",))
+
+
+def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> Report:
+    """A section per topic, or with a filter one table of what was found."""
+    rows = [(topic.topic, *_row(partition)) for topic in topics for partition in topic.partitions]
+    table = Table(_ALL, rows)
+    sections = (Section(body=_without_empty(table)),) if is_filtered else tuple(_section(topic) for topic in topics)
+    notes = ("no partition matches" if is_filtered else "no topics",) if not topics else ()
+    return Report(topics, table, sections, notes)
+
+
+def topic_overrides_report(topics: Sequence[TopicDescription]) -> Report:
+    """One row per topic with its settings."""
+    columns = (
+        Column("topic"),
+        Column("partition_count", Kind.NUMBER, title="Partitions"),
+        Column("replication_factor", Kind.NUMBER, title="Factor"),
+        Column("configs"),
+    )
+    rows = [(t.topic, t.partition_count, t.replication_factor, t.configs) for t in topics]
+    return Report(topics, Table(columns, rows), notes=() if topics else ("no topic has settings of its own",))
+
+
+def _section(topic: TopicDescription) -> Section:
+    facts = [f"{topic.partition_count} partitions", f"factor {topic.replication_factor}"]
+    if topic.topic_id is not None:
+        facts.append(f"id {topic.topic_id}")
+    if topic.internal:
+        facts.append("internal")
+    if topic.marked_for_deletion:
+        facts.append("MARKED FOR DELETION")
+    lines = [" · ".join(facts)]
+    if topic.configs:
+        lines.append("configs: " + human_text(Kind.TEXT, topic.configs))
+    table = Table((*_PARTITION, *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions])
+    return Section(topic.topic, _without_empty(table), lines)
+
+
+def _without_empty(table: Table) -> Table:
+    """Leave out for a person the columns in which nothing stands: mostly no reassignment is going on."""
+    optional = {column.name for column in (*_REASSIGNMENT, *_EPOCHS)}
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column.name not in optional or any(row[index] not in (None, (), []) for row in table.rows)
+    ]
+    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+
+
+def _row(partition: PartitionDescription) -> tuple[object, ...]:
+    return (
+        partition.partition,
+        partition.leader,
+        partition.replicas,
+        partition.isr,
+        partition.osr,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.leader_epoch,
+        partition.zk_version,
+    )
+
+
+def _note(topic: TopicName) -> str | None:
+    if topic.marked_for_deletion:
+        return "marked for deletion"
+    return "internal" if topic.internal else None

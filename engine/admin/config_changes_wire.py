@@ -1,0 +1,58 @@
+"""Settings altered by the wire: IncrementalAlterConfigs, which touches only what is named (KIP-339)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.admin.config_reader_wire import describe_entity
+from engine.admin.configs import Entity, EntityType
+from engine.admin.errors import BadRequest
+from engine.admin.wire import WireCluster, refuse
+from engine.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+_SET, _DELETE = 0, 1
+
+
+async def alter_configs(
+    wire: WireCluster,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and delete settings of an entity, all or none.
+
+    Raises:
+        BadRequest: a setting to be deleted is not set.
+        NotFound: there is no such topic or broker.
+        Refused: the cluster does not want it; the message is the cluster's.
+    """
+    if deletions:
+        await _check_deletions(wire, entity, deletions)
+    changes = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in additions.items()]
+    changes += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in deletions]
+    resource = AlterConfigsResource(
+        resource_type=entity.type.resource_type, resource_name=entity.name or "", configs=changes
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    if entity.type is EntityType.TOPIC or entity.name is None:
+        response = await wire.call_any(request)
+    else:
+        response = await wire.call_broker(int(entity.name), request)
+    (result,) = response.responses
+    refuse(result.error_code, result.error_message, str(entity))
+
+
+async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequence[str]) -> None:
+    if entity.type is EntityType.BROKER_LOGGER:
+        return
+    present = {entry.name for entry in (await describe_entity(wire, entity, include_all=False)).configs}
+    absent = [key for key in deletions if key not in present]
+    if absent:
+        hint = "see what is set with: klamm configs describe"
+        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)

@@ -1,0 +1,22 @@
+"""Which reader is meant for a cluster: the snapshot's, ZooKeeper's or the wire's. Loads only the one that is used."""
+
+from __future__ import annotations
+
+from engine.admin.connection import Cluster
+from engine.admin.target import Side
+from engine.admin.topic_reader import SnapshotTopicReader, TopicReader
+
+
+async def topic_reader(cluster: Cluster) -> TopicReader:
+    """Return the reader of topics for this cluster."""
+    if cluster.target.snapshot is not None:
+        from engine.admin.snapshot_file import load_snapshot
+
+        return SnapshotTopicReader(load_snapshot(cluster.target.snapshot))
+    if cluster.reads_from is Side.ZOOKEEPER:
+        from engine.admin.topic_reader_zk import ZkTopicReader
+
+        return ZkTopicReader(await cluster.zookeeper(), observe=cluster.observe)
+    from engine.admin.topic_reader_wire import WireTopicReader
+
+    return WireTopicReader(await cluster.wire())

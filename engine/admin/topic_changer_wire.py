@@ -1,0 +1,67 @@
+"""Topics changed by the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.admin.config_changes_wire import alter_configs
+from engine.admin.configs import Entity, EntityType
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.topic_changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome
+from engine.admin.topic_changes_wire import add_partitions, create_topic, delete_topics
+from engine.admin.topic_selection import select_topics
+from engine.admin.topics import topic_not_found
+from engine.admin.wire import WireCluster
+from engine.common.errors import ErrorCode
+from engine.common.topic_names import INTERNAL_TOPICS
+
+
+class WireTopicChanger:
+    """Changes topics through the controller."""
+
+    def __init__(self, cluster: Cluster, wire: WireCluster) -> None:
+        self._wire = wire
+        # The broker is given less than the command, so that its answer comes before the command gives up.
+        self._timeout_ms = int(cluster.timeout_s * 900)
+
+    async def exists(self, name: str, *, if_exists: bool) -> bool:
+        if await self._partition_count(name) is not None:
+            return True
+        if if_exists:
+            return False
+        raise topic_not_found([name])
+
+    async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        return await create_topic(
+            self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
+        )
+
+    async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        count = wanted.partition_count
+        if count is not None:
+            assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
+            await add_partitions(
+                self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
+            )
+        if wanted.changes_configs:
+            entity = Entity(EntityType.TOPIC, wanted.name)
+            await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=validate_only)
+        return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=count)
+
+    async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
+        selection = select_topics(texts)
+        response = await self._wire.metadata(None if selection.wants_list else selection.names)
+        known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        missing = selection.unmatched(known)
+        if missing and not if_exists:
+            raise topic_not_found(missing)
+        return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
+
+    async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        return await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
+
+    async def _partition_count(self, name: str) -> int | None:
+        response = await self._wire.metadata([name])
+        topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        return len(topics[0].partitions) if topics else None
