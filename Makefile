@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: env
-	@$(BIN)/python -m cli.demo
+	@$(BIN)/python tests/demo/demo.py
 
 test: env lint
 	@$(BIN)/python -m pytest -q -m 'not interop and not bench' $(TESTS)
