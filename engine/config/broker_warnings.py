@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from engine.config.broker_configs import BROKER_CONFIG_DEF
+from engine.config.dynamic_keys import DYNAMIC_CONFIG_DEF, LISTENER_PREFIX
 
 FORMER_KEYS: Final[Mapping[str, str]] = {
     "port": "Set listeners instead, e.g. listeners=PLAINTEXT://:9092.",
@@ -23,15 +23,6 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
-DYNAMIC_ONLY_KEYS: Final = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
-"""Settings of a broker that exist in ZooKeeper only; in a file they do nothing."""
-
-_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
-
 
 def broker_warnings(originals: Mapping[str, str]) -> list[str]:
     """Return a sentence for each key that is unknown or has no effect in klamm."""
@@ -41,14 +32,14 @@ def broker_warnings(originals: Mapping[str, str]) -> list[str]:
 def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     if name == "node.id" and originals.get("broker.id") == originals[name]:
         return None
-    prefix = _LISTENER_PREFIX.match(name)
+    prefix = LISTENER_PREFIX.match(name)
     base = name[prefix.end() :] if prefix else name
     key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
     if key is not None:
         return None if key.has_effect else f"Setting {name} has no effect in klamm: {key.doc}"
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
-    if name in DYNAMIC_ONLY_KEYS:
+    if name in DYNAMIC_CONFIG_DEF:
         return f"Setting {name} has no effect in a file. Set it at run time: klamm configs alter broker/<id> {name}=…"
     close = difflib.get_close_matches(name, BROKER_CONFIG_DEF.names, n=1, cutoff=0.9)
     hint = f" Did you mean {close[0]}?" if close else ""
