@@ -1,0 +1,27 @@
+"""``.kafka_cleanshutdown`` in a log dir: its presence says that the last stop was orderly. Removed at start.
+
+Kafka before 3.7 wrote it empty; later the broker epoch stands in it as JSON (-1 in ZooKeeper mode).
+"""
+
+from __future__ import annotations
+
+import json
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_VERSION = 0
+NO_BROKER_EPOCH = -1
+
+
+def encode_clean_shutdown(broker_epoch: int = NO_BROKER_EPOCH) -> str:
+    """Return the file's text as Kafka 3.9 writes it."""
+    return json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+
+
+def decode_clean_shutdown(text: str) -> int | None:
+    """Return the broker epoch in the file, or None where there is none that can be read (an older Kafka's file)."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return None
+    broker_epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return broker_epoch if isinstance(broker_epoch, int) else None

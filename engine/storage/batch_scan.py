@@ -1,0 +1,100 @@
+"""Walks over the batches of a segment file by their headers, whatever their format. Reads no record.
+
+Two walks: ``scan_batches`` reads headers only (to find a position), ``check_batches`` reads every byte and checks it
+(to recover a segment). Of the formats v0 and v1 a "batch" is one message, or the wrapper of compressed ones, whose
+offset is that of the last message inside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from engine.common.errors import KafkaError
+from engine.protocol.records.checksum import verify_crc
+from engine.protocol.records.header import BatchHeader, read_batch_header
+from engine.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
+
+HEADER_TO_MAGIC = 17
+"""Bytes up to and with the magic byte, which stands at the same place in all formats."""
+
+LOOKUP_CHUNK_BYTES = 4096
+CHECK_CHUNK_BYTES = 1024 * 1024
+
+_LENGTH_MIN_V2 = BATCH_OVERHEAD - LOG_OVERHEAD
+_new = tuple.__new__
+
+
+def parse_batch(buffer: bytes | memoryview, index: int) -> BatchHeader | None:
+    """Return the header at ``buffer[index]``, or None where that is no header.
+
+    ``BATCH_OVERHEAD`` bytes must be there, if only as padding behind a shorter message.
+    """
+    fields = BATCH_HEADER.unpack_from(buffer, index)
+    if fields[3] == 2:
+        if fields[1] < _LENGTH_MIN_V2 or fields[6] < 0:
+            return None
+        return _new(BatchHeader, fields)
+    try:
+        return read_batch_header(buffer, index)
+    except KafkaError:
+        return None
+
+
+def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of each batch from ``position`` on.
+
+    Ends before a batch that does not lie wholly before ``end``, and at bytes that are no batch.
+    """
+    chunk, start = b"", position
+    while position + HEADER_TO_MAGIC <= end:
+        if position - start + BATCH_OVERHEAD > len(chunk):
+            chunk, start = os.pread(fd, min(LOOKUP_CHUNK_BYTES, end - position), position), position
+            if len(chunk) < HEADER_TO_MAGIC:
+                return
+            if len(chunk) < BATCH_OVERHEAD:
+                chunk += bytes(BATCH_OVERHEAD - len(chunk))
+        header = parse_batch(chunk, position - start)
+        if header is None or position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def check_batches(fd: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield position, header and bytes of every batch of a file, as long as they are whole and their checksums right.
+
+    The bytes are valid until the next batch is asked for.
+    """
+    room = CHECK_CHUNK_BYTES
+    view = memoryview(bytearray(room + BATCH_OVERHEAD))
+    position = start = filled = 0
+    while position + HEADER_TO_MAGIC <= end:
+        if start + filled < min(position + BATCH_OVERHEAD, end):
+            start, filled = position, os.preadv(fd, [view[:room]], position)
+        if start + filled < position + HEADER_TO_MAGIC:
+            return
+        header = parse_batch(view, position - start)
+        if header is None:
+            return
+        size_bytes = LOG_OVERHEAD + header.batch_length
+        if position + size_bytes > end:
+            return
+        if position + size_bytes > start + filled:
+            if size_bytes > room:
+                room = size_bytes
+                view = memoryview(bytearray(room + BATCH_OVERHEAD))
+            start, filled = position, os.preadv(fd, [view[:room]], position)
+            if filled < size_bytes:
+                return
+        index = position - start
+        data = view[index : index + size_bytes]
+        if header.magic == 2:
+            if crc32c(data[ATTRIBUTES:]) != header.crc:
+                return
+        elif not verify_crc(data, 0, size_bytes):
+            return
+        yield position, header, data
+        position += size_bytes

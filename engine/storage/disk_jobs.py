@@ -1,0 +1,119 @@
+"""Work for the disk that takes its time: ``run`` in any thread, then ``finish`` on the event loop.
+
+``run`` touches only what it was given when it was made, and never raises an OSError: ``finish`` knows of it, tells
+the environment that the log dir failed, or takes over the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from engine.storage.environment import LogEnvironment
+from engine.storage.file_range import OpenFile
+from engine.storage.small_files import replace_file, sync_path
+
+
+class DiskJob(Protocol):
+    """One piece of slow work."""
+
+    def run(self) -> None:
+        """Do it. May take as long as the disk does; safe in any thread."""
+
+    def finish(self) -> None:
+        """Take over the result on the event loop."""
+
+
+class _Job:
+    """Keeps the error of a run for its finish."""
+
+    __slots__ = ("_environment", "_error", "_log_dir", "_what")
+
+    def __init__(self, environment: LogEnvironment, log_dir: Path, what: str) -> None:
+        self._environment = environment
+        self._log_dir = log_dir
+        self._what = what
+        self._error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except OSError as error:
+            self._error = error
+
+    def finish(self) -> None:
+        if self._error is None:
+            self._done()
+        else:
+            self._environment.fail_dir(self._log_dir, f"Error while {self._what}", self._error)
+
+    def _work(self) -> None:
+        """Overridden: the slow part."""
+
+    def _done(self) -> None:
+        """Overridden where there is something to take over."""
+
+
+class FlushJob(_Job):
+    """Brings files of a log to the disk; then the log's recovery point moves."""
+
+    __slots__ = ("_files", "_on_done", "_paths")
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        log_dir: Path,
+        what: str,
+        files: list[OpenFile],
+        paths: list[Path],
+        on_done: Callable[[], None],
+    ) -> None:
+        super().__init__(environment, log_dir, what)
+        self._files = files
+        self._paths = paths
+        self._on_done = on_done
+
+    def _work(self) -> None:
+        for file in self._files:
+            os.fsync(file.fd)
+        for path in self._paths:
+            sync_path(path)
+
+    def _done(self) -> None:
+        self._files = []
+        self._on_done()
+
+
+class WriteJob(_Job):
+    """Replaces a small file, to the disk."""
+
+    __slots__ = ("_path", "_text")
+
+    def __init__(self, environment: LogEnvironment, log_dir: Path, path: Path, text: str) -> None:
+        super().__init__(environment, log_dir, f"writing to checkpoint file {path}")
+        self._path = path
+        self._text = text
+
+    def _work(self) -> None:
+        replace_file(self._path, self._text, sync=True)
+
+
+class DeleteJob(_Job):
+    """Removes files, and folders that are empty then."""
+
+    __slots__ = ("_paths",)
+
+    def __init__(self, environment: LogEnvironment, log_dir: Path, paths: list[Path]) -> None:
+        super().__init__(environment, log_dir, f"deleting {', '.join(map(str, paths[:3]))}")
+        self._paths = paths
+
+    def _work(self) -> None:
+        for path in self._paths:
+            if path.is_dir():
+                for inner in path.iterdir():
+                    inner.unlink(missing_ok=True)
+                path.rmdir()
+            else:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,31 @@
+"""What a log needs of those around it. The log manager is it in a broker; tests and tools bring their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from engine.common.clock import Clock
+
+if TYPE_CHECKING:
+    from engine.storage.log_core import LogCore
+
+
+class LogEnvironment(Protocol):
+    """Clock, and where to turn with what must not be done on the event loop or concerns more than one log."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def producer_id_expiration_ms(self) -> int:
+        """``producer.id.expiration.ms``"""
+
+    def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
+        """Take note that a log dir cannot be used any more. Called on the event loop; must not raise."""
+
+    def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
+        """Remove files, which have been renamed already, after ``delay_ms``."""
+
+    def flush_soon(self, log: LogCore, offset: int) -> None:
+        """Flush a log up to ``offset`` as soon as may be: it has rolled there, or ``flush.messages`` is reached."""

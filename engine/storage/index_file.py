@@ -1,0 +1,160 @@
+"""An index file of fixed-size entries: appended behind, searched by halving, cut, preallocated and trimmed.
+
+The base of the offset and the time index; it knows nothing of what the entries mean. Entries wait in memory until a
+kilobyte is together, for a crash loses none that matter: the index of what was not flushed is rebuilt from the log.
+Files are opened for the moment they are needed: idle partitions hold no descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from engine.storage.file_range import read_fully, write_fully
+from engine.storage.segment_paths import SegmentPaths
+
+WRITE_BEHIND_BYTES = 1024
+BLOCK_ENTRIES = 512
+
+
+class IndexFile:
+    """Entries of one segment, in the order of both their fields."""
+
+    __slots__ = (
+        "_block",
+        "_block_start",
+        "_entry",
+        "_kind",
+        "_paths",
+        "_pending",
+        "_stored_count",
+        "capacity",
+        "count",
+    )
+
+    def __init__(self, paths: SegmentPaths, kind: str, entry: struct.Struct, capacity_bytes: int, count: int) -> None:
+        """``count`` entries are in the file; ``capacity_bytes`` is ``segment.index.bytes``."""
+        self._paths = paths
+        self._kind = kind
+        self._entry = entry
+        self.capacity = capacity_bytes // entry.size
+        self.count = count
+        self._stored_count = count
+        self._pending = bytearray()
+        self._block = b""
+        self._block_start = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the entries, without what is preallocated."""
+        return self.count * self._entry.size
+
+    def preallocate(self) -> None:
+        """Create the file, or make it as long as ``segment.index.bytes`` allows; the space is taken up when used."""
+        self._resize(max(self.capacity, self.count) * self._entry.size)
+
+    def trim(self) -> None:
+        """Write what waits and cut the file behind the last entry."""
+        self.write_pending()
+        self._resize(self.size_bytes)
+
+    def write_pending(self) -> None:
+        """Bring waiting entries into the file."""
+        if self._pending:
+            fd = os.open(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                write_fully(fd, self._pending, self._stored_count * self._entry.size)
+            finally:
+                os.close(fd)
+            self._stored_count = self.count
+            self._pending = bytearray()
+
+    def release(self) -> None:
+        """Let go of memory that only makes the next search faster."""
+        self._block = b""
+
+    def entry(self, slot: int) -> tuple[int, ...]:
+        """Return the fields of the entry at ``slot``."""
+        waiting = slot - self._stored_count
+        if waiting >= 0:
+            return self._entry.unpack_from(self._pending, waiting * self._entry.size)
+        return self._entry.unpack(self._read(slot, 1))
+
+    def _append(self, first: int, second: int) -> None:
+        self._pending += self._entry.pack(first, second)
+        self.count += 1
+        if len(self._pending) >= WRITE_BEHIND_BYTES:
+            self.write_pending()
+
+    def _drop_preallocated_tail(self, field: int) -> None:
+        """Count only the entries before the first whose ``field`` is zero, which no used entry has after the first."""
+        if self.count == 0 or self.entry(self.count - 1)[field] != 0:
+            return
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[field] != 0:
+                low = middle + 1
+            else:
+                high = middle
+        self._cut(low)
+
+    def _cut(self, count: int) -> None:
+        """Keep the first ``count`` entries."""
+        if count < self._stored_count:
+            self._stored_count = count
+            self._pending = bytearray()
+        else:
+            del self._pending[(count - self._stored_count) * self._entry.size :]
+        self.count = count
+        self._block = b""
+
+    def _floor_slot(self, target: int, field: int) -> int:
+        """Return the last slot whose ``field`` is at most ``target``, or -1."""
+        if self.count > self._stored_count and self.entry(self._stored_count)[field] <= target:
+            return self._stored_count + self._floor_within(self._pending, target, field)
+        if self._stored_count == 0:
+            return -1
+        if self._is_in_block(target, field):
+            return self._block_start + self._floor_within(self._block, target, field)
+        low, high = 0, self._stored_count
+        while high - low > BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            if self.entry(middle)[field] <= target:
+                low = middle
+            else:
+                high = middle
+        self._block = self._read(low, high - low)
+        self._block_start = low
+        return low + self._floor_within(self._block, target, field)
+
+    def _is_in_block(self, target: int, field: int) -> bool:
+        if not self._block or self._entry.unpack_from(self._block)[field] > target:
+            return False
+        last: int = self._entry.unpack_from(self._block, len(self._block) - self._entry.size)[field]
+        return target < last
+
+    def _floor_within(self, entries: bytes | bytearray, target: int, field: int) -> int:
+        unpack, size = self._entry.unpack_from, self._entry.size
+        low, high = 0, len(entries) // size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * size)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _read(self, slot: int, count: int) -> bytes:
+        fd = os.open(self._paths.path(self._kind), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_fully(fd, slot * self._entry.size, count * self._entry.size)
+        finally:
+            os.close(fd)
+
+    def _resize(self, size_bytes: int) -> None:
+        fd = os.open(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, size_bytes)
+        finally:
+            os.close(fd)

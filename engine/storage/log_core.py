@@ -1,0 +1,354 @@
+"""A log's state: its segments, its offsets, how it rolls and how it fails. What can be done with it builds on this.
+
+Everything here runs on the broker's event loop; only the disk jobs it hands out run elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from pathlib import Path
+
+from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.model import TopicPartition
+from engine.config.log_config import LONG_MAX, LogConfig
+from engine.formats.index_entries import RELATIVE_OFFSET_MAX
+from engine.formats.partition_metadata import PARTITION_METADATA_FILE
+from engine.formats.segment_files import SEGMENT_SUFFIXES
+from engine.protocol.records.append_rules import AppendRules
+from engine.protocol.records.attributes import Codec, TimestampType
+from engine.storage.disk_jobs import FlushJob
+from engine.storage.environment import LogEnvironment
+from engine.storage.file_range import OpenFile
+from engine.storage.leader_epoch_cache import LeaderEpochCache
+from engine.storage.producer_state import ProducerStateManager
+from engine.storage.segment import LogSegment
+from engine.storage.segment_list import SegmentList
+from engine.storage.segment_paths import SegmentPaths
+
+logger = logging.getLogger(__name__)
+
+ALWAYS_ASK = -2
+"""No timestamp is smaller: whether to roll must be found out the long way."""
+
+
+class LogCore:
+    """State that all parts of ``Log`` share; see there."""
+
+    __slots__ = (
+        "_active",
+        "_environment",
+        "_flush_at_offset",
+        "_in_place_attributes",
+        "_in_place_bytes_max",
+        "_last_append_offset",
+        "_last_append_position",
+        "_last_offset_max",
+        "_positions",
+        "_roll_after_ms",
+        "_rules",
+        "_segments",
+        "_stamps_append_time",
+        "_truncations",
+        "config",
+        "dir",
+        "first_unstable_offset",
+        "high_watermark",
+        "is_metadata_unsynced",
+        "is_offline",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_dir",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        folder: Path,
+        config: LogConfig,
+        environment: LogEnvironment,
+        segments: SegmentList,
+        leader_epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        topic_id: bytes | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.dir = folder
+        self.log_dir = folder.parent
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self.log_start_offset = max(log_start_offset, segments.first.base_offset)
+        self.log_end_offset = log_end_offset
+        self.recovery_point = max(recovery_point, self.log_start_offset)
+        self.high_watermark = self.log_start_offset
+        self.first_unstable_offset: int | None = None
+        self.is_offline = False
+        self.is_metadata_unsynced = False
+        self._truncations = 0
+        self._environment = environment
+        self._segments = segments
+        self.last_flush_ms = environment.clock.now_ms()
+        self._positions: dict[int, int] = {}
+        self._set_active(segments.last)
+        self._apply_config(config)
+        self._refresh_first_unstable()
+
+    def __repr__(self) -> str:
+        return (
+            f"Log(dir={self.dir}, high_watermark={self.high_watermark}, last_stable_offset={self.last_stable_offset}, "
+            f"log_start_offset={self.log_start_offset}, log_end_offset={self.log_end_offset})"
+        )
+
+    # --- what it is
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The segments by base offset; the last is the active one."""
+        return tuple(self._segments)
+
+    @property
+    def first_segment_base_offset(self) -> int:
+        return self._segments.first.base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self._segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records before it belong to no open transaction, and are replicated."""
+        unstable = self.first_unstable_offset
+        return unstable if unstable is not None and unstable < self.high_watermark else self.high_watermark
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that a crash of the machine may lose."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush.messages`` is reached."""
+        return self.log_end_offset >= self._flush_at_offset
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take over changed settings of the topic."""
+        self._apply_config(config)
+
+    def _apply_config(self, config: LogConfig) -> None:
+        self.config = config
+        self._rules = rules = AppendRules.of(config)
+        codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
+        self._in_place_attributes = frozenset(() if rules.concerns_records else map(int, codecs))
+        self._in_place_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self._stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._active.index_interval_bytes = config.index_interval_bytes
+        self._schedule_roll()
+        self._schedule_flush()
+
+    # --- offsets
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept within the log, and return it."""
+        bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.high_watermark = bounded
+        if self.producers.on_high_watermark(bounded):
+            self._refresh_first_unstable()
+        return bounded
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Raise the high watermark to ``offset``, at most to the log's end; return whether it rose."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.update_high_watermark(offset)
+        return True
+
+    def _set_log_end_offset(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.high_watermark > offset:
+            self.update_high_watermark(offset)
+
+    def _refresh_first_unstable(self) -> None:
+        unstable = self.producers.first_unstable_offset
+        self.first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
+
+    def _schedule_flush(self) -> None:
+        messages = self.config.flush_messages
+        self._flush_at_offset = LONG_MAX if messages == LONG_MAX else self.recovery_point + messages
+
+    # --- segments
+
+    def _set_active(self, segment: LogSegment) -> None:
+        """Make ``segment``, the last one, the one that is appended to."""
+        self._active = segment
+        self._positions.clear()
+        self._last_append_offset = self._last_append_position = -1
+        self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+
+    def _schedule_roll(self) -> None:
+        """Work out from which timestamp on the active segment is too old."""
+        segment = self._active
+        first_ms = segment.first_batch_timestamp_ms() if segment.size_bytes else ALWAYS_ASK
+        self._roll_after_ms = (
+            first_ms + self.config.segment_ms - segment.roll_jitter_ms if first_ms >= 0 else ALWAYS_ASK
+        )
+
+    def _should_roll(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
+        segment = self._active
+        if segment.size_bytes == 0:
+            return not segment.takes(last_offset)
+        if segment.size_bytes + size_bytes > self.config.segment_bytes or segment.is_index_full:
+            return True
+        if not segment.takes(last_offset):
+            return True
+        waited_ms = segment.waited_for_roll_ms(self._environment.clock.now_ms(), max_timestamp_ms)
+        return waited_ms > self.config.segment_ms - segment.roll_jitter_ms
+
+    def roll(self, next_offset: int | None = None) -> LogSegment:
+        """Begin a new active segment at the log's end, or at ``next_offset`` where that is later.
+
+        An empty active segment that begins there already stays. Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        base_offset = max(self.log_end_offset, next_offset or 0)
+        active = self._active
+        if active.size_bytes == 0 and active.base_offset == base_offset:
+            return active
+        if base_offset <= active.base_offset:
+            raise StorageError(
+                f"Trying to roll a new segment of {self.topic_partition} with start offset {base_offset}, which is not "
+                f"beyond the active segment's {active.base_offset}",
+                path=str(self.dir),
+            )
+        try:
+            self._remove_leftovers(base_offset)
+            active.become_inactive()
+            segment = self._new_segment(base_offset)
+            self.producers.map_end_offset = base_offset
+            self.producers.take_snapshot()
+        except OSError as error:
+            raise self._storage_error("rolling a segment", error) from error
+        self._segments.add(segment)
+        self._set_active(segment)
+        self._schedule_roll()
+        logger.info("Rolled a new segment partition=%s base_offset=%d", self.topic_partition, base_offset)
+        self._environment.flush_soon(self, base_offset)
+        return segment
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        segment = open_segment(
+            self.dir, base_offset, 0, self.config, now_ms=self._environment.clock.now_ms(), has_transaction_index=False
+        )
+        segment.create_files(preallocated_bytes=self.config.segment_bytes if self.config.preallocate else 0)
+        return segment
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        paths = SegmentPaths(self.dir, base_offset)
+        for path in (paths.path(kind) for kind in SEGMENT_SUFFIXES):
+            if path.exists():
+                logger.warning("A file of the new segment is there already and is deleted path=%s", path)
+                path.unlink()
+
+    # --- flush
+
+    def begin_flush(self, offset: int | None = None) -> FlushJob | None:
+        """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None where it is there.
+
+        The recovery point moves when the job is finished, unless the log was truncated meanwhile.
+        """
+        self._check_online()
+        target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
+        files: list[OpenFile] = []
+        paths: list[Path] = []
+        try:
+            for segment in self._segments.reaching(self.recovery_point):
+                if self.recovery_point < target and segment.base_offset < target:
+                    files.append(segment.file())
+                    paths += segment.write_pending()
+        except OSError as error:
+            raise self._storage_error("flushing", error) from error
+        paths += self._unsynced_paths(is_new_segment=self._active.base_offset >= self.recovery_point and bool(files))
+        if not files and not paths:
+            return None
+        truncations = self._truncations
+        what = f"flushing {self.topic_partition}"
+        on_done = lambda: self._flushed(target, truncations)  # noqa: E731
+        return FlushJob(self._environment, self.log_dir, what, files, paths, on_done)
+
+    def flush(self, offset: int | None = None) -> None:
+        """Bring all before ``offset`` (the log's end by default) to the disk, here and now."""
+        job = self.begin_flush(offset)
+        if job is not None:
+            job.run()
+            job.finish()
+
+    def _unsynced_paths(self, *, is_new_segment: bool) -> list[Path]:
+        """Return the small files beside the segments that are not on the disk yet, and take them as if they were."""
+        paths = []
+        if self.leader_epochs.is_unsynced:
+            paths.append(self.leader_epochs.path)
+            self.leader_epochs.is_unsynced = False
+        if self.is_metadata_unsynced:
+            paths.append(self.dir / PARTITION_METADATA_FILE)
+            self.is_metadata_unsynced = False
+        if is_new_segment and self.producers.snapshots.latest is not None:
+            paths.append(self.producers.snapshots.path(self.producers.snapshots.latest))
+        if paths or is_new_segment:
+            paths.append(self.dir)
+        return paths
+
+    def _flushed(self, offset: int, truncations: int) -> None:
+        if truncations == self._truncations and offset > self.recovery_point:
+            self.recovery_point = offset
+            self.last_flush_ms = self._environment.clock.now_ms()
+            self._schedule_flush()
+
+    # --- failure
+
+    def _storage_error(self, what: str, error: OSError) -> KafkaError:
+        """Report that the log dir failed while ``what``, and return what to raise."""
+        message = f"Error while {what} for {self.topic_partition} in dir {self.log_dir}: {error.strerror or error}"
+        self._environment.fail_dir(self.log_dir, message, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def _check_online(self) -> None:
+        if self.is_offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The log dir {self.log_dir} of {self.topic_partition} is offline due to a previous failure",
+            )
+
+
+def open_segment(
+    folder: Path,
+    base_offset: int,
+    size_bytes: int,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    has_transaction_index: bool,
+    suffix: str = "",
+) -> LogSegment:
+    """Return a segment whose files are there (or will be created)."""
+    jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms else 0
+    return LogSegment(
+        SegmentPaths(folder, base_offset, suffix),
+        size_bytes,
+        index_capacity_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        roll_jitter_ms=jitter_ms,
+        created_ms=now_ms,
+        has_transaction_index=has_transaction_index,
+    )

@@ -1,0 +1,140 @@
+"""One of a broker's ``log.dirs``: its lock, its checkpoint files, its identity, and whether it can be used."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+
+from engine.common.errors import CorruptFileError, StorageError
+from engine.common.model import TopicPartition
+from engine.formats.checkpoints import decode_offset_checkpoint
+from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
+from engine.formats.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from engine.storage.small_files import replace_file, sync_path
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+
+_locked_here: set[tuple[int, int]] = set()
+"""Device and inode of the lock files this process holds: the system does not keep a process from itself."""
+
+
+class LogDir:
+    """A log dir. ``had_clean_shutdown`` and ``is_loaded`` decide whether the next stop may be called clean."""
+
+    __slots__ = ("_lock_fd", "_lock_key", "had_clean_shutdown", "is_loaded", "is_online", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_online = True
+        self.is_loaded = False
+        self.had_clean_shutdown = False
+        self._lock_fd = -1
+        self._lock_key = (0, 0)
+
+    def prepare(self) -> None:
+        """Make the dir if it is not there.
+
+        Raises:
+            OSError: it cannot be made, or cannot be read.
+        """
+        if not self.path.exists():
+            logger.info("A log dir is not there yet and is made path=%s", self.path)
+            self.path.mkdir(parents=True)
+            sync_path(self.path.parent)
+        if not self.path.is_dir() or not os.access(self.path, os.R_OK | os.X_OK):
+            raise NotADirectoryError(f"{self.path} is not a readable log directory")
+
+    # --- lock
+
+    def lock(self) -> None:
+        """Take the dir for this process, against Kafka brokers too.
+
+        Raises:
+            StorageError: another broker has it.
+            OSError: the disk fails.
+        """
+        fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        status = os.fstat(fd)
+        key = (status.st_dev, status.st_ino)
+        try:
+            if key in _locked_here:
+                raise BlockingIOError
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            if key not in _locked_here:
+                os.close(fd)
+            raise StorageError(
+                f"Failed to acquire lock on file .lock in {self.path}. A broker in another process or thread is using "
+                "this directory; stop it first, or give this broker a log dir of its own.",
+                path=str(self.path),
+            ) from error
+        _locked_here.add(key)
+        self._lock_fd, self._lock_key = fd, key
+
+    def unlock(self) -> None:
+        """Let go of the dir."""
+        if self._lock_fd >= 0:
+            _locked_here.discard(self._lock_key)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # --- identity
+
+    def read_meta_properties(self) -> MetaProperties | None:
+        """Return what ``meta.properties`` says, or None where there is none; CorruptFileError where it is damaged."""
+        path = self.path / META_PROPERTIES_FILE
+        try:
+            text = path.read_text("iso-8859-1")
+        except FileNotFoundError:
+            return None
+        return decode_meta_properties(text, str(path))
+
+    def write_meta_properties(self, properties: MetaProperties, now_ms: int) -> None:
+        """Write ``meta.properties``, to the disk."""
+        replace_file(self.path / META_PROPERTIES_FILE, encode_meta_properties(properties, now_ms), sync=True)
+
+    # --- checkpoints
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return a checkpoint file's offsets; a damaged file is reported and counts as empty.
+
+        Kafka does the same for recovery points and log start offsets. Without a high watermark a partition starts with
+        its log start offset, and learns the right one from the in-sync replicas.
+        """
+        path = self.path / name
+        try:
+            return decode_offset_checkpoint(path.read_text("utf-8"), str(path))
+        except FileNotFoundError:
+            return {}
+        except (CorruptFileError, UnicodeDecodeError) as error:
+            logger.warning("A checkpoint file is damaged, its offsets are taken as unknown path=%s: %s", path, error)
+            return {}
+
+    # --- clean shutdown
+
+    def take_clean_shutdown_mark(self) -> bool:
+        """Return whether the last stop was orderly; the mark is removed, for a crash may come before the next."""
+        path = self.path / CLEAN_SHUTDOWN_FILE
+        self.had_clean_shutdown = path.exists()
+        path.unlink(missing_ok=True)
+        return self.had_clean_shutdown
+
+    def write_clean_shutdown_mark(self) -> None:
+        """Note that all logs of the dir were flushed and closed."""
+        path = self.path / CLEAN_SHUTDOWN_FILE
+        path.write_text(encode_clean_shutdown(), "utf-8")
+        sync_path(path)
+
+    def partition_folders(self) -> list[Path]:
+        """Return the folders in the dir, which should all be partitions'; files are passed over."""
+        with os.scandir(self.path) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir())

@@ -1,0 +1,248 @@
+"""Opens a partition's folder: after an orderly stop by a look at its end, after a crash by reading the unflushed part.
+
+May run in a thread: it touches nothing but the folder, and ``environment.delete_later``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.common.errors import CorruptFileError
+from engine.config.log_config import LogConfig
+from engine.formats.log_dir_names import LogDirKind, parse_log_dir_name
+from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
+from engine.formats.segment_files import DELETED_SUFFIX
+from engine.storage.environment import LogEnvironment
+from engine.storage.leader_epoch_cache import LeaderEpochCache
+from engine.storage.log import Log
+from engine.storage.log_core import open_segment
+from engine.storage.producer_replay import rebuild_producer_state
+from engine.storage.producer_snapshots import ProducerSnapshots
+from engine.storage.producer_state import ProducerStateManager
+from engine.storage.segment import LogSegment
+from engine.storage.segment_folder import SegmentFolder
+from engine.storage.segment_list import SegmentList
+from engine.storage.segment_recovery import RecoveryProgress, recover_segment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What a log dir's checkpoint files say about one log; 0 where they say nothing."""
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    had_clean_shutdown: bool = True
+
+
+def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> Log:
+    """Open a partition's folder, which is made if it is not there.
+
+    Raises:
+        OSError: the disk fails.
+        StorageError: a file in the folder cannot be used (CorruptFileError) or the folder's name is no partition's.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return _LogLoader(folder, config, environment, checkpoints).load()
+
+
+class _LogLoader:
+    def __init__(self, folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> None:
+        self._folder = folder
+        self._config = config
+        self._environment = environment
+        self._checkpoints = checkpoints
+        self._topic_partition, self._kind = parse_log_dir_name(folder.name)
+        self._files = SegmentFolder(folder)
+        self._segments = SegmentList()
+        self._leader_epochs = LeaderEpochCache.load(folder)
+        self._progress = RecoveryProgress(environment.clock)
+        self._now_ms = environment.clock.now_ms()
+
+    def load(self) -> Log:
+        self._files.clear_up()
+        self._load_segments()
+        recovery_point = end_offset = 0
+        if self._kind is not LogDirKind.DELETE:
+            recovery_point, end_offset = self._recover()
+        elif not len(self._segments):
+            self._create_segment(0)
+        self._leader_epochs.truncate_from_end(end_offset)
+        log_start_offset = max(self._checkpoints.log_start_offset, self._segments.first.base_offset)
+        self._leader_epochs.truncate_from_start(self._checkpoints.log_start_offset)
+        producers = self._load_producers(log_start_offset, end_offset)
+        topic_id = self._read_topic_id()
+        log = Log(
+            self._topic_partition,
+            self._folder,
+            self._config,
+            self._environment,
+            self._segments,
+            self._leader_epochs,
+            producers,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            recovery_point=recovery_point,
+            topic_id=topic_id,
+        )
+        for segment in self._segments:
+            segment.close_file()
+        return log
+
+    # --- segments
+
+    def _load_segments(self) -> None:
+        for base_offset in self._files.base_offsets:
+            segment = open_segment(
+                self._folder,
+                base_offset,
+                self._files.log_size_bytes(base_offset),
+                self._config,
+                now_ms=self._now_ms,
+                has_transaction_index=self._files.has_transaction_index(base_offset),
+            )
+            if not self._is_sound(segment):
+                self._recover_segment(segment)
+            self._segments.add(segment)
+
+    def _is_sound(self, segment: LogSegment) -> bool:
+        if not self._files.has_offset_index(segment.base_offset):
+            logger.error("A segment has no offset index: its indexes are built anew path=%s", segment.path)
+            segment.create_indexes()
+            return False
+        if not self._files.has_time_index(segment.base_offset):
+            segment.time_index.trim()
+        try:
+            segment.transaction_index.check()
+        except CorruptFileError as error:
+            logger.warning(
+                "A segment's indexes are built anew, one of them is damaged path=%s: %s", segment.path, error
+            )
+            return False
+        return True
+
+    def _create_segment(self, base_offset: int) -> None:
+        segment = open_segment(
+            self._folder, base_offset, 0, self._config, now_ms=self._now_ms, has_transaction_index=False
+        )
+        segment.create_files(preallocated_bytes=self._config.segment_bytes if self._config.preallocate else 0)
+        self._segments.add(segment)
+
+    def _remove_segments(self, segments: list[LogSegment]) -> None:
+        paths: list[Path] = []
+        for segment in segments:
+            logger.info("Deleting a segment as part of recovery segment=%r", segment)
+            self._segments.remove(segment)
+            segment.change_suffix(DELETED_SUFFIX)
+            segment.close_file()
+            paths += segment.file_paths()
+        snapshots = ProducerSnapshots.list_folder(self._folder)
+        marked = [snapshots.mark_deleted(segment.base_offset) for segment in segments]
+        paths += [path for path in marked if path is not None]
+        self._environment.delete_later(self._folder.parent, paths, self._config.file_delete_delay_ms)
+
+    # --- recovery
+
+    def _recover(self) -> tuple[int, int]:
+        """Make the log sound; return its recovery point and its end."""
+        if not self._checkpoints.had_clean_shutdown:
+            self._recover_unflushed()
+        end_offset = self._end_offset_unless_before_start()
+        if not len(self._segments):
+            self._create_segment(self._checkpoints.log_start_offset)
+        self._segments.last.preallocate_indexes()
+        self._segments.last.load_max_timestamp()
+        if end_offset is None:
+            end_offset = self._segments.last.read_next_offset()
+        elif self._checkpoints.had_clean_shutdown:
+            return end_offset, end_offset
+        return min(self._checkpoints.recovery_point, end_offset), end_offset
+
+    def _recover_unflushed(self) -> None:
+        unflushed = self._segments.reaching(self._checkpoints.recovery_point)
+        for index, segment in enumerate(unflushed):
+            logger.info(
+                "Recovering an unflushed segment partition=%s base_offset=%d bytes=%d done=%d/%d",
+                self._topic_partition,
+                segment.base_offset,
+                segment.size_bytes,
+                index,
+                len(unflushed),
+            )
+            cut_bytes = self._recover_segment(segment)
+            if cut_bytes:
+                logger.warning(
+                    "A segment ends in bytes that are no whole batch: cut partition=%s base_offset=%d cut_bytes=%d "
+                    "end_offset=%d",
+                    self._topic_partition,
+                    segment.base_offset,
+                    cut_bytes,
+                    segment.read_next_offset(),
+                )
+                self._remove_segments(unflushed[index + 1 :])
+                return
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        """Recover one segment with a producer state of its own, which is left behind as a snapshot."""
+        producers = self._new_producers(ProducerSnapshots.list_folder(self._folder))
+        rebuild_producer_state(
+            producers, self._segments, self._checkpoints.log_start_offset, segment.base_offset, now_ms=self._now_ms
+        )
+        cut_bytes = recover_segment(segment, producers, self._leader_epochs, self._progress)
+        producers.take_snapshot()
+        return cut_bytes
+
+    def _end_offset_unless_before_start(self) -> int | None:
+        """Return the log's end; drop everything, and return None, where the log ends before it starts."""
+        if not len(self._segments):
+            return None
+        end_offset = self._segments.last.read_next_offset()
+        log_start_offset = self._checkpoints.log_start_offset
+        if end_offset >= log_start_offset:
+            return end_offset
+        logger.warning(
+            "Deleting all segments because the log ends before its start; were files deleted by hand? "
+            "partition=%s log_end_offset=%d log_start_offset=%d",
+            self._topic_partition,
+            end_offset,
+            log_start_offset,
+        )
+        self._remove_segments(list(self._segments))
+        self._leader_epochs.clear()
+        self._new_producers(ProducerSnapshots.list_folder(self._folder)).truncate_fully_and_start_at(log_start_offset)
+        return None
+
+    # --- beside the segments
+
+    def _load_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
+        was_changed = not self._checkpoints.had_clean_shutdown
+        snapshots = (
+            ProducerSnapshots.list_folder(self._folder)
+            if was_changed
+            else ProducerSnapshots(self._folder, self._files.snapshot_offsets)
+        )
+        snapshots.remove_stray(self._segments.base_offsets)
+        producers = self._new_producers(snapshots)
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            log_start_offset,
+            end_offset,
+            now_ms=self._now_ms,
+            had_clean_shutdown=self._checkpoints.had_clean_shutdown,
+        )
+        return producers
+
+    def _new_producers(self, snapshots: ProducerSnapshots) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._topic_partition, snapshots, expiration_ms=self._environment.producer_id_expiration_ms
+        )
+
+    def _read_topic_id(self) -> bytes | None:
+        if PARTITION_METADATA_FILE not in self._files.sizes:
+            return None
+        path = self._folder / PARTITION_METADATA_FILE
+        return decode_partition_metadata(path.read_text("utf-8"), str(path))

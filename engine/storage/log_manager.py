@@ -1,0 +1,415 @@
+"""All logs of a broker, in one or more log dirs: made, found, checkpointed, deleted; and what happens when a dir fails.
+
+Runs on the event loop, but for ``load`` (before the loop serves) and ``shutdown`` (after). Slow work for the disk is
+handed out as jobs: the server runs each in a thread, one after the other, and finishes it on the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.model import TopicPartition
+from engine.config.log_config import LONG_MAX, LogConfig
+from engine.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offset_checkpoint,
+)
+from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
+from engine.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
+from engine.storage.disk_jobs import DeleteJob, DiskJob, WriteJob
+from engine.storage.log import Log
+from engine.storage.log_core import LogCore
+from engine.storage.log_dir import LogDir
+from engine.storage.log_loader import Checkpoints, load_log
+from engine.storage.log_loading import LogDirLoader
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig:
+    """Broker settings that concern all logs. Names are Kafka's keys with underscores."""
+
+    log_dirs: tuple[Path, ...]
+    num_recovery_threads_per_data_dir: int = 1
+    producer_id_expiration_ms: int = 86_400_000
+    log_segment_delete_delay_ms: int = 60_000
+
+
+class LogManager:
+    """The logs by partition. ``on_dir_failure`` is called with a log dir that has just failed."""
+
+    def __init__(
+        self,
+        config: LogManagerConfig,
+        topic_config: Callable[[str], LogConfig],
+        clock: Clock,
+        on_dir_failure: Callable[[Path], None],
+    ) -> None:
+        """Make and lock the log dirs; those that cannot be used are offline from the start.
+
+        ``topic_config`` returns a topic's effective settings. ``on_dir_failure`` is called from within whatever met
+        the failure, on the event loop: it should only note it for later.
+
+        Raises:
+            StorageError: a dir is in use by another broker, is named twice, or none can be used.
+        """
+        self.config = config
+        self.clock = clock
+        self.logs: dict[TopicPartition, Log] = {}
+        self.future_logs: dict[TopicPartition, Log] = {}
+        self._topic_config = topic_config
+        self._on_dir_failure = on_dir_failure
+        self._dirs = {path.absolute(): LogDir(path.absolute()) for path in config.log_dirs}
+        self._deletions: list[tuple[int, Path, list[Path]]] = []
+        self._flushes: dict[int, tuple[LogCore, int]] = {}
+        self._dirs_to_checkpoint: set[Path] = set()
+        if len({path.resolve() for path in config.log_dirs}) < len(config.log_dirs):
+            raise StorageError(f"Duplicate log directory found: {', '.join(map(str, config.log_dirs))}")
+        self._open_dirs()
+
+    # --- environment of the logs
+
+    @property
+    def producer_id_expiration_ms(self) -> int:
+        return self.config.producer_id_expiration_ms
+
+    def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
+        """Take a log dir offline: its logs refuse everything, those in other dirs go on."""
+        failed = self._dirs[log_dir]
+        if not failed.is_online:
+            return
+        failed.is_online = False
+        logger.error("A log dir has failed and goes offline path=%s: %s", log_dir, message, exc_info=error)
+        for logs in (self.logs, self.future_logs):
+            for topic_partition in [tp for tp, log in logs.items() if log.log_dir == log_dir]:
+                logs.pop(topic_partition).abandon()
+        failed.unlock()
+        self._on_dir_failure(log_dir)
+
+    def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
+        """Remove files and folders after ``delay_ms``."""
+        self._deletions.append((self.clock.now_ms() + delay_ms, log_dir, paths))
+
+    def flush_soon(self, log: LogCore, offset: int) -> None:
+        """Put a log on the list of those to flush."""
+        self._flushes[id(log)] = (log, offset)
+
+    # --- log dirs
+
+    @property
+    def live_dirs(self) -> list[Path]:
+        """Log dirs that can be used, in the order of ``log.dirs``."""
+        return [path for path, log_dir in self._dirs.items() if log_dir.is_online]
+
+    @property
+    def offline_dirs(self) -> list[Path]:
+        """Log dirs that have failed."""
+        return [path for path, log_dir in self._dirs.items() if not log_dir.is_online]
+
+    def check_identity(self, cluster_id: str | None, broker_id: int | None) -> tuple[str | None, int | None]:
+        """Check ``meta.properties`` of all dirs; return cluster and broker id as they are known now.
+
+        Raises:
+            ConfigError: a dir belongs to another broker or cluster, in Kafka's words.
+            CorruptFileError: a file is damaged.
+        """
+        found: dict[str, MetaProperties] = {}
+        for path in self.live_dirs:
+            try:
+                properties = self._dirs[path].read_meta_properties()
+            except OSError as error:
+                self.fail_dir(path, "Disk error while reading meta.properties", error)
+                continue
+            if properties is not None:
+                found[str(path / META_PROPERTIES_FILE)] = properties
+        return check_meta_properties(found, cluster_id=cluster_id, broker_id=broker_id)
+
+    def write_identity(self, cluster_id: str, broker_id: int) -> None:
+        """Write ``meta.properties`` where it is missing or incomplete."""
+        for path in self.live_dirs:
+            try:
+                old = self._dirs[path].read_meta_properties() or MetaProperties()
+                new = MetaProperties(0, broker_id, cluster_id, old.directory_id)
+                if new != old:
+                    self._dirs[path].write_meta_properties(new, self.clock.now_ms())
+            except OSError as error:
+                self.fail_dir(path, "Disk error while writing meta.properties", error)
+
+    def _open_dirs(self) -> None:
+        for path, log_dir in self._dirs.items():
+            try:
+                log_dir.prepare()
+                log_dir.lock()
+            except OSError as error:
+                self.fail_dir(path, "Failed to create, validate or lock the log dir", error)
+            except StorageError:
+                self.release()
+                raise
+        if not self.live_dirs:
+            raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
+
+    def release(self) -> None:
+        """Let go of the log dirs without having closed the logs."""
+        for log_dir in self._dirs.values():
+            log_dir.unlock()
+
+    # --- start and stop
+
+    def load(self) -> None:
+        """Open all logs; those of a dir that was not closed in order are recovered. May take long.
+
+        Raises:
+            StorageError: a dir holds what is no partition, a partition is in two dirs, or no dir can be used.
+        """
+        threads, delay_ms = self.config.num_recovery_threads_per_data_dir, self.config.log_segment_delete_delay_ms
+        loader = LogDirLoader(self, self._topic_config, threads, delay_ms)
+        for path, loaded in loader.load([self._dirs[path] for path in self.live_dirs]):
+            if isinstance(loaded, OSError):
+                self.fail_dir(path, "Error while loading the log dir", loaded)
+            else:
+                self._take_in(loaded)
+        if not self.live_dirs:
+            raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
+
+    def _take_in(self, log: Log) -> None:
+        if not self._dirs[log.log_dir].is_online:
+            log.abandon()
+            return
+        logs = self.future_logs if log.dir.name.endswith(LogDirKind.FUTURE) else self.logs
+        previous = logs.setdefault(log.topic_partition, log)
+        if previous is not log:
+            raise StorageError(
+                f"Duplicate log directories for {log.topic_partition} are found in both {log.dir} and {previous.dir}. "
+                "Delete the one in the log dir that is known to have failed recently.",
+                path=str(log.dir),
+            )
+
+    def shutdown(self) -> None:
+        """Flush and close all logs, write the checkpoints and the clean-shutdown mark, let go of the dirs."""
+        for path in self.live_dirs:
+            if self._close_logs(path) and (self._dirs[path].had_clean_shutdown or self._dirs[path].is_loaded):
+                self._mark_clean(path)
+        self.release()
+
+    def _close_logs(self, path: Path) -> bool:
+        """Close the logs of a dir and write its checkpoints; return whether all went well."""
+        for log in self._logs_in(path):
+            try:
+                log.flush()
+                log.close()
+            except KafkaError as error:
+                logger.warning("A log could not be closed partition=%s: %s", log.topic_partition, error)
+                return False
+        _run(self._offset_jobs(path))
+        return self._dirs[path].is_online
+
+    def _mark_clean(self, path: Path) -> None:
+        try:
+            self._dirs[path].write_clean_shutdown_mark()
+        except OSError as error:
+            self.fail_dir(path, "Error while writing the clean-shutdown mark", error)
+
+    # --- logs
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """Return a partition's log, or None where there is none, or its dir is offline."""
+        return self.logs.get(topic_partition)
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: bytes | None = None,
+        is_new: bool,
+        preferred_dir: Path | None = None,
+    ) -> Log:
+        """Return a partition's log; make it in ``preferred_dir``, or in the dir with the fewest logs.
+
+        ``is_new`` says that the controller has just made the partition: else its log may be in a dir that is offline.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR where dirs are offline or fail, INCONSISTENT_TOPIC_ID for another topic's.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None:
+            if not is_new and self.offline_dirs:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"Can not create log for {topic_partition} because log directories "
+                    f"{', '.join(map(str, self.offline_dirs))} are offline",
+                )
+            candidates = self._dirs_by_load() if preferred_dir is None else [preferred_dir]
+            log = self.logs[topic_partition] = self._create(topic_partition, log_dir_name(topic_partition), candidates)
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _create(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
+        config = self._topic_config(topic_partition.topic)
+        for path in candidates:
+            if path not in self._dirs or not self._dirs[path].is_online:
+                continue
+            try:
+                log = load_log(path / name, config, self, Checkpoints())
+            except OSError as error:
+                self.fail_dir(path, f"Error while creating log for {topic_partition}", error)
+                continue
+            logger.info("Created log partition=%s dir=%s", topic_partition, log.dir)
+            return log
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"No log directories available for {topic_partition}. Tried {', '.join(map(str, candidates))}",
+        )
+
+    def _dirs_by_load(self) -> list[Path]:
+        counts = dict.fromkeys(self.live_dirs, 0)
+        for logs in (self.logs, self.future_logs):
+            for log in logs.values():
+                counts[log.log_dir] += 1
+        return sorted(counts, key=lambda path: counts[path])
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a partition's log away; its files go after ``log.segment.delete.delay.ms``. No log: nothing happens.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR where it may be in a dir that is offline, or the disk fails.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None:
+            if self.offline_dirs:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"Failed to delete log for {topic_partition} because it may be in one of the offline directories "
+                    f"{', '.join(map(str, self.offline_dirs))}",
+                )
+            return
+        del self.logs[topic_partition]
+        log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
+        log.abandon()
+        self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
+        self._dirs_to_checkpoint.add(log.log_dir)
+        logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """Hand changed settings to the topic's logs."""
+        for logs in (self.logs, self.future_logs):
+            for topic_partition, log in logs.items():
+                if topic_partition.topic == topic:
+                    log.update_config(config)
+
+    # --- periodic work
+
+    def retention_steps(self) -> Iterator[int]:
+        """Apply retention to one log after the other; yields after each how many segments went.
+
+        The server lets others have their turn between the steps.
+        """
+        for log in [*self.logs.values(), *self.future_logs.values()]:
+            try:
+                yield 0 if log.is_offline else log.delete_old_segments(self.clock.now_ms())
+            except KafkaError as error:
+                logger.error("Retention failed partition=%s: %s", log.topic_partition, error)
+
+    def run_retention(self) -> int:
+        """Apply retention to all logs; return how many segments went."""
+        return sum(self.retention_steps())
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""
+        for log in self.logs.values():
+            log.producers.expire(self.clock.now_ms())
+
+    def release_idle_files(self) -> None:
+        """Close segment files that nobody has used since the last call; a few minutes between calls are right."""
+        for log in self.logs.values():
+            log.release_idle_files()
+
+    def flush_jobs(self) -> list[DiskJob]:
+        """Return what is to be flushed now: after rolls, by ``flush.messages`` and by ``flush.ms``."""
+        wanted = list(self._flushes.values())
+        self._flushes.clear()
+        now_ms = self.clock.now_ms()
+        for log in self.logs.values():
+            flush_ms = log.config.flush_ms
+            if flush_ms != LONG_MAX and log.unflushed_records and now_ms - log.last_flush_ms >= flush_ms:
+                wanted.append((log, log.log_end_offset))
+        jobs: list[DiskJob] = []
+        for one, offset in wanted:
+            if not one.is_offline:
+                job = one.begin_flush(offset)
+                jobs += [] if job is None else [job]
+        return jobs
+
+    def deletion_jobs(self) -> list[DiskJob]:
+        """Return the removals that are due now."""
+        now_ms = self.clock.now_ms()
+        due = [one for one in self._deletions if one[0] <= now_ms]
+        self._deletions = [one for one in self._deletions if one[0] > now_ms]
+        return [DeleteJob(self, log_dir, paths) for _, log_dir, paths in due if self._dirs[log_dir].is_online]
+
+    def due_jobs(self) -> list[DiskJob]:
+        """Return flushes, removals and checkpoints that are due; ask every second or so, and after ``flush_soon``."""
+        dirs, self._dirs_to_checkpoint = self._dirs_to_checkpoint, set()
+        checkpoints = [job for path in sorted(dirs) if self._dirs[path].is_online for job in self._offset_jobs(path)]
+        return [*self.flush_jobs(), *self.deletion_jobs(), *checkpoints]
+
+    def recovery_point_jobs(self) -> list[DiskJob]:
+        """Return the writing of all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
+        return [self._recovery_point_job(path) for path in self.live_dirs]
+
+    def log_start_offset_jobs(self) -> list[DiskJob]:
+        """Return the writing of all log start offsets (``log.flush.start.offset.checkpoint.interval.ms``)."""
+        return [self._log_start_offset_job(path) for path in self.live_dirs]
+
+    def high_watermark_jobs(self) -> list[DiskJob]:
+        """Return the writing of all high watermarks (``replica.high.watermark.checkpoint.interval.ms``)."""
+        return [self._high_watermark_job(path) for path in self.live_dirs]
+
+    def run_due(self) -> None:
+        """Do all that is due here and now; for tests and tools."""
+        _run(self.due_jobs())
+
+    def checkpoint(self) -> None:
+        """Write all checkpoint files here and now; for tests and tools."""
+        for path in self.live_dirs:
+            _run(self._offset_jobs(path))
+
+    def _offset_jobs(self, path: Path) -> list[DiskJob]:
+        return [self._recovery_point_job(path), self._log_start_offset_job(path), self._high_watermark_job(path)]
+
+    def _recovery_point_job(self, path: Path) -> DiskJob:
+        offsets = {log.topic_partition: log.recovery_point for log in self._logs_in(path)}
+        return self._checkpoint_job(path, RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def _log_start_offset_job(self, path: Path) -> DiskJob:
+        offsets = {
+            log.topic_partition: log.log_start_offset
+            for log in self._logs_in(path)
+            if log.log_start_offset > log.first_segment_base_offset
+        }
+        return self._checkpoint_job(path, LOG_START_OFFSET_CHECKPOINT, offsets)
+
+    def _high_watermark_job(self, path: Path) -> DiskJob:
+        offsets = {log.topic_partition: log.high_watermark for log in self._logs_in(path)}
+        return self._checkpoint_job(path, HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def _checkpoint_job(self, path: Path, name: str, offsets: Mapping[TopicPartition, int]) -> DiskJob:
+        return WriteJob(self, path, path / name, encode_offset_checkpoint(offsets))
+
+    def _logs_in(self, path: Path) -> list[Log]:
+        return [log for logs in (self.logs, self.future_logs) for log in logs.values() if log.log_dir == path]
+
+
+def _run(jobs: list[DiskJob]) -> None:
+    for job in jobs:
+        job.run()
+        job.finish()

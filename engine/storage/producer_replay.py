@@ -1,0 +1,75 @@
+"""Brings a log's producer state to its end: from the newest snapshot on by the batches that follow it.
+
+Used at start and after truncation. Reads headers only, but for control batches.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from engine.protocol.records.header import BatchHeader
+from engine.storage.file_range import read_fully
+from engine.storage.producer_state import ProducerStateManager
+from engine.storage.segment import LogSegment
+from engine.storage.segment_list import SegmentList
+
+logger = logging.getLogger(__name__)
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: SegmentList,
+    log_start_offset: int,
+    end_offset: int,
+    *,
+    now_ms: int,
+    had_clean_shutdown: bool = False,
+) -> None:
+    """Make ``producers`` valid for ``end_offset``.
+
+    A log that was closed in order and has no snapshot at all was written by a Kafka without producer state: it is not
+    read, and gets empty snapshots.
+    """
+    offsets_to_snapshot = _offsets_to_snapshot(segments)
+    if had_clean_shutdown and producers.snapshots.latest is None:
+        for offset in (*offsets_to_snapshot, end_offset):
+            producers.map_end_offset = offset
+            producers.take_snapshot()
+        return
+    had_nothing = producers.is_empty and producers.map_end_offset >= end_offset
+    producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    if end_offset > producers.map_end_offset and not had_nothing:
+        for segment in segments.reaching(producers.map_end_offset):
+            if segment.base_offset >= end_offset:
+                break
+            start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            producers.map_end_offset = start_offset
+            if segment.base_offset in offsets_to_snapshot:
+                producers.take_snapshot()
+            replay_segment(producers, segment, start_offset, end_offset)
+    producers.map_end_offset = end_offset
+    producers.take_snapshot()
+
+
+def replay_segment(producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int) -> None:
+    """Take over the batches of a segment from the one that holds ``start_offset`` to the last before ``end_offset``."""
+    found = segment.find(start_offset)
+    if found is None:
+        return
+    for position, header in segment.iter_batches(found[0]):
+        if header.base_offset >= end_offset:
+            return
+        if header.has_producer_id:
+            completed = producers.replay(_bytes_of(segment, position, header), 0, header)
+            if completed is not None:
+                producers.complete(completed)
+
+
+def _bytes_of(segment: LogSegment, position: int, header: BatchHeader) -> bytes:
+    """Read a control batch; of others the header says all."""
+    return read_fully(segment.file().fd, position, header.size_bytes) if header.is_control else b""
+
+
+def _offsets_to_snapshot(segments: SegmentList) -> tuple[int, ...]:
+    """The last two segments' starts: a truncation will seldom reach back further."""
+    return tuple(segments.base_offsets[-2:])

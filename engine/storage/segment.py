@@ -1,0 +1,340 @@
+"""One segment of a log: a file of batches, and its offset, time and transaction index.
+
+It knows positions and sizes, nothing of leaders, producers or retention. The log file is opened when first needed;
+readers keep it open through the ranges they were given, whatever happens to the segment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
+from engine.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
+from engine.protocol.records.header import BatchHeader
+from engine.storage.batch_scan import scan_batches
+from engine.storage.file_range import OpenFile, write_fully
+from engine.storage.offset_index import OffsetIndex
+from engine.storage.segment_paths import SegmentPaths
+from engine.storage.time_index import NO_TIMESTAMP, TimeIndex
+from engine.storage.transaction_index import TransactionIndex
+
+UNKNOWN_TIMESTAMP = -2
+"""The largest timestamp is not known yet: it stands in the time index."""
+
+
+class LogSegment:
+    """Batches from ``base_offset`` on. ``size_bytes`` is where the next batch goes."""
+
+    __slots__ = (
+        "_file",
+        "_offset_index",
+        "_rolling_timestamp_ms",
+        "_time_index",
+        "_transaction_index",
+        "_was_read",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "index_capacity_bytes",
+        "index_interval_bytes",
+        "is_index_full",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "paths",
+        "roll_jitter_ms",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        paths: SegmentPaths,
+        size_bytes: int,
+        *,
+        index_capacity_bytes: int,
+        index_interval_bytes: int,
+        roll_jitter_ms: int,
+        created_ms: int,
+        has_transaction_index: bool,
+    ) -> None:
+        self.paths = paths
+        self.base_offset = paths.base_offset
+        self.size_bytes = size_bytes
+        self.index_capacity_bytes = index_capacity_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.roll_jitter_ms = roll_jitter_ms
+        self.created_ms = created_ms
+        self.bytes_since_index_entry = 0
+        self.is_index_full = False
+        self.max_timestamp_ms = UNKNOWN_TIMESTAMP
+        self.max_timestamp_offset = paths.base_offset
+        self._rolling_timestamp_ms: int | None = None
+        self._file: OpenFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index = TransactionIndex(paths, exists=has_transaction_index)
+        self._was_read = False
+
+    def __repr__(self) -> str:
+        return f"LogSegment(baseOffset={self.base_offset}, size={self.size_bytes}, folder={self.paths.folder})"
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex.load(self.paths, self.index_capacity_bytes)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex.load(self.paths, self.index_capacity_bytes)
+        return self._time_index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return self._transaction_index
+
+    @property
+    def path(self) -> Path:
+        """Path of the log file."""
+        return self.paths.path(LOG_SUFFIX)
+
+    # --- the file
+
+    def file(self) -> OpenFile:
+        """Return the open log file."""
+        self._was_read = True
+        if self._file is None:
+            self._file = OpenFile(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+        return self._file
+
+    def create_files(self, *, preallocated_bytes: int = 0) -> None:
+        """Make an empty log file and preallocated indexes; a file of the name that is there is replaced."""
+        self._file = OpenFile(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        if preallocated_bytes:
+            os.ftruncate(self._file.fd, preallocated_bytes)
+        self.create_indexes()
+        self.max_timestamp_ms = NO_TIMESTAMP
+
+    def create_indexes(self) -> None:
+        """Make empty, preallocated indexes."""
+        self._offset_index = OffsetIndex(self.paths, self.index_capacity_bytes)
+        self._time_index = TimeIndex(self.paths, self.index_capacity_bytes)
+        self.preallocate_indexes()
+
+    def release_idle(self) -> None:
+        """Let go of the file and of caches, unless they were used since the last call."""
+        if self._was_read:
+            self._was_read = False
+            return
+        self._file = None
+        self._transaction_index.release()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.release()
+
+    def last_modified_ms(self) -> int:
+        """When the log file was last written, by the file system's word."""
+        return self.path.stat().st_mtime_ns // 1_000_000
+
+    # --- append
+
+    def append(
+        self,
+        records: bytes | bytearray | memoryview,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        max_timestamp_offset: int,
+    ) -> None:
+        """Write whole batches at the end.
+
+        ``max_timestamp_offset`` is the last offset of the batch that has ``max_timestamp_ms``.
+
+        Raises:
+            OSError: the disk did not take all; call ``cut_back`` with the size from before.
+        """
+        position = self.size_bytes
+        file = self._file or self.file()
+        written = os.pwrite(file.fd, records, position)
+        if written != size_bytes:
+            write_fully(file.fd, memoryview(records)[written:], position + written)
+        self.size_bytes = position + size_bytes
+        if position == 0:
+            self._rolling_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self._note_max_timestamp(max_timestamp_ms, max_timestamp_offset)
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self.add_index_entries(last_offset, position)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size_bytes
+
+    def _note_max_timestamp(self, timestamp_ms: int, offset: int) -> None:
+        if self.max_timestamp_ms == UNKNOWN_TIMESTAMP:
+            self.load_max_timestamp()
+            if timestamp_ms <= self.max_timestamp_ms:
+                return
+        self.max_timestamp_ms = timestamp_ms
+        self.max_timestamp_offset = offset
+
+    def add_index_entries(self, last_offset: int, position: int) -> None:
+        """Note in the indexes that the append which ended with ``last_offset`` began at ``position``."""
+        offset_index, time_index = self.offset_index, self.time_index
+        offset_index.append(last_offset, position)
+        time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.is_index_full = offset_index.is_full or time_index.is_full
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction whose marker is in this segment."""
+        self.transaction_index.append(transaction)
+
+    def write_pending(self) -> list[Path]:
+        """Bring index entries that wait in memory into their files; return the paths of all index files."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.write_pending()
+        return [self.paths.path(kind) for kind in INDEX_SUFFIXES]
+
+    def cut_back(self, size_bytes: int) -> None:
+        """Take back what a failed append left behind ``size_bytes``. May raise OSError."""
+        os.ftruncate(self.file().fd, size_bytes)
+
+    # --- roll
+
+    def takes(self, last_offset: int) -> bool:
+        """Return whether ``last_offset`` can be written relative to the base offset."""
+        return 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
+        """Return how old the segment is: by timestamps where its first batch has one, else by the clock."""
+        first_ms = self.first_batch_timestamp_ms()
+        return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+
+    def first_batch_timestamp_ms(self) -> int:
+        """Return the first batch's largest timestamp; -1 where there is no batch, or one without timestamp."""
+        if self._rolling_timestamp_ms is None:
+            if self.size_bytes == 0:
+                return NO_TIMESTAMP
+            first = next(self.iter_batches(), None)
+            if first is not None:
+                self._rolling_timestamp_ms = first[1].max_timestamp
+        return NO_TIMESTAMP if self._rolling_timestamp_ms is None else self._rolling_timestamp_ms
+
+    def become_inactive(self) -> None:
+        """Complete the indexes and cut off what was preallocated: nothing will be appended any more."""
+        self.load_max_timestamp()
+        self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.trim()
+
+    def trim(self) -> None:
+        """Write what waits, and cut off what was preallocated. Files that were not touched stay as they are."""
+        if self._offset_index is not None:
+            self._offset_index.trim()
+        if self._time_index is not None:
+            self._time_index.trim()
+        if self._file is not None and os.fstat(self._file.fd).st_size > self.size_bytes:
+            os.ftruncate(self._file.fd, self.size_bytes)
+
+    def preallocate_indexes(self) -> None:
+        """Make the index files as large as they may become."""
+        self.offset_index.preallocate()
+        self.time_index.preallocate()
+
+    # --- timestamps
+
+    def load_max_timestamp(self) -> TimestampOffset:
+        """Return the largest timestamp and the last offset of the first batch that has it; -1 where there is none."""
+        if self.max_timestamp_ms == UNKNOWN_TIMESTAMP:
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry
+        return TimestampOffset(self.max_timestamp_ms, self.max_timestamp_offset)
+
+    def largest_timestamp_ms(self) -> int:
+        """Return the largest timestamp, or the file's last modification where no record has one."""
+        timestamp_ms = self.load_max_timestamp().timestamp_ms
+        return timestamp_ms if timestamp_ms >= 0 else self.last_modified_ms()
+
+    # --- positions
+
+    def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield position and header of the batches from ``position`` to ``end`` (the segment's by default)."""
+        return scan_batches(self.file().fd, position, self.size_bytes if end is None else end)
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Return position and header of the first batch that reaches ``offset``, or None where none does."""
+        for position, header in self.iter_batches(self.offset_index.lookup(offset).position):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def read_next_offset(self) -> int:
+        """Return the offset after the last batch; the base offset where there is none."""
+        next_offset = self.base_offset
+        if self.size_bytes == 0:
+            return next_offset
+        index = self.offset_index
+        start = index.lookup(index.last_offset).position
+        for _, header in self.iter_batches(start):
+            next_offset = header.next_offset
+        return next_offset
+
+    # --- cut, rename, sync
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop the batch of ``offset`` and all after it; return the number of bytes dropped."""
+        found = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.preallocate_indexes()
+        self.is_index_full = False
+        dropped_bytes = 0
+        if found is not None:
+            position, _ = found
+            dropped_bytes = self.size_bytes - position
+            os.ftruncate(self.file().fd, position)
+            self.size_bytes = position
+        if self.size_bytes == 0:
+            self.created_ms = now_ms
+            self._rolling_timestamp_ms = None
+        self.bytes_since_index_entry = 0
+        if self.load_max_timestamp().timestamp_ms >= 0:
+            self._reread_max_timestamp()
+        return dropped_bytes
+
+    def _reread_max_timestamp(self) -> None:
+        """Take the largest timestamp from the time index and the batches after its last entry."""
+        timestamp_ms, offset = self.time_index.last_entry
+        for _, header in self.iter_batches(self.offset_index.lookup(offset).position):
+            if header.max_timestamp > timestamp_ms:
+                timestamp_ms, offset = header.max_timestamp, header.last_offset
+        self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
+
+    def move_to(self, folder: Path) -> None:
+        """Follow a rename of the partition's folder."""
+        self.paths.folder = folder
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files; those that are not there (a transaction index, as a rule) are passed over."""
+        for kind in SEGMENT_SUFFIXES:
+            source = self.paths.path(kind)
+            target = SegmentPaths(self.paths.folder, self.base_offset, suffix).path(kind)
+            with contextlib.suppress(FileNotFoundError):
+                source.rename(target)
+        self.paths.suffix = suffix
+
+    def file_paths(self) -> list[Path]:
+        """Return the paths of all files the segment may have."""
+        return [self.paths.path(kind) for kind in SEGMENT_SUFFIXES]
+
+    def close(self) -> None:
+        """Complete the indexes of an orderly stop, cut what was preallocated, and let go of the file."""
+        if self.max_timestamp_ms != UNKNOWN_TIMESTAMP:
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.trim()
+        self._file = None
+
+    def close_file(self) -> None:
+        """Let go of the open file; it is opened again when needed."""
+        self._file = None

@@ -1,0 +1,39 @@
+"""Writing small text files so that a reader finds the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, text: str, *, sync: bool) -> None:
+    """Write ``text`` to ``<path>.tmp`` and put it in place.
+
+    With ``sync`` it is on the disk when this returns, folder entry included; without, only a crash of the whole
+    machine can lose it.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        remaining = memoryview(text.encode("utf-8"))
+        while remaining:
+            remaining = remaining[os.write(fd, remaining) :]
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)
+    if sync:
+        sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Bring a file or folder to the disk; one that is gone by now (renamed, deleted) needs nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
