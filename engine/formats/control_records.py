@@ -1,0 +1,116 @@
+"""Control records: what stands in control batches. Commit and abort markers are read and written, others named."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.record import Record
+
+_KEY = struct.Struct(">hh")
+"""version, type"""
+_END_TRANSACTION = struct.Struct(">hi")
+"""version, coordinator epoch"""
+_VERSION = 0
+
+
+class ControlRecordType(IntEnum):
+    """What a control record says. The types from 2 on exist in KRaft logs only."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction in one partition."""
+
+    type: ControlRecordType
+    """COMMIT or ABORT."""
+    coordinator_epoch: int
+
+    @property
+    def is_abort(self) -> bool:
+        return self.type is ControlRecordType.ABORT
+
+
+def control_record_type_id(key: bytes | None) -> int:
+    """Return the number of a control record's type from its key; later versions of the key are read as version 0.
+
+    Raises:
+        KafkaError: INVALID_RECORD for a key that is too short or of a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise _invalid(f"a control record's key has {0 if key is None else len(key)} bytes, fewer than {_KEY.size}")
+    version, type_id = _KEY.unpack_from(key)
+    if version < 0:
+        raise _invalid(f"a control record's key has version {version}")
+    return int(type_id)
+
+
+def control_record_type(key: bytes | None) -> ControlRecordType:
+    """Return a control record's type; UNKNOWN for one that came later, which readers ignore. Errors as above."""
+    type_id = control_record_type_id(key)
+    return ControlRecordType(type_id) if type_id in _KNOWN else ControlRecordType.UNKNOWN
+
+
+def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
+    """Return the marker in a control record; None when the record is of another type.
+
+    Raises:
+        KafkaError: INVALID_RECORD for a malformed key or value.
+    """
+    type = control_record_type(record.key)
+    if type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+        return None
+    value = record.value or b""
+    if len(value) < _END_TRANSACTION.size:
+        raise _invalid(f"an end transaction marker has {len(value)} bytes, fewer than {_END_TRANSACTION.size}")
+    version, coordinator_epoch = _END_TRANSACTION.unpack_from(value)
+    if version < 0:
+        raise _invalid(f"an end transaction marker has version {version}")
+    return EndTransactionMarker(type, coordinator_epoch)
+
+
+def encode_end_transaction_record(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
+    """Return the control record of a marker."""
+    return Record(
+        timestamp_ms=timestamp_ms,
+        key=_KEY.pack(_VERSION, marker.type),
+        value=_END_TRANSACTION.pack(_VERSION, marker.coordinator_epoch),
+    )
+
+
+def encode_end_transaction_batch(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Return the control batch that ends a producer's transaction, as the leader appends it for WriteTxnMarkers."""
+    return encode_batch(
+        [encode_end_transaction_record(marker, timestamp_ms)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+_KNOWN = frozenset(ControlRecordType)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -1,0 +1,102 @@
+"""Records of ``__transaction_state``: what the coordinator knows of a transactional id. A null value is a tombstone."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.formats.versioned import decode_versioned, encode_versioned
+from engine.protocol.declaration import Message, Struct, field
+from engine.protocol.types import INT8, INT16, INT32, INT64, STRING, Array
+
+KEY_VERSION = 0
+VALUE_VERSION_MAX = 1
+
+
+class TransactionState(IntEnum):
+    """State of a transactional id, by the number in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def kafka_name(self) -> str:
+        """``Empty``, ``Ongoing``, ``PrepareCommit`` …: the words of Kafka's tools and of DescribeTransactions."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+class TransactionLogKey(Message):
+    """Whose state."""
+
+    transactional_id: str = field(STRING)
+
+
+class TransactionPartitions(Struct):
+    """Partitions of one topic that take part."""
+
+    topic: str = field(STRING)
+    partition_ids: list[int] = field(Array(INT32))
+
+
+class TransactionLogValue(Message, flexible_since=1):
+    """The state. Kafka 3.9 writes version 0; version 1 belongs to ``transaction.version`` 1 and later (KIP-890)."""
+
+    producer_id: int = field(INT64)
+    previous_producer_id: int = field(INT64, since=1, tag=0, default=-1)
+    next_producer_id: int = field(INT64, since=1, tag=1, default=-1)
+    producer_epoch: int = field(INT16)
+    transaction_timeout_ms: int = field(INT32)
+    transaction_status: int = field(INT8)
+    transaction_partitions: list[TransactionPartitions] | None = field(Array(TransactionPartitions), nullable_since=0)
+    """None in the state Empty."""
+    transaction_last_update_timestamp_ms: int = field(INT64)
+    transaction_start_timestamp_ms: int = field(INT64)
+    client_transaction_version: int = field(INT16, since=1, tag=2)
+
+    @property
+    def state(self) -> TransactionState:
+        """The status as a state.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE for a number that no state has.
+        """
+        try:
+            return TransactionState(self.transaction_status)
+        except ValueError:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{self.transaction_status} is no state of a transaction"
+            ) from None
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """Return a record's key."""
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def encode_value(value: TransactionLogValue, version: int = 0) -> bytes:
+    """Return a record's value, by default in the version that Kafka 3.9 writes."""
+    return encode_versioned(value, version)
+
+
+def decode_key(data: bytes) -> TransactionLogKey:
+    """Return a record's key.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, or UNSUPPORTED_VERSION for a version after 0: Kafka skips such records.
+    """
+    return decode_versioned(TransactionLogKey, data, KEY_VERSION)
+
+
+def decode_value(data: bytes | None) -> TransactionLogValue | None:
+    """Return a record's value; None for a tombstone.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, or UNSUPPORTED_VERSION for a version after 1.
+    """
+    return None if data is None else decode_versioned(TransactionLogValue, data, VALUE_VERSION_MAX)
