@@ -1,0 +1,145 @@
+"""``klamm produce``: a record a line from stdin."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.topics_change import one_name
+from cli.framework.command import single_command
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Column, Kind, Report, Table
+
+if TYPE_CHECKING:
+    from engine.admin.produce import Producer, ProducerOptions
+    from engine.admin.record_lines import LineFormat
+
+_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+@single_command(
+    "produce",
+    needs=Needs(cluster=True, changes=True, bounded=False),
+    examples=(
+        "echo hello | klamm produce orders",
+        "klamm produce orders --key-separator : --compression lz4 < records.txt",
+        "klamm consume a --until-end -o jsonl | klamm produce b --input jsonl",
+    ),
+)
+async def command(
+    invocation: Invocation,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Where the records go.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", hidden=True)] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value.")
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Each line starts with its headers, NAME:VALUE,NAME:VALUE and a tab.")
+    ] = False,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
+    ] = None,
+    null_marker: Annotated[
+        str | None, typer.Option("--null-marker", metavar="TEXT", help="A key or value that reads so is null.")
+    ] = None,
+    input_format: Annotated[
+        str, typer.Option("--input", metavar="lines|jsonl", help="jsonl: what consume -o jsonl prints.")
+    ] = "lines",
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", metavar="N", help="The partition for all; by default by key, as Kafka does."),
+    ] = None,
+    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="How many replicas must have it.")] = "all",
+    compression: Annotated[
+        str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    no_idempotence: Annotated[
+        bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
+    ] = False,
+) -> Report | None:
+    """Send a record a line from stdin, and say where they went.
+
+    A key decides the partition as in Kafka's own clients; records without a key go to one partition after the other.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.produce import Producer, ProducerOptions
+    from engine.admin.record_lines import LineFormat, parse_header
+    from engine.protocol.records.attributes import codec_named
+
+    if acks not in _ACKS:
+        raise UsageError(f"--acks wants all, 1 or 0, not {acks!r}")
+    if input_format not in ("lines", "jsonl"):
+        raise UsageError(f"--input wants lines or jsonl, not {input_format!r}")
+    try:
+        codec = codec_named(compression)
+    except ValueError as error:
+        raise UsageError(f"--compression: {error}") from None
+    options = ProducerOptions(
+        _ACKS[acks], codec, is_idempotent=not no_idempotence, delivery_timeout_s=invocation.timeout_s
+    )
+    rules = LineFormat(
+        None if key_separator is None else key_separator.encode(),
+        headers,
+        None if null_marker is None else null_marker.encode(),
+        tuple(parse_header(text) for text in header or ()),
+    )
+    wanted = one_name(name, topic)
+    async with open_cluster(invocation, for_change=True) as cluster:
+        if not invocation.goes_ahead(f"send the records of stdin to topic {wanted} in {cluster.target.name}"):
+            return None
+        producer = Producer(await cluster.wire(), wanted, options)
+        await producer.open()
+        sent = await _send_all(invocation, producer, rules if input_format == "lines" else None, partition)
+    return _report(producer, sent, options)
+
+
+async def _send_all(invocation: Invocation, producer: Producer, rules: LineFormat | None, partition: int | None) -> int:
+    """Send what stdin gives, chunk by chunk, so that what a person types goes at once; return how many records."""
+    import time
+
+    from cli.framework.progress import Progress
+    from engine.admin.record_lines import parse_json_line, parse_line, split_lines
+    from engine.admin.stdin_reader import read_chunks
+
+    number, rest = 0, b""
+    progress = Progress(invocation.talk, "sent", "records")
+
+    async def send(lines: list[bytes]) -> None:
+        nonlocal number
+        now_ms = time.time_ns() // 1_000_000
+        for line in lines:
+            number += 1
+            if rules is not None:
+                producer.add(parse_line(line, number, rules, now_ms), partition)
+            else:
+                record, own_partition = parse_json_line(line, number, now_ms)
+                producer.add(record, own_partition if partition is None else partition)
+        await producer.flush()
+        progress.update(number)
+
+    try:
+        async for chunk in read_chunks(sys.stdin.fileno()):
+            lines, rest = split_lines(chunk, rest)
+            await send(lines)
+        if rest:
+            await send([rest])
+    finally:
+        progress.end()
+    return number
+
+
+def _report(producer: Producer, sent: int, options: ProducerOptions) -> Report:
+    columns = (
+        Column("topic"),
+        Column("partition", Kind.NUMBER),
+        Column("record_count", Kind.NUMBER, title="Records"),
+        Column("first_offset", Kind.NUMBER),
+        Column("last_offset", Kind.NUMBER),
+    )
+    rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in producer.results]
+    unacknowledged = ", not acknowledged" if options.acks == 0 else ""
+    return Report(producer.results, Table(columns, rows), notes=(f"{sent} records sent{unacknowledged}",))
