@@ -239,6 +239,7 @@ class Reassignments:
     # Phase B
 
     def _complete(self, partition: TopicPartition, reassignment: ReplicaAssignment) -> Steps[None]:
+        yield from self._start_new_replicas(partition, reassignment)
         added = [PartitionAndReplica(partition, r) for r in reassignment.adding_replicas]
         yield from self._replicas.change(added, ReplicaState.ONLINE)
         completed = ReplicaAssignment(reassignment.target_replicas)

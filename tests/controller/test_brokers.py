@@ -1,0 +1,206 @@
+"""Brokers come, go, come back within a session, shut down politely, lose log dirs, change their address."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from controller_world import World, tp
+
+from engine.common.errors import ErrorCode
+from engine.controller import events
+from engine.controller.events import ApiError, ControlledShutdown
+
+
+def world_with_topic(brokers: int, partitions: dict[int, tuple[int, ...]]) -> World:
+    world = World(brokers)
+    world.elect()
+    world.zk.create_topic("t", partitions)
+    world.settle()
+    world.take_requests()
+    world.take_writes()
+    return world
+
+
+def test_death_as_recorded_from_kafka() -> None:
+    """Scene main/15: led partitions are elected anew, the other ISRs shrink, the stored state is sent once more."""
+    world = world_with_topic(3, {0: (2, 0, 1), 1: (0, 1, 2)})
+    world.kill(2)
+    world.settle()
+    assert world.take_writes() == ["state t-0 leader=0 le=1 isr=01 pe=1", "state t-1 leader=0 le=1 isr=01 pe=1"]
+    assert world.take_requests() == [
+        "b0 LISR t-0(leader=0 le=1 201)",
+        "b1 LISR t-0(leader=0 le=1 201)",
+        "b0 UMD t-0(leader=0 le=1)",
+        "b1 UMD t-0(leader=0 le=1)",
+        "b0 LISR t-0(leader=0 le=1 201) t-1(leader=0 le=1 012)",
+        "b1 LISR t-0(leader=0 le=1 201) t-1(leader=0 le=1 012)",
+        "b0 UMD t-0(leader=0 le=1) t-1(leader=0 le=1)",
+        "b1 UMD t-0(leader=0 le=1) t-1(leader=0 le=1)",
+    ]
+
+
+def test_a_broker_without_partitions_is_still_told_about() -> None:
+    world = world_with_topic(3, {0: (0, 1)})
+    world.kill(2)
+    world.settle()
+    assert world.take_requests() == ["b0 UMD", "b1 UMD"]
+    assert all(world.brokers[b].live_brokers == (0, 1) for b in (0, 1))
+
+
+def test_return_as_recorded_from_kafka() -> None:
+    """Scene main/16: the old ones learn that it lives, it gets everything, then its partitions; no leader moves."""
+    world = world_with_topic(3, {0: (2, 0), 1: (0, 1)})
+    world.kill(2)
+    world.settle()
+    world.take_requests()
+    world.take_writes()
+    world.start(2)
+    world.settle()
+    assert world.take_writes() == []
+    assert world.take_requests() == [
+        "b0 UMD",
+        "b1 UMD",
+        "b2 UMD t-0(leader=0 le=1) t-1(leader=0 le=0)",
+        "b2 LISR t-0(leader=0 le=1 20)",
+        *(f"b{b} UMD t-0(leader=0 le=1)" for b in (0, 1, 2)),
+    ]
+
+
+def test_a_leaderless_partition_is_led_again_when_its_last_isr_member_returns() -> None:
+    """Scene main/25."""
+    world = world_with_topic(3, {0: (1, 2)})
+    world.kill(2)
+    world.settle()
+    world.kill(1)
+    world.settle()
+    assert world.state("t-0") == "leader=-1 le=2 isr=1 pe=2"
+    world.start(2)
+    world.settle()
+    assert world.zk.states[tp("t-0")].state.leader == -1, "2 is not in the ISR"
+    world.start(1)
+    world.settle()
+    assert world.state("t-0") == "leader=1 le=3 isr=1 pe=3"
+
+
+def test_a_bounce_within_the_session_is_a_death_and_a_return() -> None:
+    world = world_with_topic(3, {0: (2, 0)})
+    world.zk.unregister(2)
+    world.start(2)
+    world.settle()
+    assert world.take_writes() == ["state t-0 leader=0 le=1 isr=0 pe=1"]
+    assert world.brokers[2].replicas[tp("t-0")].leader == 0
+
+
+def test_new_endpoints_are_told_to_all() -> None:
+    world = world_with_topic(2, {0: (0, 1)})
+    old = world.zk.brokers[1]
+    world.zk.brokers[1] = replace(old, endpoints=(replace(old.endpoints[0], port=19999),))
+    world.run(events.BrokerModification(1))
+    assert world.take_requests() == ["b0 UMD", "b1 UMD"]
+    assert world.core.context.live_brokers[1].endpoints[0].port == 19999
+    world.run(events.BrokerModification(1))
+    assert world.take_requests() == []
+
+
+# Controlled shutdown
+
+
+def shut_down(world: World, broker_id: int) -> object:
+    return world.run(ControlledShutdown(broker_id, world.zk.brokers[broker_id].broker_epoch))
+
+
+def test_controlled_shutdown_as_recorded_from_kafka() -> None:
+    """Scene main/17: leaders move, followers stop, ISRs shrink; what is left is answered."""
+    world = world_with_topic(3, {0: (1, 0, 2), 1: (0, 1, 2)})
+    assert shut_down(world, 1) == []
+    assert world.take_writes() == ["state t-0 leader=0 le=1 isr=02 pe=1", "state t-1 leader=0 le=1 isr=02 pe=1"]
+    assert [r for r in world.take_requests() if "UMD" not in r] == [
+        "b1 LISR t-0(leader=0 le=1 102)",
+        "b0 LISR t-0(leader=0 le=1 102)",
+        "b2 LISR t-0(leader=0 le=1 102)",
+        "b1 STOP t-1(le=0)",
+        "b0 LISR t-1(leader=0 le=1 012)",
+        "b2 LISR t-1(leader=0 le=1 012)",
+        "b1 STOP t-1(le=0)",
+    ]
+    world.kill(1)
+    world.settle()
+    assert world.take_writes() == []
+    assert world.core.context.shutting_down_broker_ids == set()
+
+
+def test_partitions_nobody_else_can_lead_remain() -> None:
+    world = world_with_topic(3, {0: (1, 0), 1: (1,)})
+    world.catch_up(tp("t-0"), 1)
+    world.run()
+    assert shut_down(world, 1) == [tp("t-0")], "a partition with one replica is not waited for"
+
+
+def test_a_shutdown_from_before_a_restart_is_refused() -> None:
+    world = world_with_topic(2, {0: (1, 0)})
+    answer = world.run(ControlledShutdown(1, world.zk.brokers[1].broker_epoch - 1))
+    assert isinstance(answer, ApiError)
+    assert answer.code is ErrorCode.STALE_BROKER_EPOCH
+    assert world.run(ControlledShutdown(1, -1)) == []
+
+
+def test_a_shutdown_of_an_unknown_broker_is_refused() -> None:
+    world = world_with_topic(2, {0: (1, 0)})
+    assert world.run(ControlledShutdown(9, 1)) == ApiError(
+        ErrorCode.BROKER_NOT_AVAILABLE, "Broker id 9 does not exist."
+    )
+
+
+def test_partitions_made_while_a_broker_shuts_down_do_not_use_it() -> None:
+    world = world_with_topic(3, {0: (0, 2)})
+    shut_down(world, 1)
+    world.zk.create_topic("u", {0: (1, 2)})
+    world.settle()
+    assert world.state("u-0") == "leader=2 le=0 isr=2 pe=0"
+
+
+# Log dirs
+
+
+def test_a_failed_log_dir_as_recorded_from_kafka(caplog: pytest.LogCaptureFixture) -> None:
+    """Scene main/38: the broker is asked what it has left; what it lacks is led by others; the broker stays alive."""
+    world = world_with_topic(3, {0: (2, 0), 1: (0, 2), 2: (2, 1)})
+    world.brokers[2].offline = {tp("t-0"), tp("t-1")}
+    world.zk.log_dir_events["log_dir_event_0000000000"] = 2
+    with caplog.at_level(logging.INFO):
+        world.run(events.LogDirEventNotification())
+    assert world.zk.log_dir_events == {}
+    assert world.take_writes() == ["state t-0 leader=0 le=1 isr=0 pe=1", "state t-1 leader=0 le=1 isr=0 pe=1"]
+    requests = world.take_requests()
+    assert requests[0] == "b2 LISR t-0(leader=2 le=0 20) t-1(leader=0 le=0 02) t-2(leader=2 le=0 21)"
+    assert "b2 STOP t-0(le=1) t-1(le=0)" in requests
+    assert "[Controller id=0] Mark replicas t-0,t-1 on broker 2 as offline (state.change.logger)" in [
+        f"{r.getMessage()} ({r.name})" for r in caplog.records
+    ]
+    assert 2 in world.core.context.live_broker_ids
+    assert world.core.context.offline_partition_count() == 0
+
+
+def test_a_mended_log_dir_counts_after_a_restart() -> None:
+    world = world_with_topic(2, {0: (1, 0)})
+    world.brokers[1].offline = {tp("t-0")}
+    world.zk.log_dir_events["log_dir_event_0000000000"] = 1
+    world.run(events.LogDirEventNotification())
+    assert world.core.context.replicas_on_offline_dirs[1] == {tp("t-0")}
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    assert world.core.context.replicas_on_offline_dirs.get(1, set()) == set()
+
+
+def test_errors_of_brokers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_with_topic(2, {0: (1, 0)})
+    epoch = world.zk.brokers[1].broker_epoch
+    with caplog.at_level(logging.ERROR, "state.change.logger"):
+        world.run(events.LeaderAndIsrResponseReceived(1, epoch, ErrorCode.UNKNOWN_SERVER_ERROR, {}, "(text)"))
+        world.run(events.UpdateMetadataResponseReceived(1, epoch, ErrorCode.STALE_BROKER_EPOCH, "(text)"))
+    assert [r.getMessage() for r in caplog.records] == [
+        "[Controller id=0] Received error UNKNOWN_SERVER_ERROR in LeaderAndIsr response (text) from broker 1",
+        "[Controller id=0] Received error STALE_BROKER_EPOCH in UpdateMetadata response (text) from broker 1",
+    ]
