@@ -29,11 +29,16 @@ class AlterOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One asked-for change."""
+    """One asked-for change. ``operation`` is the number that came over the wire: see ``checked_operation``."""
 
     name: str
-    operation: AlterOperation
+    operation: int
     value: str | None
+
+    @property
+    def checked_operation(self) -> AlterOperation:
+        """The operation. Raises ValueError where Kafka has none of that number."""
+        return AlterOperation(self.operation)
 
 
 def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], definition: ConfigDef) -> dict[str, str]:
@@ -41,12 +46,13 @@ def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], def
 
     Raises:
         InvalidConfigurationError: APPEND or SUBTRACT on something that is no list.
+        ValueError: an unknown operation.
     """
     changed = dict(texts)
     for change in changes:
-        if change.operation is AlterOperation.DELETE:
+        if change.checked_operation is AlterOperation.DELETE:
             changed.pop(change.name, None)
-        elif change.operation is AlterOperation.SET:
+        elif change.checked_operation is AlterOperation.SET:
             changed[change.name] = change.value or ""
         else:
             changed[change.name] = _changed_list(changed.get(change.name), change, definition)
@@ -71,7 +77,7 @@ def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *,
 
 def _changed_list(text: str | None, change: ConfigChange, definition: ConfigDef) -> str:
     key = definition.get(change.name)
-    verb = change.operation.name.lower()
+    verb = change.checked_operation.name.lower()
     if key is None:
         raise InvalidConfigurationError(f"Unknown config name: {change.name}", key=change.name)
     if key.type is not ConfigType.LIST:
@@ -80,7 +86,7 @@ def _changed_list(text: str | None, change: ConfigChange, definition: ConfigDef)
         )
     old = (key.default_text or "" if text is None else text).split(",")
     given = (change.value or "").split(",")
-    if change.operation is AlterOperation.APPEND:
+    if change.checked_operation is AlterOperation.APPEND:
         present = [entry for entry in old if entry] if old == [""] else old
         return ",".join([*present, *(entry for entry in given if entry not in present)])
     return ",".join(_without(old, given))

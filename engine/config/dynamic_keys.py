@@ -49,6 +49,9 @@ DYNAMIC_CONFIG_DEF: Final = ConfigDef(
 )
 """All that may be set in ``/config/brokers``."""
 
+BROKER_AND_THROTTLE_DEF: Final = ConfigDef((*BROKER_CONFIG_DEF, *THROTTLE_KEYS))
+"""All settings of a broker, those of its file and those of ZooKeeper alone."""
+
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 _CLUSTER_LEVEL_OF_LISTENERS: Final = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 _OF_LISTENERS_ONLY: Final = {
@@ -93,7 +96,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 def broker_config_key(name: str) -> ConfigKey | None:
     """Return the definition of a broker setting, also of one for a single listener; None where nobody knows it."""
-    return BROKER_CONFIG_DEF.get(name) or DYNAMIC_CONFIG_DEF.get(name) or BROKER_CONFIG_DEF.get(base_name(name))
+    return BROKER_AND_THROTTLE_DEF.get(name) or BROKER_CONFIG_DEF.get(base_name(name))
 
 
 def is_password(name: str) -> bool:

@@ -1,0 +1,47 @@
+"""AlterConfigs (33): v0–v2.
+
+Behaviour
+* Replaces all overrides of a topic, or all dynamic settings of this broker or of all (resource name ""): what is
+  not named is dropped. IncrementalAlterConfigs is the better one; loggers it alone can change.
+* Errors as there.
+
+Version notes
+* v2 flexible, otherwise the same.
+"""
+
+from __future__ import annotations
+
+from engine.config.alter import AlterOperation, ConfigChange
+from engine.handlers.config_changes import ResourceChange, change_configs
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+@handles(ApiKey.ALTER_CONFIGS)
+async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replace the settings, resource by resource."""
+    asked = [_replacement(resource) for resource in request.resources]
+    outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=change.type_code,
+                resource_name=change.name,
+            )
+            for change, outcome in zip(asked, outcomes, strict=True)
+        ]
+    )
+
+
+def _replacement(resource: AlterConfigsResource) -> ResourceChange:
+    changes = tuple(ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs)
+    return ResourceChange(resource.resource_type, resource.resource_name, changes, is_replacement=True)

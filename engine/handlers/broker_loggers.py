@@ -1,0 +1,90 @@
+"""The levels of this process's loggers under log4j's words, read and changed while the broker runs (KIP-412).
+
+Changes last until the process ends. Names are Python's, which for the parts that Kafka also has are Kafka's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.config.alter import AlterOperation, ConfigChange
+from engine.handlers.config_resources import invalid_request
+from engine.runtime.log_files import TRACE
+
+ROOT: Final = "root"
+LEVELS: Final = {
+    "DEBUG": logging.DEBUG,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+    "INFO": logging.INFO,
+    "TRACE": TRACE,
+    "WARN": logging.WARNING,
+}
+
+logger = logging.getLogger("kafka.server.logger.RuntimeLoggerManager")
+
+
+def logger_levels() -> dict[str, str]:
+    """Return the level in force for each logger."""
+    levels = {ROOT: level_name(logging.getLogger().level)}
+    for name in sorted(logging.root.manager.loggerDict):
+        levels[name] = level_name(logging.getLogger(name).getEffectiveLevel())
+    return levels
+
+
+def level_name(level: int) -> str:
+    """Return log4j's word for a level; a level between two words is the lower one."""
+    fitting = [name for name, value in sorted(LEVELS.items(), key=lambda item: item[1]) if value <= level]
+    return fitting[-1] if fitting else "TRACE"
+
+
+def check_logger_changes(changes: Iterable[ConfigChange]) -> None:
+    """Check all changes before the first is made.
+
+    Raises:
+        KafkaError: INVALID_CONFIG for a logger or level that does not exist, INVALID_REQUEST for what cannot be done.
+    """
+    for change in changes:
+        match change.operation:
+            case AlterOperation.SET:
+                _check_exists(change.name)
+                _check_level(change)
+            case AlterOperation.DELETE:
+                _check_exists(change.name)
+                if change.name == ROOT:
+                    raise invalid_request("Removing the log level of the root logger is not allowed")
+            case AlterOperation.APPEND | AlterOperation.SUBTRACT as operation:
+                raise invalid_request(
+                    f"{AlterOperation(operation).name} operation is not allowed for the BROKER_LOGGER resource"
+                )
+            case unknown:
+                raise invalid_request(f"Unknown operation type {unknown} is not allowed for the BROKER_LOGGER resource")
+
+
+def change_loggers(changes: Iterable[ConfigChange]) -> None:
+    """Make changes that were checked."""
+    for change in changes:
+        target = logging.getLogger() if change.name == ROOT else logging.getLogger(change.name)
+        if change.operation == AlterOperation.DELETE:
+            target.setLevel(logging.NOTSET)
+            logger.warning("Unset the log level of %s", change.name)
+        else:
+            target.setLevel(LEVELS[change.value or ""])
+            logger.warning("Updated the log level of %s to %s", change.name, change.value)
+
+
+def _check_exists(name: str) -> None:
+    if name != ROOT and name not in logging.root.manager.loggerDict:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+
+
+def _check_level(change: ConfigChange) -> None:
+    if change.value not in LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(LEVELS))}",
+        )

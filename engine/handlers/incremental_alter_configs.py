@@ -1,0 +1,52 @@
+"""IncrementalAlterConfigs (44): v0–v1 (KIP-339).
+
+Behaviour
+* Sets, deletes, appends to and subtracts from single settings of topics, of this broker, of all brokers (resource name
+  "") and of this broker's loggers; what is not named stays.
+* A broker's own settings are changed by that broker only; others answer INVALID_REQUEST.
+* Bad values of a topic are INVALID_CONFIG, of a broker INVALID_REQUEST, as in Kafka 3.9. An unknown operation is
+  INVALID_REQUEST and an APPEND to an unknown key INVALID_CONFIG, where Kafka fails with UNKNOWN_SERVER_ERROR.
+* Two such requests for one resource at the same time may undo each other, as in Kafka: the last writer wins.
+
+Version notes
+* v1 flexible, otherwise the same.
+"""
+
+from __future__ import annotations
+
+from engine.config.alter import ConfigChange
+from engine.handlers.config_changes import ResourceChange, change_configs
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+async def incremental_alter_configs(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Make the changes, resource by resource."""
+    asked = [_change(resource) for resource in request.resources]
+    outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=change.type_code,
+                resource_name=change.name,
+            )
+            for change, outcome in zip(asked, outcomes, strict=True)
+        ]
+    )
+
+
+def _change(resource: AlterConfigsResource) -> ResourceChange:
+    changes = tuple(ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs)
+    return ResourceChange(resource.resource_type, resource.resource_name, changes, is_replacement=False)
