@@ -292,8 +292,8 @@ class LogManager:
                     f"{', '.join(map(str, self.offline_dirs))}",
                 )
             return
-        del self.logs[topic_partition]
         log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
+        del self.logs[topic_partition]
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
         self._dirs_to_checkpoint.add(log.log_dir)

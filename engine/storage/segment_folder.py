@@ -76,10 +76,11 @@ class SegmentFolder:
                 self._remove(name)
 
     def _remove_temporary(self) -> None:
-        cleaned = [name for name in self.sizes if name.endswith(CLEANED_SUFFIX)]
-        first_cleaned = min(
-            (offset for offset in map(offset_of_file_name, cleaned) if offset is not None), default=None
-        )
+        first_cleaned = OFFSET_MAX
+        for name in self.sizes:
+            offset = offset_of_file_name(name)
+            if offset is not None and name.endswith(CLEANED_SUFFIX):
+                first_cleaned = min(first_cleaned, offset)
         for name in list(self.sizes):
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
                 self._remove(name)
