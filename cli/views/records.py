@@ -1,0 +1,134 @@
+"""Records as lines: the value alone, by a format of the user's, or with all their fields.
+
+Formats are those of kcat: %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %s value, %h headers,
+%K and %S their lengths (-1 is null), %% a percent sign; \\n, \\t, \\0 and \\xHH as elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from cli.output.format import OutputFormat
+from cli.output.printer import csv_line, json_text
+from cli.output.values import iso_time
+from engine.admin.consume import ConsumedRecord
+from engine.common.errors import ConfigError
+
+RecordPrinter = Callable[[ConsumedRecord], bytes]
+
+_NULL = b"null"
+_FIELDS: dict[str, RecordPrinter] = {
+    "t": lambda r: r.topic.encode(),
+    "p": lambda r: b"%d" % r.partition,
+    "o": lambda r: b"%d" % r.record.offset,
+    "T": lambda r: b"%d" % r.record.timestamp_ms,
+    "k": lambda r: b"" if r.record.key is None else r.record.key,
+    "s": lambda r: b"" if r.record.value is None else r.record.value,
+    "K": lambda r: b"%d" % (-1 if r.record.key is None else len(r.record.key)),
+    "S": lambda r: b"%d" % (-1 if r.record.value is None else len(r.record.value)),
+    "h": lambda r: b",".join(_header(key, value) for key, value in r.record.headers),
+    "%": lambda r: b"%",
+}
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+CSV_HEADER = csv_line(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
+
+
+def record_printer(output: OutputFormat, pattern: str | None) -> RecordPrinter:
+    """Return what turns a record into bytes with a line end.
+
+    Raises:
+        ConfigError: the pattern has a field that no record has.
+    """
+    if pattern is not None:
+        return _by_pattern(pattern)
+    match output:
+        case OutputFormat.JSON | OutputFormat.JSONL:
+            return lambda record: (json_text(record_fields(record), is_indented=False) + "\n").encode()
+        case OutputFormat.YAML:
+            return _yaml_item
+        case OutputFormat.CSV:
+            return _csv_row
+        case _:
+            return _value_line
+
+
+def record_fields(consumed: ConsumedRecord) -> dict[str, object]:
+    """Return all fields of a record; bytes that are not UTF-8 come as base64, and ``…_encoding`` says so."""
+    record = consumed.record
+    fields: dict[str, object] = {
+        "topic": consumed.topic,
+        "partition": consumed.partition,
+        "offset": record.offset,
+        "timestamp": _time(record.timestamp_ms),
+        "timestamp_type": consumed.timestamp_type.kafka_name,
+    }
+    fields |= _text_field("key", record.key)
+    fields |= _text_field("value", record.value)
+    fields["headers"] = [{"key": key, **_text_field("value", value)} for key, value in record.headers]
+    return fields
+
+
+def _value_line(consumed: ConsumedRecord) -> bytes:
+    value = consumed.record.value
+    return (_NULL if value is None else value) + b"\n"
+
+
+def _csv_row(consumed: ConsumedRecord) -> bytes:
+    record = consumed.record
+    headers = b",".join(_header(key, value) for key, value in record.headers).decode("utf-8", "replace")
+    cells = (
+        consumed.topic,
+        str(consumed.partition),
+        str(record.offset),
+        _time(record.timestamp_ms) or "",
+        (record.key or b"").decode("utf-8", "replace"),
+        (record.value or b"").decode("utf-8", "replace"),
+        headers,
+    )
+    return csv_line(cells).encode()
+
+
+def _yaml_item(consumed: ConsumedRecord) -> bytes:
+    import yaml
+
+    text: str = yaml.safe_dump([record_fields(consumed)], sort_keys=False, allow_unicode=True, width=4096)
+    return text.encode()
+
+
+def _by_pattern(pattern: str) -> RecordPrinter:
+    parts: list[bytes | RecordPrinter] = []
+    for literal, field in re.findall(r"([^%]*)(?:%(.?))?", pattern, re.DOTALL):
+        parts.append(_ESCAPE.sub(_unescaped, literal).encode())
+        if field:
+            if field not in _FIELDS:
+                known = " ".join(f"%{name}" for name in _FIELDS)
+                raise ConfigError(f"--format has no field %{field}; there are {known}")
+            parts.append(_FIELDS[field])
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return chr(int(match[1], 16))
+    return _ESCAPES.get(match[2], match[0])
+
+
+def _text_field(name: str, value: bytes | None) -> dict[str, object]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {name: base64.b64encode(value).decode("ascii"), f"{name}_encoding": "base64"}
+
+
+def _header(key: str, value: bytes | None) -> bytes:
+    return key.encode() + b"=" + (b"NULL" if value is None else value)
+
+
+def _time(timestamp_ms: int) -> str | None:
+    return None if timestamp_ms < 0 else iso_time(datetime.fromtimestamp(timestamp_ms / 1000, UTC))
