@@ -1,0 +1,68 @@
+"""DescribeProducers (61): v0.
+
+Behaviour
+* The producers that a replica remembers, with their epochs, sequences and open transactions (KIP-664). Any replica
+  answers; a partition that is not hosted here is NOT_LEADER_OR_FOLLOWER, an unknown one UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_names import check_topic_name
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from engine.storage.producer_entry import ProducerEntry
+
+
+@handles(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Tell who writes to partitions."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(context, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(context: RequestContext, topic_partition: TopicPartition) -> PartitionResponse:
+    try:
+        check_topic_name(topic_partition.topic)
+        log = context.broker.replica_manager.partition(*topic_partition).log
+        if log is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=topic_partition.partition,
+            error_code=error.code,
+            error_message=error.message,
+            active_producers=[],
+        )
+    return PartitionResponse(
+        partition_index=topic_partition.partition,
+        error_message=None,
+        active_producers=[_state(producer) for producer in log.producers.producers.values()],
+    )
+
+
+def _state(producer: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.current_txn_first_offset,
+    )

@@ -1,0 +1,35 @@
+"""LeaderAndIsr (4): v0–v7.
+
+Behaviour
+* Sent by the controller only. A request for an earlier registration of this broker is refused whole:
+  STALE_BROKER_EPOCH.
+* A request of a deposed controller is refused whole: STALE_CONTROLLER_EPOCH.
+* Per partition: KAFKA_STORAGE_ERROR (log dir offline), INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (leader epoch
+  not newer; NONE when it brings a topic id), UNKNOWN_TOPIC_OR_PARTITION (this broker is no replica), else the role is
+  taken.
+* It gives way to other requests while it creates many logs; the next state change waits for it.
+
+Version notes
+* v0–v1 partitions not grouped   * v1 is_new   * v2 broker epoch   * v3 adding and removing replicas
+* v5 topic ids, and the answer by id   * v6 leader recovery state   * v7 KRaft flag, which is false here
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.handlers.broker_epochs import is_stale
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.replication.leader_and_isr_change import leader_and_isr_refusal
+
+
+@handles(ApiKey.LEADER_AND_ISR)
+async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    """Take the roles that the controller gives."""
+    if is_stale(context.broker, request.broker_epoch):
+        return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
+    return await context.broker.replica_manager.become_leader_or_follower(
+        request, correlation_id=context.correlation_id, api_version=context.api_version
+    )

@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (23): v0–v4.
+
+Behaviour
+* Answered by the leader: the largest epoch up to the one asked for, and where it ends; -1 and -1 when it is not known.
+* A leader epoch that the asker believes is current is checked: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+
+Version notes
+* v0 no epoch in the answer   * v2 the asker's leader epoch   * v3 replica id, which changes nothing here
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import KafkaError
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from engine.replication.offset_lookup import end_offset_for_epoch
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+def offset_for_leader_epoch(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Say where leader epochs end."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_end_of(context, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = context.broker.replica_manager.partition(topic, wanted.partition)
+        epoch, end_offset = end_offset_for_epoch(
+            partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
+        )
+    except KafkaError as error:
+        return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,29 @@
+"""StopReplica (5): v0–v4.
+
+Behaviour
+* Sent by the controller only. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it as a whole, without partitions.
+* Without deletion the fetcher stops and the replica stays. With deletion the log's folder is renamed at once and
+  removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too.
+* Leader epoch -2 (topic is deleted) and -1 (not sent) are not checked; an older one is FENCED_LEADER_EPOCH, the same or
+  a newer one is applied (as since 3.4).
+
+Version notes
+* v0–v2 one deletion flag for all   * v1 grouped by topic, broker epoch   * v3 leader epoch and deletion per partition
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.handlers.broker_epochs import is_stale
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+@handles(ApiKey.STOP_REPLICA)
+async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
+    """Stop, or delete, replicas."""
+    if is_stale(context.broker, request.broker_epoch):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    return await context.broker.replica_manager.stop_replicas(request, correlation_id=context.correlation_id)

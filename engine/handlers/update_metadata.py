@@ -1,0 +1,32 @@
+"""UpdateMetadata (6): v0–v8.
+
+Behaviour
+* Sent by the controller only. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it as a whole.
+* Live brokers are replaced, partitions merged; leader -2 takes a partition out of the cache. Whoever waits for a topic
+  to be led looks again.
+
+Version notes
+* v0 one host and port per broker   * v1 endpoints   * v3 listener names   * v4 offline replicas
+* v5 grouped by topic, broker epoch   * v7 topic ids   * v8 KRaft flag and type, which mean nothing here
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.handlers.broker_epochs import is_stale
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+@handles(ApiKey.UPDATE_METADATA)
+def update_metadata(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    """Learn what clients are to be told of the cluster."""
+    if is_stale(context.broker, request.broker_epoch):
+        return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    try:
+        context.broker.replica_manager.update_metadata(request, correlation_id=context.correlation_id)
+    except KafkaError as error:
+        return UpdateMetadataResponse(error_code=error.code)
+    return UpdateMetadataResponse()

@@ -1,0 +1,142 @@
+"""Questions about offsets that a partition answers: by time, by leader epoch; and moving the log's start.
+
+Source: Partition of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import IsolationLevel
+from engine.replication.partition import Partition
+from engine.storage.log import Log
+from engine.storage.log_times import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+from engine.storage.results import OffsetAtTime
+
+NO_TIMESTAMP = -1
+HIGH_WATERMARK = -1
+"""As the offset of DeleteRecords: everything that is replicated."""
+
+
+class LogDeletion(NamedTuple):
+    """What DeleteRecords wants of a partition, and how far all live replicas are."""
+
+    requested_offset: int
+    low_watermark: int
+
+
+def offset_at_time(
+    partition: Partition,
+    timestamp: int,
+    *,
+    isolation: IsolationLevel | None,
+    current_leader_epoch: int,
+    leader_only: bool,
+) -> OffsetAtTime | None:
+    """Return the first offset at or after a time, or at one of the reserved timestamps; None when there is none.
+
+    ``isolation`` is None for followers and tools, which may see the whole log. A consumer is told nothing beyond what
+    it may read; shortly after an election the high watermark may be behind what an earlier leader had told, and
+    offsets beyond it are refused rather than taken back.
+
+    Raises:
+        KafkaError: what ``Partition.checked_log`` raises; OFFSET_NOT_AVAILABLE; what the log's search raises.
+    """
+    log = partition.checked_log(current_leader_epoch, leader_only=leader_only)
+    readable_end = _readable_end(log, isolation)
+    epoch_start = partition.leader_epoch_start_offset
+    is_lagging = isolation is not None and epoch_start is not None and epoch_start > log.high_watermark
+    if timestamp == LATEST_TIMESTAMP:
+        if is_lagging:
+            raise _not_available(partition, log)
+        return OffsetAtTime(readable_end, NO_TIMESTAMP, partition.leader_epoch)
+    found = _found(log, timestamp)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
+        return found
+    if found is not None and found.offset < readable_end:
+        return found
+    if is_lagging:
+        raise _not_available(partition, log)
+    return None
+
+
+def segment_offsets_before(
+    partition: Partition, timestamp: int, max_count: int, *, is_consumer: bool, leader_only: bool
+) -> list[int]:
+    """Answer ListOffsets version 0: base offsets of segments, newest first; for consumers cut at the high watermark.
+
+    Raises:
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+    """
+    log = partition.checked_log(-1, leader_only=leader_only)
+    offsets = log.segment_offsets_before(timestamp, max_count)
+    high_watermark = log.high_watermark
+    if not is_consumer or not any(offset > high_watermark for offset in offsets):
+        return offsets
+    return [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+
+
+def end_offset_for_epoch(partition: Partition, leader_epoch: int, *, current_leader_epoch: int) -> tuple[int, int]:
+    """Return (largest epoch up to ``leader_epoch``, its end offset) of a led partition; (-1, -1) when unknown.
+
+    Raises:
+        KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+    """
+    log = partition.checked_log(current_leader_epoch, leader_only=True)
+    return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
+
+
+def delete_records(partition: Partition, offset: int) -> LogDeletion:
+    """Move the log's start to ``offset`` (-1: the high watermark), never back.
+
+    Raises:
+        KafkaError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION (the topic is only compacted); OFFSET_OUT_OF_RANGE;
+            KAFKA_STORAGE_ERROR.
+    """
+    log = partition.led_log()
+    if not log.config.is_deleted_by_retention:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Records of partition {partition.topic_partition} can not be deleted due to the configured policy",
+        )
+    requested = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if requested < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"The offset {requested} for partition {partition.topic_partition} is not valid",
+        )
+    log.increment_log_start_offset(requested)
+    return LogDeletion(requested, partition.low_watermark)
+
+
+def _readable_end(log: Log, isolation: IsolationLevel | None) -> int:
+    if isolation is None:
+        return log.log_end_offset
+    return log.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else log.high_watermark
+
+
+def _found(log: Log, timestamp: int) -> OffsetAtTime | None:
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return log.earliest_offset()
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        # Nothing is ever tiered here.
+        return OffsetAtTime(-1, NO_TIMESTAMP, -1)
+    if timestamp == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp()
+    return log.offset_for_timestamp(timestamp)
+
+
+def _not_available(partition: Partition, log: Log) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"Failed to fetch offsets for partition {partition.topic_partition} with leader epoch {partition.leader_epoch} "
+        f"as this partition's high watermark ({log.high_watermark}) is lagging behind the start offset from the "
+        f"beginning of this epoch ({partition.leader_epoch_start_offset}).",
+    )

@@ -1,0 +1,348 @@
+"""All replicas that a broker hosts: finding them, changing their roles on the controller's word, shrinking ISRs.
+
+It belongs to the broker's event loop. The log manager owns the files and writes the checkpoints; the fetcher manager
+copies; who waits for a partition sits in one of the purgatories here. Source: ReplicaManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from engine.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.replication import isr_changes
+from engine.replication.fetcher_manager import Connect, FetcherManager
+from engine.replication.isr_updater import IsrUpdater
+from engine.replication.leader_and_isr_change import LeaderAndIsrChange
+from engine.replication.metadata_cache import MetadataCache
+from engine.replication.partition import Partition
+from engine.replication.partition_environment import PartitionEnvironment
+from engine.replication.replica_selector import ReplicaSelector, ReplicaView
+from engine.replication.roles import make_nothing
+from engine.replication.settings import ReplicationSettings
+from engine.replication.state_change_log import StateChangeLogger
+from engine.replication.state_changes import StateChangeQueue
+from engine.replication.stop_replica_change import StopReplicaChange
+from engine.replication.throttle import ReplicationQuota
+from engine.replication.wakeups import Wakeups
+from engine.runtime.purgatory import Purgatory
+from engine.runtime.supervisor import Supervisor
+from engine.storage.log import Log
+from engine.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafka.server.ReplicaManager")
+partition_logger = logging.getLogger("kafka.cluster.Partition")
+
+LeadershipListener = Callable[[list[Partition], list[Partition]], None]
+"""Told of partitions that this broker leads, or follows, since a LeaderAndIsr request."""
+
+StopListener = Callable[[list[TopicPartition]], None]
+"""Told of replicas that a StopReplica request has stopped."""
+
+
+class ReplicaManager:
+    """Owner of the partitions. Make it on the running event loop."""
+
+    def __init__(
+        self,
+        settings: ReplicationSettings,
+        *,
+        clock: Clock,
+        log_manager: LogManager,
+        metadata_cache: MetadataCache,
+        isr_updater: IsrUpdater,
+        broker_epoch: Callable[[], int],
+        selector: ReplicaSelector | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.log_manager = log_manager
+        self.metadata_cache = metadata_cache
+        self.controller_epoch = 0
+        """The highest that a request of a controller has shown."""
+        self.is_shutting_down = False
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.delayed_produce: Purgatory[TopicPartition] = Purgatory("Produce")
+        self.delayed_fetch: Purgatory[TopicPartition] = Purgatory("Fetch")
+        self.delayed_delete_records: Purgatory[TopicPartition] = Purgatory("DeleteRecords")
+        self.wakeups = Wakeups(self.delayed_fetch, self.delayed_produce, self.delayed_delete_records)
+        self.leader_quota = ReplicationQuota(clock)
+        self.follower_quota = ReplicationQuota(clock)
+        self.state_change_log = StateChangeLogger(settings.broker_id)
+        self.leadership_listeners: list[LeadershipListener] = []
+        self.stop_listeners: list[StopListener] = []
+        self.environment = PartitionEnvironment(
+            broker_id=settings.broker_id,
+            clock=clock,
+            replica_lag_time_max_ms=settings.replica_lag_time_max_ms,
+            is_alive=metadata_cache.has_alive_broker,
+            isr_updater=isr_updater,
+            wakeups=self.wakeups,
+            state_change_log=self.state_change_log,
+        )
+        self.fetchers = FetcherManager(self, connect)
+        self._broker_epoch = broker_epoch
+        self._selector = selector
+        self._offline: set[TopicPartition] = set()
+        self._changes = StateChangeQueue()
+        self._supervisor = Supervisor("replica-manager")
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self._supervisor.every(max(1, self.settings.replica_lag_time_max_ms // 2), self.shrink_isrs, "isr-expiration")
+
+    def begin_shutdown(self) -> None:
+        """Start no fetcher any more: controlled shutdown makes this broker a follower of everything."""
+        self.is_shutting_down = True
+
+    async def stop(self) -> None:
+        """End fetchers and periodic work, and answer whoever waits. Logs stay open."""
+        logger.info("[ReplicaManager broker=%d] Shutting down", self.settings.broker_id)
+        self.is_shutting_down = True
+        await self._supervisor.stop()
+        await self.fetchers.stop()
+        for purgatory in (self.delayed_fetch, self.delayed_produce, self.delayed_delete_records):
+            purgatory.complete_all()
+        logger.info("[ReplicaManager broker=%d] Shut down completely", self.settings.broker_id)
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._broker_epoch()
+
+    # -- finding
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Return a hosted partition.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR (its log dir is offline), NOT_LEADER_OR_FOLLOWER (hosted elsewhere),
+                UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        partition = self.partitions.get((topic, index))  # type: ignore[call-overload]
+        if partition is not None:
+            return partition  # type: ignore[no-any-return]
+        topic_partition = TopicPartition(topic, index)
+        if topic_partition in self._offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is in an offline log directory"
+            )
+        if self.metadata_cache.contains(topic_partition):
+            # Hosted by other brokers, or here after the next LeaderAndIsr request: clients look for the leader anew.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {topic_partition} is not hosted by this broker"
+            )
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic_partition} does not exist")
+
+    def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None:
+        return self.partitions.get(topic_partition)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._offline
+
+    def led_partitions(self) -> Iterator[Partition]:
+        return (partition for partition in self.partitions.values() if partition.is_leader)
+
+    def log_of(self, topic_partition: TopicPartition) -> Log | None:
+        """Return the replica's log, whether the controller has named it yet or not."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.log is not None:
+            return partition.log
+        return self.log_manager.get(topic_partition)
+
+    def known_topic_id(self, topic_partition: TopicPartition) -> bytes:
+        """Return the topic id that the replica's log has; the zero id where there is no log or no id."""
+        log = self.log_of(topic_partition)
+        return ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
+
+    # -- the controller's word
+
+    async def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
+    ) -> LeaderAndIsrResponse:
+        """Carry a LeaderAndIsr request out. Broker epochs are the caller's to check."""
+        change = LeaderAndIsrChange(self, request, correlation_id, api_version)
+        return await self._changes.run(change.carry_out)
+
+    async def stop_replicas(self, request: StopReplicaRequest, *, correlation_id: int) -> StopReplicaResponse:
+        """Carry a StopReplica request out. Broker epochs are the caller's to check."""
+        return await self._changes.run(StopReplicaChange(self, request, correlation_id).carry_out)
+
+    def update_metadata(self, request: UpdateMetadataRequest, *, correlation_id: int) -> list[TopicPartition]:
+        """Take an UpdateMetadata request over; return the partitions that are being deleted.
+
+        Raises:
+            KafkaError: STALE_CONTROLLER_EPOCH.
+        """
+        if request.controller_epoch < self.controller_epoch:
+            sentence = (
+                f"Received update metadata request with correlation id {correlation_id} from an old controller "
+                f"{request.controller_id} with epoch {request.controller_epoch}. Latest known controller epoch is "
+                f"{self.controller_epoch}"
+            )
+            self.state_change_log.warning(sentence)
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, sentence)
+        deleted = self.metadata_cache.update(request, correlation_id)
+        self.controller_epoch = request.controller_epoch
+        return deleted
+
+    def host(self, topic_partition: TopicPartition) -> Partition:
+        """Return the partition, made new where it is not hosted yet. For state changes only."""
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self.partitions[topic_partition] = Partition(topic_partition, self.environment)
+        return partition
+
+    def forget_if_idle(self, topic_partition: TopicPartition) -> None:
+        """Drop a partition that was made for a change which failed before it got a log."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.log is None:
+            del self.partitions[topic_partition]
+
+    def open_log(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
+        """Return the replica's log, created where there is none. Raises KafkaError."""
+        partition = self.partitions.get(topic_partition)
+        is_first_time = partition is None or partition.log is None
+        has_no_mark = self.log_manager.get(topic_partition) is None
+        log = self.log_manager.get_or_create(
+            topic_partition, topic_id=None if topic_id == ZERO_TOPIC_ID else topic_id, is_new=is_new
+        )
+        if is_first_time:
+            who = f"[Partition {topic_partition} broker={self.settings.broker_id}]"
+            if has_no_mark:
+                partition_logger.info(
+                    "%s No checkpointed highwatermark is found for partition %s", who, topic_partition
+                )
+            partition_logger.info(
+                "%s Log loaded for partition %s with initial high watermark %d",
+                who,
+                topic_partition,
+                log.high_watermark,
+            )
+        return log
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Delete the replica's log if there is one. Raises KafkaError."""
+        self.log_manager.delete(topic_partition)
+
+    def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        if leaders or followers:
+            for listener in self.leadership_listeners:
+                listener(leaders, followers)
+
+    def replicas_stopped(self, topic_partitions: list[TopicPartition]) -> None:
+        if topic_partitions:
+            for listener in self.stop_listeners:
+                listener(topic_partitions)
+
+    # -- log dirs
+
+    def mark_offline(self, topic_partition: TopicPartition) -> None:
+        """Host the partition no more: its log dir has failed. Only a restart brings it back."""
+        self._offline.add(topic_partition)
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            make_nothing(partition)
+
+    def handle_log_dir_failure(self, log_dir: Path) -> None:
+        """Take all replicas of a log dir offline. The caller tells the controller by way of ZooKeeper."""
+        who = f"[ReplicaManager broker={self.settings.broker_id}]"
+        logger.warning(
+            "%s Stopping serving replicas in dir %s with uuid None because the log directory has failed.", who, log_dir
+        )
+        failed = [tp for tp, p in self.partitions.items() if p.log is not None and p.log.log_dir == log_dir]
+        self.fetchers.remove(failed)
+        for topic_partition in failed:
+            self.mark_offline(topic_partition)
+        logger.warning(
+            "%s Broker %d stopped fetcher for partitions %s and stopped moving logs for partitions  because they are "
+            "in the failed log directory %s.",
+            who,
+            self.settings.broker_id,
+            ",".join(map(str, failed)),
+            log_dir,
+        )
+
+    # -- from time to time
+
+    def shrink_isrs(self) -> None:
+        """Have followers that lag too long removed from the ISRs."""
+        for partition in list(self.partitions.values()):
+            if partition.leader_log is None or not partition.followers:
+                continue
+            isr_changes.maybe_shrink(partition)
+            # A follower about to join holds the high watermark back; when it dies nothing else would let it go.
+            if partition.advance_high_watermark():
+                self.wakeups.mark(partition.topic_partition)
+
+    # -- reading from near by, and throttles
+
+    def preferred_read_replica(
+        self, partition: Partition, *, rack: str, replica_id: int, fetch_offset: int, listener_name: str
+    ) -> int:
+        """Return the broker that a consumer should rather read from (KIP-392); -1 for this one.
+
+        Only a leader sends consumers elsewhere, and only to in-sync replicas that have the offset.
+        """
+        log = partition.leader_log
+        if self._selector is None or replica_id >= 0 or log is None:
+            return -1
+        now_ms = self.clock.monotonic_ms()
+        node = self.metadata_cache.node
+        own = node(self.settings.broker_id, listener_name)
+        leader = ReplicaView(self.settings.broker_id, None if own is None else own.rack, log.log_end_offset, 0)
+        replicas = [leader]
+        for follower in partition.followers.values():
+            address = node(follower.broker_id, listener_name)
+            is_in_sync = follower.broker_id in partition.isr_state.committed
+            has_offset = follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+            if is_in_sync and has_offset and address is not None:
+                lag_ms = now_ms - follower.last_caught_up_ms
+                replicas.append(ReplicaView(follower.broker_id, address.rack, follower.log_end_offset, lag_ms))
+        selected = self._selector(rack, leader, replicas)
+        return -1 if selected == leader.broker_id else selected
+
+    def should_leader_throttle(self, partition: Partition, replica_id: int) -> bool:
+        """Whether to send this follower nothing now: it is throttled, over the quota, and not in sync."""
+        quota = self.leader_quota
+        return (
+            quota.has_throttled
+            and replica_id not in partition.isr_state.committed
+            and quota.is_throttled(partition.topic_partition)
+            and quota.is_exceeded
+        )
+
+    # -- figures
+
+    @property
+    def offline_replica_count(self) -> int:
+        return len(self._offline)
+
+    @property
+    def leader_count(self) -> int:
+        return sum(1 for _ in self.led_partitions())
+
+    @property
+    def under_replicated_count(self) -> int:
+        return sum(partition.is_under_replicated for partition in self.led_partitions())
+
+    @property
+    def under_min_isr_count(self) -> int:
+        return sum(partition.is_under_min_isr for partition in self.led_partitions())
+
+    @property
+    def at_min_isr_count(self) -> int:
+        return sum(partition.is_at_min_isr for partition in self.led_partitions())
+
+    @property
+    def reassigning_count(self) -> int:
+        return sum(partition.is_reassigning for partition in self.led_partitions())

@@ -1,0 +1,64 @@
+"""One state change at a time: LeaderAndIsr and StopReplica requests wait for each other, in the order they came.
+
+A change gives way to the event loop now and then, so that creating a thousand logs holds no producer up; without this
+queue the next request could come in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+HOLD_MS_MAX = 5
+"""How long a change may hold the event loop at a stretch."""
+
+
+class StateChangeQueue:
+    """Runs changes one after the other, each in its caller's task."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_busy = False
+
+    async def run(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for the turn, carry the change out, and return its result."""
+        if self._is_busy:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._next()
+                raise
+        self._is_busy = True
+        try:
+            return await change()
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        """Hand over without a gap: whoever comes first gets the turn, not whoever asks first afterwards."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_busy = False
+
+
+class Breather:
+    """Gives way to the event loop when a change has held it for long enough."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._since_s = self._loop.time()
+
+    async def give_way(self) -> None:
+        if (self._loop.time() - self._since_s) * 1000 >= HOLD_MS_MAX:
+            await asyncio.sleep(0)
+            self._since_s = self._loop.time()

@@ -1,0 +1,147 @@
+"""Carrying out one StopReplica request. Source: ReplicaManager.stopReplicas of Kafka 3.9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
+from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.replication.roles import make_nothing
+from engine.replication.state_changes import Breather
+
+if TYPE_CHECKING:
+    from engine.replication.replica_manager import ReplicaManager
+
+
+class _Stop(NamedTuple):
+    """One replica to stop; ``leader_epoch`` is -1 from controllers that do not send it."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    deletes: bool
+
+    def __str__(self) -> str:
+        return (
+            f"StopReplicaPartitionState(partitionIndex={self.topic_partition.partition}, "
+            f"leaderEpoch={self.leader_epoch}, deletePartition={str(self.deletes).lower()})"
+        )
+
+
+def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
+    """Yield the replicas of a request of any version."""
+    for topic_state in request.topic_states:
+        for state in topic_state.partition_states:
+            topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
+            yield _Stop(topic_partition, state.leader_epoch, state.delete_partition)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield _Stop(TopicPartition(topic.name, index), NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
+    for ungrouped in request.ungrouped_partitions:
+        topic_partition = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)
+        yield _Stop(topic_partition, NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
+
+
+class StopReplicaChange:
+    """One request under way."""
+
+    def __init__(self, manager: ReplicaManager, request: StopReplicaRequest, correlation_id: int) -> None:
+        self._manager = manager
+        self._request = request
+        self._log = manager.state_change_log
+        self._correlation_id = correlation_id
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+
+    async def carry_out(self) -> StopReplicaResponse:
+        """Apply the request and return its answer."""
+        request, manager = self._request, self._manager
+        stops = list(_stops(request))
+        self._log.info(
+            f"Handling StopReplica request correlationId {self._correlation_id} from controller "
+            f"{request.controller_id} for {len(stops)} partitions"
+        )
+        if self._log.is_tracing:
+            for stop in stops:
+                self._log.trace(
+                    f"Received StopReplica request {stop} correlation id {self._correlation_id} from controller "
+                    f"{request.controller_id} epoch {request.controller_epoch} for partition {stop.topic_partition}"
+                )
+        if request.controller_epoch < manager.controller_epoch:
+            self._log.warning(
+                f"Ignoring StopReplica request from controller {request.controller_id} with correlation id "
+                f"{self._correlation_id} since its controller epoch {request.controller_epoch} is old. Latest known "
+                f"controller epoch is {manager.controller_epoch}"
+            )
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        manager.controller_epoch = request.controller_epoch
+        await self._stop([stop for stop in stops if self._may_stop(stop)])
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                for tp, code in self._errors.items()
+            ]
+        )
+
+    def _may_stop(self, stop: _Stop) -> bool:
+        topic_partition = stop.topic_partition
+        partition = self._manager.partitions.get(topic_partition)
+        if self._manager.is_offline(topic_partition):
+            self._ignore(stop, "WARN", "as the local replica for the partition is in an offline log directory")
+            self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            return False
+        is_checked = stop.leader_epoch not in (LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH)
+        if partition is not None and is_checked and stop.leader_epoch < partition.leader_epoch:
+            self._ignore(
+                stop,
+                "WARN",
+                f"since its associated leader epoch {stop.leader_epoch} is smaller than the current leader epoch "
+                f"{partition.leader_epoch}",
+            )
+            self._errors[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
+            return False
+        # A replica that is not hosted may still have a folder: the topic was deleted while this broker was down.
+        self._errors[topic_partition] = ErrorCode.NONE
+        return True
+
+    async def _stop(self, stops: list[_Stop]) -> None:
+        manager = self._manager
+        manager.fetchers.remove(stop.topic_partition for stop in stops)
+        breather = Breather()
+        for stop in stops:
+            if stop.deletes:
+                partition = manager.partitions.pop(stop.topic_partition, None)
+                if partition is not None:
+                    make_nothing(partition)
+                self._delete_log(stop)
+            manager.wakeups.mark(stop.topic_partition)
+            await breather.give_way()
+        manager.fetchers.end_idle()
+        manager.replicas_stopped(
+            [s.topic_partition for s in stops if self._errors[s.topic_partition] is ErrorCode.NONE]
+        )
+
+    def _delete_log(self, stop: _Stop) -> None:
+        try:
+            self._manager.delete_log(stop.topic_partition)
+        except KafkaError as error:
+            is_storage = error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            self._ignore(
+                stop,
+                "ERROR",
+                "as the local replica for the partition is in an offline log directory"
+                if is_storage
+                else f"due to an unexpected error: {error}",
+            )
+            self._errors[stop.topic_partition] = error.code
+
+    def _ignore(self, stop: _Stop, level: str, why: str) -> None:
+        sentence = (
+            f"Ignoring StopReplica request (delete={str(stop.deletes).lower()}) from controller "
+            f"{self._request.controller_id} with correlation id {self._correlation_id} epoch "
+            f"{self._request.controller_epoch} for partition {stop.topic_partition} {why}"
+        )
+        if level == "WARN":
+            self._log.warning(sentence)
+        else:
+            self._log.error(sentence)
