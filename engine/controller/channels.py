@@ -1,0 +1,209 @@
+"""The controller's line to each broker: a queue, a connection, and a task that sends one request after the other.
+
+A request is sent again until it is answered or the broker is gone, in order, never two at once, as Kafka's
+RequestSendThread does; the broker's checks of epochs make that safe. Answers are handed over as events. The controller's
+own broker is reached over the wire like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.common.errors import KlammError
+from engine.common.model import BrokerInfo
+from engine.config.metadata_version import MetadataVersion
+from engine.controller.broker_requests import BrokerRequest
+from engine.controller.events import ControllerEvent
+from engine.controller.logs import channel_manager_log, request_send_log, state_change_log
+from engine.controller.wire_requests import RequestVersions, WireRequest, event_of, response_text, wire_requests
+from engine.network.client import BrokerClient
+from engine.protocol.declaration import Response
+from engine.runtime.supervisor import Supervisor
+
+BACKOFF_MS = 100
+"""Wait before a request that could not be sent is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """What the lines to brokers need to know."""
+
+    controller_id: int
+    ibp: MetadataVersion
+    listener_name: str
+    """Listener on which brokers take the controller's requests."""
+    inter_broker_listener_name: str
+    """Listener on which followers reach their leaders."""
+    connect_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+
+
+class BrokerChannel:
+    """The line to one broker."""
+
+    def __init__(
+        self,
+        broker: BrokerInfo,
+        settings: ChannelSettings,
+        controller_epoch: int,
+        on_event: Callable[[ControllerEvent], None],
+    ) -> None:
+        self.broker = broker
+        self._settings = settings
+        self._controller_epoch = controller_epoch
+        self._on_event = on_event
+        self._versions = RequestVersions.of(settings.ibp)
+        self._queue: asyncio.Queue[WireRequest] = asyncio.Queue()
+        self._log = request_send_log(settings.controller_id)
+        self._state_changes = state_change_log(settings.controller_id, controller_epoch)
+        self._correlation_id = -1
+        self._is_failing = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were not sent yet."""
+        return self._queue.qsize()
+
+    def put(self, request: BrokerRequest) -> None:
+        """Queue a request."""
+        settings = self._settings
+        for wire in wire_requests(
+            request, settings.controller_id, self._versions, settings.inter_broker_listener_name
+        ):
+            self._queue.put_nowait(wire)
+
+    async def run(self) -> None:
+        """Send what is queued until cancelled."""
+        endpoint = self.broker.endpoint(self._settings.listener_name)
+        if endpoint is None:
+            self._log.error(
+                f"Controller {self._settings.controller_id} cannot reach broker {self.broker.id}, which has no "
+                f"listener {self._settings.listener_name}"
+            )
+            return
+        client = BrokerClient(
+            endpoint.host,
+            endpoint.port,
+            client_id=str(self._settings.controller_id),
+            connect_timeout_ms=self._settings.connect_timeout_ms,
+            request_timeout_ms=self._settings.request_timeout_ms,
+        )
+        node = f"{endpoint.host}:{endpoint.port} (id: {self.broker.id} rack: {self.broker.rack or 'null'})"
+        self._log.info("Starting")
+        try:
+            while True:
+                wire = await self._queue.get()
+                response = await self._send_until_answered(client, wire, node)
+                self._answered(wire, response, node)
+        finally:
+            self._log.info("Shutting down")
+            await client.close()
+            self._log.info("Stopped")
+            self._log.info("Shutdown completed")
+
+    async def _send_until_answered(self, client: BrokerClient, wire: WireRequest, node: str) -> Response:
+        while True:
+            response = await self._try_to_send(client, wire, node)
+            if response is not None:
+                return response
+            await client.close()
+            await asyncio.sleep(BACKOFF_MS / 1000)
+
+    async def _try_to_send(self, client: BrokerClient, wire: WireRequest, node: str) -> Response | None:
+        """Send once; None where the broker could not be reached or did not answer.
+
+        Only the first failure of a row is a warning: a broker that died stays silent until its session ends.
+        """
+        controller_id = self._settings.controller_id
+        if not client.is_connected:
+            try:
+                await client.connect()
+            except KlammError as error:
+                self._complain(f"Controller {controller_id}'s connection to broker {node} was unsuccessful", error)
+                return None
+            self._log.info(f"Controller {controller_id} connected to {node} for sending state change requests")
+        self._correlation_id += 1
+        try:
+            response = await client.send(wire.message, wire.api_version)
+        except KlammError as error:
+            self._complain(
+                f"Controller {controller_id} epoch {self._controller_epoch} fails to send request "
+                f"{type(wire.message).__name__} to broker {node}. Reconnecting to broker.",
+                error,
+            )
+            return None
+        self._is_failing = False
+        return response
+
+    def _complain(self, message: str, error: KlammError) -> None:
+        if not self._is_failing:
+            self._log.warning(message, error)
+        elif self._log.is_debug_enabled:
+            self._log.debug(f"{message} ({error})")
+        self._is_failing = True
+
+    def _answered(self, wire: WireRequest, response: Response, node: str) -> None:
+        if self._state_changes.is_trace_enabled:
+            self._state_changes.trace(
+                f"Received response {response_text(response)} for request {wire.message.api_key.name} with "
+                f"correlation id {self._correlation_id} sent to broker {node}"
+            )
+        event = event_of(wire, response)
+        if event is not None:
+            self._on_event(event)
+
+
+class ControllerChannels:
+    """The lines to all live brokers, of one term as controller."""
+
+    def __init__(
+        self, settings: ChannelSettings, controller_epoch: int, on_event: Callable[[ControllerEvent], None]
+    ) -> None:
+        self._settings = settings
+        self._controller_epoch = controller_epoch
+        self._on_event = on_event
+        self._channels: dict[int, BrokerChannel] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._supervisor = Supervisor(f"controller-{settings.controller_id}-channels")
+        self._log = channel_manager_log(settings.controller_id)
+
+    @property
+    def waiting(self) -> int:
+        """Requests to all brokers that were not sent yet."""
+        return sum(channel.waiting for channel in self._channels.values())
+
+    def connect(self, broker: BrokerInfo) -> None:
+        """Open the line to a broker unless there is one."""
+        if broker.id in self._channels:
+            return
+        self._log.debug(f"Controller {self._settings.controller_id} trying to connect to broker {broker.id}")
+        channel = BrokerChannel(broker, self._settings, self._controller_epoch, self._on_event)
+        self._channels[broker.id] = channel
+        self._tasks[broker.id] = self._supervisor.start(channel.run(), f"to-broker-{broker.id}")
+
+    def disconnect(self, broker_id: int) -> None:
+        """Close the line to a broker; what waits in it is dropped."""
+        self._channels.pop(broker_id, None)
+        task = self._tasks.pop(broker_id, None)
+        if task is not None:
+            task.cancel()
+
+    def send(self, request: BrokerRequest) -> None:
+        """Queue a request to a broker; one for a broker without line is dropped."""
+        channel = self._channels.get(request.broker_id)
+        if channel is None:
+            self._log.warning(
+                f"Not sending request {type(request).__name__} with controllerId={self._settings.controller_id}, "
+                f"controllerEpoch={request.controller_epoch}, brokerEpoch={request.broker_epoch} to broker "
+                f"{request.broker_id}, since it is offline."
+            )
+            return
+        channel.put(request)
+
+    async def close(self) -> None:
+        """Close every line and wait until all tasks have ended."""
+        self._channels.clear()
+        self._tasks.clear()
+        await self._supervisor.stop()
