@@ -8,6 +8,7 @@ offset is that of the last message inside.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 
 from crc32c import crc32c
@@ -22,6 +23,9 @@ HEADER_TO_MAGIC = 17
 
 LOOKUP_CHUNK_BYTES = 4096
 CHECK_CHUNK_BYTES = 1024 * 1024
+
+_PLACE = struct.Struct(">qi4xb6xi")
+"""base_offset, batch_length, magic, last_offset_delta"""
 
 _LENGTH_MIN_V2 = BATCH_OVERHEAD - LOG_OVERHEAD
 _new = tuple.__new__
@@ -61,6 +65,31 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
             return
         yield position, header
         position += header.size_bytes
+
+
+def find_batch(fd: int, position: int, end: int, offset: int) -> int:
+    """Return the position of the first batch from ``position`` on that reaches ``offset``; -1 where none does.
+
+    The same walk as ``scan_batches``, as fast as it gets: a reader that lags behind costs one of them each time.
+    """
+    unpack, chunk, start = _PLACE.unpack_from, b"", position
+    while position + HEADER_TO_MAGIC <= end:
+        index = position - start
+        if index + _PLACE.size > len(chunk):
+            chunk, start, index = os.pread(fd, min(LOOKUP_CHUNK_BYTES, end - position), position), position, 0
+            if len(chunk) < HEADER_TO_MAGIC:
+                return -1
+            if len(chunk) < _PLACE.size:
+                chunk += bytes(_PLACE.size)
+        first_offset, length, magic, delta = unpack(chunk, index)
+        last_offset = first_offset + delta if magic == 2 else first_offset
+        following = position + LOG_OVERHEAD + length
+        if following > end or length <= 0:
+            return -1
+        if last_offset >= offset:
+            return position
+        position = following
+    return -1
 
 
 def check_batches(fd: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:

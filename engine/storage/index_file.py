@@ -117,16 +117,25 @@ class IndexFile:
             return -1
         if self._is_in_block(target, field):
             return self._block_start + self._floor_within(self._block, target, field)
+        self._load_block(target, field)
+        return self._block_start + self._floor_within(self._block, target, field)
+
+    def _load_block(self, target: int, field: int) -> None:
+        """Keep the stored entries around ``target`` in memory: the next search is likely to want them too."""
+        unpack, size = self._entry.unpack, self._entry.size
         low, high = 0, self._stored_count
-        while high - low > BLOCK_ENTRIES:
-            middle = (low + high) // 2
-            if self.entry(middle)[field] <= target:
-                low = middle
-            else:
-                high = middle
-        self._block = self._read(low, high - low)
+        fd = os.open(self._paths.path(self._kind), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while high - low > BLOCK_ENTRIES:
+                middle = (low + high) // 2
+                if unpack(read_fully(fd, middle * size, size))[field] <= target:
+                    low = middle
+                else:
+                    high = middle
+            self._block = read_fully(fd, low * size, (high - low) * size)
+        finally:
+            os.close(fd)
         self._block_start = low
-        return low + self._floor_within(self._block, target, field)
 
     def _is_in_block(self, target: int, field: int) -> bool:
         if not self._block or self._entry.unpack_from(self._block)[field] > target:

@@ -28,13 +28,17 @@ _locked_here: set[tuple[int, int]] = set()
 
 
 class LogDir:
-    """A log dir. ``had_clean_shutdown`` and ``is_loaded`` decide whether the next stop may be called clean."""
+    """A log dir with ``log_count`` logs.
 
-    __slots__ = ("_lock_fd", "_lock_key", "had_clean_shutdown", "is_loaded", "is_online", "path")
+    ``had_clean_shutdown`` and ``is_loaded`` decide whether the next stop may be called clean.
+    """
+
+    __slots__ = ("_lock_fd", "_lock_key", "had_clean_shutdown", "is_loaded", "is_online", "log_count", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_online = True
+        self.log_count = 0
         self.is_loaded = False
         self.had_clean_shutdown = False
         self._lock_fd = -1

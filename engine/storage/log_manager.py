@@ -192,6 +192,7 @@ class LogManager:
                 "Delete the one in the log dir that is known to have failed recently.",
                 path=str(log.dir),
             )
+        self._dirs[log.log_dir].log_count += 1
 
     def shutdown(self) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, let go of the dirs."""
@@ -263,6 +264,7 @@ class LogManager:
             except OSError as error:
                 self.fail_dir(path, f"Error while creating log for {topic_partition}", error)
                 continue
+            self._dirs[path].log_count += 1
             logger.info("Created log partition=%s dir=%s", topic_partition, log.dir)
             return log
         raise KafkaError(
@@ -271,11 +273,8 @@ class LogManager:
         )
 
     def _dirs_by_load(self) -> list[Path]:
-        counts = dict.fromkeys(self.live_dirs, 0)
-        for logs in (self.logs, self.future_logs):
-            for log in logs.values():
-                counts[log.log_dir] += 1
-        return sorted(counts, key=lambda path: counts[path])
+        """The dir with the fewest logs first, those with equally many in the order of ``log.dirs``."""
+        return sorted(self.live_dirs, key=lambda path: self._dirs[path].log_count)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition's log away; its files go after ``log.segment.delete.delay.ms``. No log: nothing happens.
@@ -294,6 +293,7 @@ class LogManager:
             return
         log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
         del self.logs[topic_partition]
+        self._dirs[log.log_dir].log_count -= 1
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
         self._dirs_to_checkpoint.add(log.log_dir)

@@ -125,9 +125,9 @@ class LogReads(LogCore):
         """Search the first batch that reaches ``offset``; the log's end where the rest of the log is empty."""
         segment = self._segments.floor(offset)
         while segment is not None:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0]
+            position = segment.find(offset)
+            if position >= 0:
+                return segment, position
             segment = self._segments.after(segment)
         return self._active, self._active.size_bytes
 

@@ -53,10 +53,10 @@ def rebuild_producer_state(
 
 def replay_segment(producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int) -> None:
     """Take over the batches of a segment from the one that holds ``start_offset`` to the last before ``end_offset``."""
-    found = segment.find(start_offset)
-    if found is None:
+    start = segment.find(start_offset)
+    if start < 0:
         return
-    for position, header in segment.iter_batches(found[0]):
+    for position, header in segment.iter_batches(start):
         if header.base_offset >= end_offset:
             return
         if header.has_producer_id:

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
 from engine.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
 from engine.protocol.records.header import BatchHeader
-from engine.storage.batch_scan import scan_batches
+from engine.storage.batch_scan import find_batch, scan_batches
 from engine.storage.file_range import OpenFile, write_fully
 from engine.storage.offset_index import OffsetIndex
 from engine.storage.segment_paths import SegmentPaths
@@ -261,12 +261,10 @@ class LogSegment:
         """Yield position and header of the batches from ``position`` to ``end`` (the segment's by default)."""
         return scan_batches(self.file().fd, position, self.size_bytes if end is None else end)
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return position and header of the first batch that reaches ``offset``, or None where none does."""
-        for position, header in self.iter_batches(self.offset_index.lookup(offset).position):
-            if header.last_offset >= offset:
-                return position, header
-        return None
+    def find(self, offset: int) -> int:
+        """Return the position of the first batch that reaches ``offset``; -1 where none does."""
+        start = self.offset_index.lookup(offset).position
+        return find_batch(self.file().fd, start, self.size_bytes, offset)
 
     def read_next_offset(self) -> int:
         """Return the offset after the last batch; the base offset where there is none."""
@@ -283,15 +281,14 @@ class LogSegment:
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the batch of ``offset`` and all after it; return the number of bytes dropped."""
-        found = self.find(offset)
+        position = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.preallocate_indexes()
         self.is_index_full = False
         dropped_bytes = 0
-        if found is not None:
-            position, _ = found
+        if position >= 0:
             dropped_bytes = self.size_bytes - position
             os.ftruncate(self.file().fd, position)
             self.size_bytes = position
