@@ -55,6 +55,7 @@ class DynamicConfigs:
         self.topic_listeners: list[TopicListener] = []
         self.broker_listeners: list[BrokerListener] = []
         self.entity_listeners: list[EntityListener] = []
+        self._stored: dict[tuple[str, str], Overrides] = {}
         self._topic_overrides: dict[str, Overrides] = {}
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = topic_log_config({}, static)
@@ -66,6 +67,7 @@ class DynamicConfigs:
         """
         if entity_type == TOPICS:
             return self._apply_topic(entity_name, dict(texts))
+        self._stored[entity_type, entity_name] = dict(texts)
         if entity_type == BROKERS:
             return self._apply_broker(entity_name, dict(texts))
         for listener in self.entity_listeners:
@@ -92,6 +94,17 @@ class DynamicConfigs:
     def topic_overrides(self, topic: str) -> Overrides:
         """Return a topic's overrides as they were last told, unusable ones included."""
         return self._topic_overrides.get(topic, _NONE)
+
+    def stored_texts(self, entity_type: str, entity_name: str) -> Overrides:
+        """Return what an entity's node held when it was last told, usable or not."""
+        if entity_type == TOPICS:
+            return self.topic_overrides(entity_name)
+        return self._stored.get((entity_type, entity_name), _NONE)
+
+    @property
+    def known_topics(self) -> frozenset[str]:
+        """Topics whose overrides were ever told."""
+        return frozenset(self._topic_overrides)
 
     def knows_topic(self, topic: str) -> bool:
         """Say whether a topic's overrides were ever told, be it that it has none."""
