@@ -82,7 +82,8 @@ async def _described(broker: Broker, resource: DescribeConfigsResource) -> list[
             check_topic_name(name)
             if name not in broker.metadata_cache.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-            return describe_topic(await broker.zk.entity_config(TOPICS, name), broker.dynamic_configs, keys)
+            overrides = await broker.zk.get_entity_configs(f"{TOPICS}/{name}")
+            return describe_topic(overrides, broker.dynamic_configs, keys)
         case ResourceType.BROKER:
             return _described_broker(broker, name, keys)
         case ResourceType.BROKER_LOGGER:

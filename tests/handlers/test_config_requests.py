@@ -69,17 +69,17 @@ class Store:
 
     def __init__(self, configs: DynamicConfigs) -> None:
         self.configs = configs
-        self.nodes: dict[tuple[str, str], dict[str, str]] = {}
+        self.nodes: dict[str, dict[str, str]] = {}
         self.fails = False
 
-    async def entity_config(self, entity_type: str, name: str) -> dict[str, str]:
+    async def get_entity_configs(self, entity_path: str) -> dict[str, str]:
         if self.fails:
             raise CoordinationError("the session is over")
-        return dict(self.nodes.get((entity_type, name), {}))
+        return dict(self.nodes.get(entity_path, {}))
 
-    async def set_entity_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-        self.nodes[entity_type, name] = dict(config)
-        self.configs.apply(entity_type, name, config)
+    async def change_entity_configs(self, entity_path: str, config: Mapping[str, str]) -> None:
+        self.nodes[entity_path] = dict(config)
+        self.configs.apply(*entity_path.split("/"), config)
 
 
 def make_broker() -> SimpleNamespace:
@@ -212,7 +212,7 @@ def kafka_loggers() -> Iterator[None]:
 def test_answers_as_kafka(kafka_loggers: None) -> None:
     """One broker is asked everything in the order of the recording, for each answer depends on the changes before."""
     broker = make_broker()
-    broker.zk.nodes["topics", "t"] = {"retention.ms": "5000"}
+    broker.zk.nodes["topics/t"] = {"retention.ms": "5000"}
     for exchange in EXCHANGES[1:]:
         name, version = exchange["name"], exchange["version"]
         answer = ask(broker, exchange["api"], version, exchange["request"])
@@ -270,12 +270,12 @@ def test_zookeeper_away() -> None:
 def test_encrypted_passwords_of_kafka_stay_and_are_never_shown() -> None:
     broker = make_broker()
     secret = "listener.name.plaintext.ssl.keystore.password"
-    broker.zk.nodes["brokers", "0"] = {secret: "encrypted", "message.max.bytes": "5"}
+    broker.zk.nodes["brokers/0"] = {secret: "encrypted", "message.max.bytes": "5"}
     change = {"name": "message.max.bytes", "configOperation": 0, "value": "6"}
     body = {"resources": [{"resourceType": 4, "resourceName": "0", "configs": [change]}], "validateOnly": False}
     (outcome,) = ask(broker, "INCREMENTAL_ALTER_CONFIGS", 1, body).responses
     assert outcome.error_code == ErrorCode.NONE
-    assert broker.zk.nodes["brokers", "0"] == {secret: "encrypted", "message.max.bytes": "6"}
+    assert broker.zk.nodes["brokers/0"] == {secret: "encrypted", "message.max.bytes": "6"}
     answer = ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(4, "0", None, includeSynonyms=True))
     assert "encrypted" not in repr(answer)
     assert "opensesame" not in repr(answer)
