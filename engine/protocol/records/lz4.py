@@ -54,7 +54,7 @@ def _fast_blocks(data: memoryview) -> Iterator[bytes]:
 def _strong_blocks(data: Buffer, level: int) -> Iterator[bytes]:
     """Blocks of the high-compression kind: the library makes them only in whole frames, with a checksum each."""
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     frame = bytes(compressor.finish())
     trailer = 4 if frame[4] & 0x10 else 0
     position = 7
