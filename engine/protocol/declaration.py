@@ -15,7 +15,6 @@ a field that a version lacks has its default after decoding. Encoding is in ``co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast, dataclass_transform
 
 from engine.protocol.api_keys import API_SPECS, ApiKey
@@ -36,18 +35,29 @@ NEW_LIST = _NewList()
 _TYPE_DEFAULT = object()
 
 
-@dataclass(slots=True, eq=False)
 class Field:
-    """One field of a struct. Versions are inclusive."""
+    """One field of a struct, as ``field`` declares it."""
 
-    type: Scalar | Blob | Array | type[Struct]
-    since: int
-    until: int
-    default: Any
-    nullable_since: int | None
-    tag: int | None
-    ignorable: bool
-    name: str = ""
+    __slots__ = ("default", "ignorable", "name", "nullable_since", "since", "tag", "type", "until")
+
+    def __init__(
+        self,
+        type: Scalar | Blob | Array | type[Struct],
+        since: int,
+        until: int,
+        default: Any,
+        nullable_since: int | None,
+        tag: int | None,
+        ignorable: bool,
+    ) -> None:
+        self.name = ""
+        self.type = type
+        self.since = since
+        self.until = until
+        self.default = default
+        self.nullable_since = nullable_since
+        self.tag = tag
+        self.ignorable = ignorable
 
     def is_in(self, version: int) -> bool:
         """The version carries the field, tagged or not."""

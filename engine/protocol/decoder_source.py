@@ -42,7 +42,7 @@ def _min_field_bytes(kind: Scalar | Blob | Array | type[Struct], version: int, i
     if isinstance(kind, Scalar):
         return kind.size_bytes
     if isinstance(kind, Blob):
-        return 1 if is_flexible else 4 if kind.wide else 2
+        return 1 if is_flexible else 4 if kind.is_wide else 2
     if isinstance(kind, Array):
         return 1 if is_flexible else 4
     return min_size_bytes(kind, version, is_flexible=is_flexible)
@@ -134,7 +134,7 @@ class _DecoderWriter:
             self._struct(kind, inner := self._source.fresh("inner"))
             self._source.line(f"{place} = {inner}")
             return
-        size = self._length(run, is_wide=isinstance(kind, Array) or kind.wide)
+        size = self._length(run, is_wide=isinstance(kind, Array) or kind.is_wide)
         if not declared.is_nullable_in(self._version):
             self._sized(kind, size, place, label)
             return
@@ -213,7 +213,7 @@ class _DecoderWriter:
         with source.block(f"for _ in range({size}):"):
             if isinstance(element, Blob):
                 run = _Run()
-                self._sized(element, self._length(run, is_wide=element.wide), item, label)
+                self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
             else:
                 self._struct(element, item)
             source.line(f"{items}.append({item})")

@@ -129,7 +129,7 @@ class _EncoderWriter:
             if encode:
                 self._line(f"{data} = {data}{encode}")
             self._line(f"{size} = {self._length_of(data)}")
-        self._length(run, size, is_wide=kind.wide)
+        self._length(run, size, is_wide=kind.is_wide)
         self._line(f"{self._out} += {data}")
 
     def _records(self, run: _Run, value: str, is_nullable: bool) -> None:
@@ -143,7 +143,7 @@ class _EncoderWriter:
         self._length(run, size, is_wide=True)
         with self._block(f"if {data} is not None:"):
             self._line(f"if {data}.__class__ in bytes_like: {self._out} += {data}")
-            self._line(f"else: {self._out}.splice({data})")
+            self._line(f"elif {size}{' > 1' if self._is_flexible else ''}: {self._out}.splice({data})")
 
     def _array(self, run: _Run, kind: Array, value: str, is_nullable: bool) -> None:
         source, element = self._source, kind.element

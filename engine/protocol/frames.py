@@ -139,7 +139,7 @@ def encode_request(request: Request, api_version: int, correlation_id: int, clie
     """
     key = request.api_key
     out = Outgoing(_FRAME_START.pack(0, key, api_version, correlation_id))
-    header_version = _request_header_version(key, api_version)
+    header_version = request_header_version(key, api_version)
     if header_version > 0:
         _append_client_id(out, client_id)
     if header_version == 2:
@@ -149,15 +149,14 @@ def encode_request(request: Request, api_version: int, correlation_id: int, clie
     return out
 
 
-def _request_header_version(key: ApiKey, api_version: int) -> int:
-    return request_header_version(key, api_version)
-
-
 def _append_client_id(out: Outgoing, client_id: str | None) -> None:
     if client_id is None:
         out += _INT16.pack(-1)
         return
-    encoded = client_id.encode()
+    try:
+        encoded = client_id.encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError(f"the client id is not text: {error}") from error
     if len(encoded) > STRING_BYTES_MAX:
         raise LocalProtocolError(f"the client id takes {len(encoded)} bytes, {STRING_BYTES_MAX} is the limit")
     out += _INT16.pack(len(encoded))

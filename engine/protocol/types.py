@@ -5,36 +5,40 @@ Not here: how they are written in a given version (compact or not), which is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from engine.common.topic_id import ZERO_TOPIC_ID
 
-
-@dataclass(frozen=True, slots=True)
+# Plain classes: dataclasses would cost the import of every tool more than the whole table of APIs does.
 class Scalar:
     """A value of fixed size; ``code`` is its letter in the struct module's language."""
 
-    name: str
-    code: str
-    size_bytes: int
-    default: bool | int | float | bytes
+    __slots__ = ("code", "default", "name", "size_bytes")
+
+    def __init__(self, name: str, code: str, size_bytes: int, default: bool | int | float | bytes) -> None:
+        self.name = name
+        self.code = code
+        self.size_bytes = size_bytes
+        self.default = default
 
 
-@dataclass(frozen=True, slots=True)
 class Blob:
-    """A length followed by that many bytes. ``wide`` lengths take 32 bits in inflexible versions, others 16."""
+    """A length followed by that many bytes. ``is_wide``: the length takes 32 bits where it is not compact, not 16."""
 
-    name: str
-    wide: bool
-    default: str | bytes | None
+    __slots__ = ("default", "is_wide", "name")
+
+    def __init__(self, name: str, is_wide: bool, default: str | bytes | None) -> None:
+        self.name = name
+        self.is_wide = is_wide
+        self.default = default
 
 
-@dataclass(frozen=True, slots=True)
 class Array:
-    """A count followed by that many elements: a scalar, a string, or a Struct class. A ``list`` in memory."""
+    """A count followed by that many elements: a scalar but UUID, a string, or a Struct class. A ``list`` in memory."""
 
-    element: Scalar | Blob | type
+    __slots__ = ("element",)
+
+    def __init__(self, element: Scalar | Blob | type) -> None:
+        self.element = element
 
 
 BOOL: Final = Scalar("bool", "?", 1, False)
@@ -43,7 +47,7 @@ INT16: Final = Scalar("int16", "h", 2, 0)
 INT32: Final = Scalar("int32", "i", 4, 0)
 INT64: Final = Scalar("int64", "q", 8, 0)
 FLOAT64: Final = Scalar("float64", "d", 8, 0.0)
-UUID: Final = Scalar("uuid", "16s", 16, ZERO_TOPIC_ID)
+UUID: Final = Scalar("uuid", "16s", 16, bytes(16))
 """16 bytes in memory, too."""
 
 STRING: Final = Blob("string", False, "")
