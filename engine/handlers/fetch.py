@@ -90,7 +90,7 @@ def _parameters(context: RequestContext, request: FetchRequest) -> FetchParamete
         max_bytes=max_bytes,
         isolation=IsolationLevel.READ_COMMITTED if request.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED,
         rack_id=request.rack_id,
-        client_host=context.peer.host,
+        listener_name=context.peer.listener_name,
     )
 
 

@@ -31,7 +31,7 @@ class FetchParameters:
     max_bytes: int
     isolation: IsolationLevel
     rack_id: str
-    client_host: str
+    listener_name: str
 
     @property
     def is_follower(self) -> bool:
@@ -127,9 +127,13 @@ class FetchReads:
         if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
             return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
         log = partition.log
+        manager = self._broker.replica_manager
         if log is not None and parameters.api_version < ZSTD_VERSION and log.config.compression_type == "zstd":
             return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        return partition, partition.read_records(
+        if parameters.is_follower and manager.should_leader_throttle(partition, parameters.replica_id):
+            # The follower hears of watermarks and stays acknowledged, but gets no bytes now.
+            remaining, min_one_batch = 0, False
+        read = partition.read_records(
             wanted.fetch_offset,
             min(wanted.max_bytes, remaining),
             replica_id=parameters.replica_id,
@@ -142,3 +146,23 @@ class FetchReads:
             follower_broker_epoch=parameters.replica_epoch,
             records_follower_state=records_follower_state,
         )
+        if parameters.is_follower:
+            if read.size_bytes and manager.leader_quota.is_throttled(partition.topic_partition):
+                manager.leader_quota.record(read.size_bytes)
+        elif parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION and read.error is ErrorCode.NONE:
+            self._prefer_near_replica(partition, wanted, read)
+        return partition, read
+
+    def _prefer_near_replica(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> None:
+        """Send a consumer to a replica nearer by instead of records, where a selector says so (KIP-392)."""
+        parameters = self.parameters
+        preferred = self._broker.replica_manager.preferred_read_replica(
+            partition,
+            rack=parameters.rack_id,
+            replica_id=parameters.replica_id,
+            fetch_offset=wanted.fetch_offset,
+            listener_name=parameters.listener_name,
+        )
+        if preferred >= 0:
+            read.preferred_read_replica = preferred
+            read.records = None

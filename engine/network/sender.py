@@ -115,7 +115,7 @@ class Sender:
         view, start, copied = memoryview(out), 0, bytearray()
         for position, part in out.ranges:
             # Whatever a handler gives as records without their bytes is a range of a file.
-            source = cast(FileRangeLike, part)
+            source = cast("FileRangeLike", part)
             copied += view[start:position]
             start = position
             if source.size_bytes < SENDFILE_BYTES_MIN:

@@ -35,6 +35,20 @@ class ListenerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundListener:
+    """A listener whose address is taken."""
+
+    spec: ListenerSpec
+    socket: socket.socket
+
+    @property
+    def port(self) -> int:
+        """The real port, also where 0 was asked for."""
+        port: int = self.socket.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, slots=True)
 class ServerLimits:
     """Bounds of the network, under the names of Kafka's settings. -1 as a buffer size leaves it to the system."""
 
@@ -63,27 +77,37 @@ class SocketServer:
         self._buffers = ReceiveBuffers()
         self._per_ip: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
+        self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
         self._is_stopping = False
 
-    async def listen(self, listener: ListenerSpec) -> tuple[str, int]:
-        """Bind and accept on one listener; return the bound host and port.
+    def bind(self, listener: ListenerSpec) -> BoundListener:
+        """Take the address; nobody is answered there yet.
 
         Raises:
             OperationError: the address is taken or not of this machine.
         """
+        bound = BoundListener(listener, bound_socket(listener, self.limits))
+        self._bound.append(bound)
+        return bound
+
+    async def accept(self, bound: BoundListener) -> None:
+        """Begin to accept connections on a bound listener."""
         loop = asyncio.get_running_loop()
-        context = self._context(loop, listener)
-        sock = bound_socket(listener, self.limits)
+        context = self._context(loop, bound.spec)
         server = await loop.create_server(
-            lambda: Connection(context), sock=sock, backlog=self.limits.socket_listen_backlog_size
+            lambda: Connection(context), sock=bound.socket, backlog=self.limits.socket_listen_backlog_size
         )
         self._servers.append(server)
-        host, port = sock.getsockname()[:2]
-        logger.info(
-            "Awaiting socket connections on %s:%d. listener=%s", listener.host or "0.0.0.0", port, listener.name
-        )
-        return host, port
+        self._bound.remove(bound)
+        host = bound.spec.host or "0.0.0.0"
+        logger.info("Awaiting socket connections on %s:%d. listener=%s", host, bound.port, bound.spec.name)
+
+    async def listen(self, listener: ListenerSpec) -> tuple[str, int]:
+        """Bind and accept; return the bound host and port."""
+        bound = self.bind(listener)
+        await self.accept(bound)
+        return listener.host, bound.port
 
     def start_idle_sweep(self) -> None:
         """Begin to close connections that have been silent for ``connections.max.idle.ms``."""
@@ -100,6 +124,8 @@ class SocketServer:
         """Close the listeners and every connection."""
         self._is_stopping = True
         self.stop_accepting()
+        for bound in self._bound:
+            bound.socket.close()
         for connection in list(self.connections):
             connection.close(CloseReason.STOPPING)
         await self._supervisor.stop()

@@ -1,0 +1,52 @@
+"""What a change of settings at run time changes in a broker's parts."""
+
+from __future__ import annotations
+
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic import DynamicConfigs
+from engine.config.log_config import LogConfig
+from engine.replication.replica_manager import ReplicaManager
+from engine.replication.throttle import ALL_REPLICAS
+from engine.storage.log_manager import LogManager
+
+
+class DynamicEffects:
+    """Listens to a broker's DynamicConfigs and hands on what changed."""
+
+    def __init__(self, configs: DynamicConfigs, log_manager: LogManager, replica_manager: ReplicaManager) -> None:
+        self._configs = configs
+        self._logs = log_manager
+        self._replicas = replica_manager
+        self._broker_id = configs.static.broker_id
+        configs.topic_listeners.append(self._topic_changed)
+        configs.broker_listeners.append(self._broker_changed)
+        for topic in configs.known_topics:
+            self._throttle(topic, configs.log_config(topic))
+        self._set_rates()
+
+    def _topic_changed(self, topic: str, config: LogConfig) -> None:
+        self._logs.update_topic_config(topic, config)
+        self._throttle(topic, config)
+
+    def _broker_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        for topic in {topic_partition.topic for topic_partition in self._logs.logs}:
+            self._logs.update_topic_config(topic, self._configs.log_config(topic))
+        if new.num_replica_fetchers != old.num_replica_fetchers:
+            self._replicas.fetchers.resize(new.num_replica_fetchers)
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        self._replicas.leader_quota.rate_bytes_max = self._configs.leader_replication_throttled_rate
+        self._replicas.follower_quota.rate_bytes_max = self._configs.follower_replication_throttled_rate
+
+    def _throttle(self, topic: str, config: LogConfig) -> None:
+        replicas = self._replicas
+        replicas.leader_quota.throttle(topic, self._own(config.leader_replication_throttled_replicas))
+        replicas.follower_quota.throttle(topic, self._own(config.follower_replication_throttled_replicas))
+
+    def _own(self, throttled: tuple[str, ...]) -> frozenset[int]:
+        """Return this broker's partitions of a ``…replication.throttled.replicas`` list (``partition:broker``)."""
+        if "*" in throttled:
+            return ALL_REPLICAS
+        pairs = [entry.split(":") for entry in throttled]
+        return frozenset(int(partition) for partition, broker in pairs if int(broker) == self._broker_id)

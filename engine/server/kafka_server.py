@@ -1,0 +1,325 @@
+"""KafkaServer: one broker, its parts made, started and ended in Kafka's order.
+
+Nothing is decided here that belongs to a part; this is the only module that knows them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.common.clock import Clock, SystemClock
+from engine.common.errors import CoordinationError
+from engine.common.model import BrokerInfo, Endpoint
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic import DynamicConfigs
+from engine.controller.loop import Controller
+from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
+from engine.controller.topic_admin import TopicAdmin
+from engine.handlers.api_versions import answer_unknown_version
+from engine.handlers.context import RequestContext
+from engine.handlers.fetch_sessions import FetchSessionCache
+from engine.handlers.registry import all_handlers
+from engine.network.request import Peer
+from engine.network.routes import HandlerSpec, RouteTable
+from engine.network.server import SocketServer
+from engine.replication.alter_partition import AlterPartitionManager
+from engine.replication.controller_channel import ControllerChannel
+from engine.replication.isr_updater import IsrUpdater
+from engine.replication.metadata_cache import MetadataCache
+from engine.replication.replica_manager import ReplicaManager
+from engine.replication.replica_selector import replica_selector
+from engine.replication.zk_isr import ZkIsrUpdater
+from engine.runtime.loop_lag import LoopLagGauge
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+from engine.server.controlled_shutdown import ControlledShutdown
+from engine.server.dynamic_effects import DynamicEffects
+from engine.server.log_upkeep import LogUpkeep
+from engine.server.settings import (
+    advertised,
+    listener_spec,
+    random_cluster_id,
+    replication_settings,
+    server_limits,
+)
+from engine.storage.log_manager import LogManager, LogManagerConfig
+from engine.zk.client import ZkClient
+from engine.zk.config_changes import ConfigChangeListener
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.session_keeper import SessionEvent
+from engine.zk.znodes.broker_znodes import BrokerRegistration
+
+logger = logging.getLogger("kafka.server.KafkaServer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How a part that was started is ended."""
+
+    name: str
+    end: Callable[[], Awaitable[object]]
+
+
+class KafkaServer:
+    """A broker. Make it on the running event loop; ``start`` returns when it serves and is registered."""
+
+    zk: KafkaZkClient
+    cluster_id: str
+    dynamic_configs: DynamicConfigs
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    controller: Controller
+    topic_admin: TopicAdmin
+    producer_ids: ProducerIdManager
+    topic_configs: ConfigChangeListener
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.broker_epoch = -1
+        self.failure: str | None = None
+        self.loop_lag = LoopLagGauge()
+        self.offloader = Offloader()
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self.advertised_listeners: tuple[Endpoint, ...] = ()
+        self.metadata_cache = MetadataCache(config.broker_id)
+        self._stop_requested = asyncio.Event()
+        self._supervisor = Supervisor("broker")
+        self._ending: list[_Step] = []
+        self._are_logs_loaded = False
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.broker_id
+
+    # -- life
+
+    async def start(self) -> None:
+        """Start every part.
+
+        Raises:
+            OperationError: the port or the broker id is taken. ConfigError: data of another broker or cluster.
+            StorageError: no log dir can be used. CoordinationError: ZooKeeper does not answer.
+        """
+        logger.info("starting")
+        self.loop_lag.start()
+        await self._open_zookeeper()
+        await self._open_log_dirs()
+        await self._load_logs()
+        self._make_replication()
+        self._make_controller()
+        await self._open_network()
+        await self._register()
+        await self._begin_to_work()
+        logger.info("[KafkaServer id=%d] started", self.broker_id)
+
+    async def stop(self) -> None:
+        """End the parts that were started, the last one first; what fails is logged and does not stop the rest."""
+        for step in reversed(self._ending):
+            try:
+                await step.end()
+            except Exception:
+                logger.exception("[KafkaServer id=%d] A part could not be ended part=%s", self.broker_id, step.name)
+        self._ending.clear()
+        self.loop_lag.stop()
+        self.offloader.close()
+        logger.info("[KafkaServer id=%d] shut down completed", self.broker_id)
+
+    def request_stop(self) -> None:
+        """Ask for the end: by a signal, or because the broker cannot go on."""
+        self._stop_requested.set()
+
+    async def wait_for_stop_request(self) -> None:
+        """Return when somebody asked for the end."""
+        await self._stop_requested.wait()
+
+    def give_up(self, reason: str) -> None:
+        """End the broker by itself, as Kafka does when no log dir is left or ZooKeeper refuses it."""
+        logger.critical("[KafkaServer id=%d] Shutting down: %s", self.broker_id, reason)
+        self.failure = self.failure or reason
+        self.request_stop()
+
+    # -- parts, in the order of the start
+
+    async def _open_zookeeper(self) -> None:
+        config = self.config
+        logger.info("Connecting to zookeeper on %s", config.zookeeper_connect)
+        client = await ZkClient.connect(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            client_name=f"broker {config.broker_id}",
+        )
+        self._ends_with("zookeeper", client.close)
+        self.zk = KafkaZkClient(client, is_secure=config.get_bool("zookeeper.set.acl"), clock=self.clock)
+        await self.zk.make_persistent_paths()
+        self.cluster_id = await self.zk.get_or_create_cluster_id(random_cluster_id())
+        logger.info("Cluster ID = %s", self.cluster_id)
+
+    async def _open_log_dirs(self) -> None:
+        """Lock the log dirs, find out who this broker is, and begin to follow its settings."""
+        config = self.config
+        loop = asyncio.get_running_loop()
+        self.log_manager = LogManager(
+            LogManagerConfig(
+                log_dirs=tuple(Path(path) for path in config.log_dirs),
+                num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+                log_segment_delete_delay_ms=config.get_int("log.segment.delete.delay.ms"),
+            ),
+            lambda topic: self.dynamic_configs.log_config(topic),
+            self.clock,
+            # A dir may also fail in a thread, while logs are loaded.
+            lambda path: loop.call_soon_threadsafe(self._log_dir_failed, path),
+        )
+        self._ends_with("log dirs", self._close_logs)
+        configured_id = config.broker_id if config.broker_id >= 0 else None
+        _, broker_id = self.log_manager.check_identity(self.cluster_id, configured_id)
+        if broker_id is None:
+            broker_id = await self.zk.generate_broker_id(config.reserved_broker_max_id)
+        if broker_id != config.broker_id:
+            self.config = config.with_broker_id(broker_id)
+            self.metadata_cache = MetadataCache(broker_id)
+        self.dynamic_configs = DynamicConfigs(self.config)
+        self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
+        await self.topic_configs.start()
+        self._ends_with("settings", self.topic_configs.stop)
+
+    async def _load_logs(self) -> None:
+        await self.offloader.run(self.log_manager.load)
+        self._are_logs_loaded = True
+
+    def _make_replication(self) -> None:
+        config = self.config
+        settings = replication_settings(config)
+        self.controller_channel = ControllerChannel(self.metadata_cache, settings)
+        self._ends_with("controller channel", self.controller_channel.close)
+        self.replica_manager = ReplicaManager(
+            settings,
+            clock=self.clock,
+            log_manager=self.log_manager,
+            metadata_cache=self.metadata_cache,
+            isr_updater=self._make_isr_updater(),
+            broker_epoch=lambda: self.broker_epoch,
+            selector=replica_selector(config.replica_selector_class),
+        )
+        self._ends_with("replica manager", self.replica_manager.stop)
+        self._effects = DynamicEffects(self.dynamic_configs, self.log_manager, self.replica_manager)
+
+    def _make_isr_updater(self) -> IsrUpdater:
+        """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""
+        self._ends_with("isr updates", self._supervisor.stop)
+        ibp = self.config.inter_broker_protocol_version
+        if not ibp.is_alter_partition_supported:
+            updater = ZkIsrUpdater(self.zk, self.clock, self._supervisor)
+            updater.start()
+            return updater
+        manager = AlterPartitionManager(self.controller_channel, self.broker_id, lambda: self.broker_epoch, ibp)
+        self._supervisor.start(manager.run(), "alter-partition")
+        return manager
+
+    def _make_controller(self) -> None:
+        ibp = self.config.inter_broker_protocol_version
+        self.controller = Controller(self.config, self.zk, clock=self.clock)
+        self.topic_admin = TopicAdmin(self)
+        if ibp.is_allocate_producer_ids_supported:
+            source: ControllerProducerIdSource | ZkProducerIdSource = ControllerProducerIdSource(
+                self.controller_channel, self.broker_id, lambda: self.broker_epoch
+            )
+        else:
+            source = ZkProducerIdSource(self.zk, self.broker_id)
+        self.producer_ids = ProducerIdManager(source)
+        self._ends_with("producer ids", self.producer_ids.close)
+
+    async def _open_network(self) -> None:
+        """Bind all listeners before anything is announced, then accept: who is told the address may come at once."""
+        config = self.config
+        handlers = {
+            key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async)
+            for key, e in all_handlers().items()
+        }
+        self._network = SocketServer(
+            RouteTable(handlers, answer_unknown_version), self._make_request, server_limits(config)
+        )
+        self._ends_with("network", self._network.stop)
+        bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listeners]
+        self.advertised_listeners = advertised(config.advertised_listeners, bound)
+        for listener in bound:
+            await self._network.accept(listener)
+        self._network.start_idle_sweep()
+
+    def _make_request(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, peer: Peer
+    ) -> RequestContext:
+        return RequestContext(self, api_key, api_version, correlation_id, client_id, peer)
+
+    async def _register(self) -> None:
+        self.broker_epoch = await self.zk.register_broker(self.registration())
+        self.log_manager.write_identity(self.cluster_id, self.broker_id)
+        self.zk.client.add_session_listener(self._on_session_event)
+        logger.info(
+            "Registered broker %d at path /brokers/ids/%d with addresses: %s, czxid (broker epoch): %d",
+            self.broker_id,
+            self.broker_id,
+            ",".join(map(str, self.advertised_listeners)),
+            self.broker_epoch,
+        )
+
+    async def _begin_to_work(self) -> None:
+        await self.controller.start(self.registration().broker, lambda: self.broker_epoch)
+        self._ends_with("controller", self.controller.stop)
+        self.replica_manager.start()
+        upkeep = LogUpkeep(self.config, self.log_manager, self.offloader)
+        upkeep.start()
+        self._ends_with("log upkeep", upkeep.stop)
+        shutdown = ControlledShutdown(self.config, self.controller_channel, lambda: self.broker_epoch)
+        self._ends_with("leadership", shutdown.run)
+        self._ends_with("fetchers' starts", self._begin_replica_shutdown)
+
+    # -- what happens to a broker
+
+    def registration(self) -> BrokerRegistration:
+        """Return what this broker says of itself in ZooKeeper."""
+        ibp = self.config.inter_broker_protocol_version
+        info = BrokerInfo(self.broker_id, self.advertised_listeners, self.config.rack, self.broker_epoch)
+        return BrokerRegistration(info, self.clock.now_ms(), json_version=ibp.broker_id_znode_version)
+
+    def _on_session_event(self, event: SessionEvent) -> None:
+        if event is SessionEvent.NEW_SESSION:
+            self._supervisor.start(self._register_again(), "register again")
+        elif event is SessionEvent.AUTH_FAILED:
+            self.give_up("ZooKeeper refuses this broker's credentials")
+
+    async def _register_again(self) -> None:
+        """A new session: the old registration is gone or going, and so is everything that was tied to it."""
+        try:
+            self.broker_epoch = await self.zk.register_broker(self.registration())
+        except CoordinationError as error:
+            logger.warning("Registering in the new session failed and is done in the next one: %s", error)
+            return
+        self.controller.session_renewed()
+
+    def _log_dir_failed(self, path: Path) -> None:
+        """A log dir is gone: its replicas go offline, the controller is told; without any dir the broker ends."""
+        if not self.log_manager.live_dirs:
+            self.give_up(f"all log dirs have failed: {', '.join(self.config.log_dirs)}")
+            return
+        if self._are_logs_loaded:
+            self.replica_manager.handle_log_dir_failure(path)
+            self._supervisor.start(self.zk.propagate_log_dir_event(self.broker_id), "log dir event")
+
+    async def _begin_replica_shutdown(self) -> None:
+        self.replica_manager.begin_shutdown()
+
+    async def _close_logs(self) -> None:
+        if self._are_logs_loaded:
+            await self.offloader.run(self.log_manager.shutdown)
+        else:
+            self.log_manager.release()
+
+    def _ends_with(self, name: str, end: Callable[[], Awaitable[object]]) -> None:
+        self._ending.append(_Step(name, end))

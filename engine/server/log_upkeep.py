@@ -1,0 +1,74 @@
+"""The log manager's periodic work, under Kafka's intervals. Slow parts run in threads, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from engine.config.broker import BrokerConfig
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+from engine.storage.disk_jobs import DiskJob
+from engine.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+DUE_INTERVAL_MS = 1000
+"""How often flushes after rolls, removals of files and due checkpoints are looked for."""
+
+IDLE_FILES_INTERVAL_MS = 300_000
+
+
+class LogUpkeep:
+    """Retention, flushes, checkpoints, removals."""
+
+    def __init__(self, config: BrokerConfig, log_manager: LogManager, offloader: Offloader) -> None:
+        self._config = config
+        self._logs = log_manager
+        self._offloader = offloader
+        self._supervisor = Supervisor("log-upkeep")
+
+    def start(self) -> None:
+        """Begin all of it."""
+        config, logs, every = self._config, self._logs, self._supervisor.every
+        self._jobs_every(DUE_INTERVAL_MS, logs.due_jobs, "due")
+        self._jobs_every(
+            config.replica_high_watermark_checkpoint_interval_ms, logs.high_watermark_jobs, "high-watermark"
+        )
+        self._jobs_every(config.log_flush_offset_checkpoint_interval_ms, logs.recovery_point_jobs, "recovery-point")
+        self._jobs_every(
+            config.log_flush_start_offset_checkpoint_interval_ms, logs.log_start_offset_jobs, "log-start-offset"
+        )
+        self._supervisor.start(self._retention(), "retention")
+        every(config.producer_id_expiration_check_interval_ms, logs.expire_producers, "producer-expiration")
+        every(IDLE_FILES_INTERVAL_MS, logs.release_idle_files, "idle-files")
+
+    async def stop(self) -> None:
+        """End all of it; a job under way is finished first."""
+        await self._supervisor.stop()
+
+    def _jobs_every(self, interval_ms: int, jobs: Callable[[], Sequence[DiskJob]], name: str) -> None:
+        async def run() -> None:
+            for job in jobs():
+                await self._run(job)
+
+        self._supervisor.every(interval_ms, run, name)
+
+    async def _run(self, job: DiskJob) -> None:
+        try:
+            await self._offloader.run(job.run)
+        finally:
+            job.finish()
+
+    async def _retention(self) -> None:
+        """Delete old segments, one log a turn, so that thousands of partitions do not hold the loop."""
+        await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
+        while True:
+            deleted = 0
+            for count in self._logs.retention_steps():
+                deleted += count
+                await asyncio.sleep(0)
+            if deleted:
+                logger.info("Retention removed old segments count=%d", deleted)
+            await asyncio.sleep(self._config.log_retention_check_interval_ms / 1000)

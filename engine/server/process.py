@@ -1,0 +1,105 @@
+"""The operating system's side of a broker process: arguments, limits, signals, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import uvloop
+
+from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
+from engine.config.broker import BrokerConfig, parse_override
+from engine.config.properties import parse_properties
+from engine.runtime.log_files import log_to_files
+from engine.server.kafka_server import KafkaServer
+
+logger = logging.getLogger("kafka.server.KafkaServer")
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE = 0, 1, 2, 3
+
+SWITCH_INTERVAL_S = 0.0005
+"""A thread that is busy in Python may keep the event loop waiting so long; Python's own default is ten times that."""
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""The broker makes no cycles per request; full collections of a large heap would only hold the loop."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker as the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m engine.server", description="Run one broker in the foreground.")
+    parser.add_argument("file", type=Path, help="a server.properties as Kafka has it")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before the file")
+    parser.add_argument("--log-folder", type=Path, help="write Kafka's log files here; default: LOG_DIR, else stderr")
+    options = parser.parse_args(arguments)
+    try:
+        overrides = dict(parse_override(text) for text in options.override)
+    except ConfigError as error:
+        return report(error, EXIT_USAGE)
+    folder = options.log_folder or (Path(os.environ["LOG_DIR"]) if os.environ.get("LOG_DIR") else None)
+    return run(options.file, overrides, log_folder=folder)
+
+
+def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = None) -> int:
+    """Run a broker until TERM or INT; return the exit code. Errors are told in one line on stderr."""
+    try:
+        config = BrokerConfig.from_properties(parse_properties(file.read_text("utf-8")), overrides)
+    except OSError as error:
+        return report(OperationError(f"cannot read {file}: {error.strerror}"), EXIT_USAGE)
+    except (KlammError, UnicodeDecodeError) as error:
+        return report(error, EXIT_USAGE)
+    log_to_files(log_folder)
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    prepare_process()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            return runner.run(serve(config))
+        except (ConfigError, OperationError, StorageError) as error:
+            return report(error, EXIT_USAGE)
+        except CoordinationError as error:
+            return report(error, EXIT_UNREACHABLE)
+        except KlammError as error:
+            return report(error, EXIT_FAILED)
+
+
+async def serve(config: BrokerConfig) -> int:
+    """Start a broker, say so on stderr, and serve until a signal comes or the broker gives up by itself."""
+    loop = asyncio.get_running_loop()
+    server = KafkaServer(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.request_stop)
+    try:
+        await server.start()
+        gc.collect()
+        gc.freeze()
+        listeners = ",".join(str(endpoint) for endpoint in server.advertised_listeners)
+        print(f"started broker {server.broker_id} listeners={listeners}", file=sys.stderr, flush=True)
+        await server.wait_for_stop_request()
+    finally:
+        await server.stop()
+    return EXIT_OK if server.failure is None else EXIT_FAILED
+
+
+def prepare_process() -> None:
+    """Raise the limit of open files as far as allowed, and tune Python for one busy loop."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def report(error: Exception, code: int) -> int:
+    """Say on stderr what went wrong, and what to do where that is known; return ``code``."""
+    print(f"error: {error}", file=sys.stderr)
+    hint = getattr(error, "hint", None)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code

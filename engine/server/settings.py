@@ -1,0 +1,67 @@
+"""From a broker's configuration to the values its parts want."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.common.model import Endpoint
+from engine.config.broker import BrokerConfig
+from engine.network.server import BoundListener, ListenerSpec, ServerLimits
+from engine.replication.settings import ReplicationSettings
+
+
+def random_cluster_id() -> str:
+    """Return a new cluster id: 22 characters of URL-safe base64, as Kafka makes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def listener_spec(endpoint: Endpoint) -> ListenerSpec:
+    """Return what to bind for an entry of ``listeners``."""
+    return ListenerSpec(endpoint.listener_name, endpoint.host, endpoint.port, int(endpoint.security_protocol))
+
+
+def advertised(wanted: Sequence[Endpoint], bound: Sequence[BoundListener]) -> tuple[Endpoint, ...]:
+    """Return the addresses others are told: an empty host is this machine's name, port 0 the one that was bound."""
+    ports = {listener.spec.name: listener.port for listener in bound}
+    return tuple(
+        replace(
+            endpoint,
+            host=endpoint.host or socket.getfqdn(),
+            port=endpoint.port or ports.get(endpoint.listener_name, 0),
+        )
+        for endpoint in wanted
+    )
+
+
+def server_limits(config: BrokerConfig) -> ServerLimits:
+    """Return the bounds of the network."""
+    return ServerLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+    )
+
+
+def replication_settings(config: BrokerConfig) -> ReplicationSettings:
+    """Return what replication goes by."""
+    return ReplicationSettings(
+        broker_id=config.broker_id,
+        inter_broker_listener_name=config.inter_broker_listener_name,
+        inter_broker_protocol_version=config.inter_broker_protocol_version,
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        num_replica_fetchers=config.num_replica_fetchers,
+        replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        replica_fetch_min_bytes=config.replica_fetch_min_bytes,
+        replica_fetch_max_bytes=config.replica_fetch_max_bytes,
+        replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+        replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
+        replica_socket_timeout_ms=config.replica_socket_timeout_ms,
+    )
