@@ -20,6 +20,7 @@ UNKNOWN_COUNT = -1
 
 _HEADER_SIZE_UP_TO_MAGIC = 17
 _SEQUENCE_MODULUS = 2**31
+_NO_PRODUCER = (layout.NO_PRODUCER_ID, layout.NO_PRODUCER_EPOCH, layout.NO_SEQUENCE)
 _new = tuple.__new__
 
 
@@ -168,21 +169,11 @@ def _read_legacy_header(buffer: Buffer, position: int, magic: int) -> BatchHeade
     else:
         offset, length, crc, _, attributes, timestamp = layout.LEGACY_HEADER_V1.unpack_from(buffer, position)
     count = UNKNOWN_COUNT if attributes & layout.CODEC_MASK else 1
-    return BatchHeader(
-        base_offset=offset,
-        batch_length=length,
-        partition_leader_epoch=-1,
-        magic=magic,
-        crc=crc,
-        attributes=attributes,
-        last_offset_delta=0,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=layout.NO_PRODUCER_ID,
-        producer_epoch=layout.NO_PRODUCER_EPOCH,
-        base_sequence=layout.NO_SEQUENCE,
-        record_count=count,
+    # In the order of the fields; old producers send one such header per record.
+    header: BatchHeader = _new(
+        BatchHeader, (offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, *_NO_PRODUCER, count)
     )
+    return header
 
 
 def _too_short(buffer: Buffer, position: int) -> KafkaError:
