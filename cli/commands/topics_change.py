@@ -81,7 +81,6 @@ async def create(
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
         if invocation.confirm(f"create topic {_summary(wanted)} in {cluster.target.name}"):
-            invocation.accepted(f"look at it with: klamm topics describe {wanted.name}")
             change = await changer.create(wanted, if_not_exists=if_not_exists)
         elif invocation.is_dry_run:
             change = await changer.create(wanted, if_not_exists=if_not_exists, validate_only=True)
@@ -135,7 +134,6 @@ async def alter(
         if wanted.partition_count is not None:
             invocation.talk.warn("with more partitions, records with a key may go to another partition than before")
         if invocation.confirm(f"alter topic {wanted.summary} in {cluster.target.name}"):
-            invocation.accepted(f"look at it with: klamm topics describe {wanted.name}")
             return topic_changes_report([await changer.alter(wanted)])
         if invocation.is_dry_run:
             await changer.alter(wanted, validate_only=True)
@@ -175,7 +173,6 @@ async def delete(
         counted = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
         if not invocation.confirm(f"delete {counted} in {cluster.target.name}", is_destructive=True):
             return None
-        invocation.accepted("deletion goes on in the cluster; look with: klamm topics list")
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)

@@ -13,5 +13,8 @@ from engine.admin.connection import Cluster
 async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> AsyncIterator[Cluster]:
     """Give the cluster; what was opened is closed at the end."""
     target = invocation.target(for_change=for_change)
-    async with Cluster(target, observe=invocation.talk.detail, timeout_s=invocation.timeout_s) as cluster:
+    cluster = Cluster(
+        target, observe=invocation.talk.detail, accepted=invocation.accepted, timeout_s=invocation.timeout_s
+    )
+    async with cluster:
         yield cluster

@@ -23,8 +23,9 @@ def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
 
 
 def json_text(data: object, *, is_indented: bool = True) -> str:
-    """Return ``data`` as JSON without a line end."""
-    return json.dumps(json_value(data), indent=2 if is_indented else None, ensure_ascii=False)
+    """Return ``data`` as JSON without a line end. Indented, a list of plain values stays on one line."""
+    value = json_value(data)
+    return _indented(value, "") if is_indented else json.dumps(value, ensure_ascii=False)
 
 
 def plain_line(cells: Iterable[str]) -> str:
@@ -57,6 +58,16 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
                 yield csv_line(_cells(report.table, row))
         case _:
             yield from _plain_lines(report.table)
+
+
+def _indented(value: object, indent: str) -> str:
+    deeper = indent + "  "
+    if isinstance(value, dict) and value:
+        lines = [f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_indented(v, deeper)}" for key, v in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        return "[\n" + ",\n".join(f"{deeper}{_indented(item, deeper)}" for item in value) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _plain_lines(table: Table) -> Iterator[str]:

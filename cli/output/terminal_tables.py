@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TextIO
 
 from rich import box
@@ -19,10 +20,11 @@ _RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 def print_sections(report: Report, stream: TextIO) -> None:
     """Write a report's sections, or its table where it has none, to ``stream``."""
     view = TerminalView.of(stream)
+    drawn = io.StringIO()
     console = Console(
-        file=stream,
+        file=drawn,
         width=view.width,
-        color_system=None if not view.has_colour else "auto",
+        color_system="standard" if view.has_colour else None,
         force_terminal=view.has_colour,
         highlight=False,
         markup=False,
@@ -34,6 +36,8 @@ def print_sections(report: Report, stream: TextIO) -> None:
         if index:
             console.print()
         _print_section(console, section)
+    # Cells are padded to the column's width; at the end of a line that is of no use to anybody.
+    stream.writelines(f"{line.rstrip(' ')}\n" for line in drawn.getvalue().splitlines())
 
 
 def _print_section(console: Console, section: Section) -> None:

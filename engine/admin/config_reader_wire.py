@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
-from engine.admin.errors import NotFound
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode
 from engine.protocol.apis.describe_configs import (
@@ -16,6 +15,19 @@ from engine.protocol.apis.describe_configs import (
 )
 
 _TOPICS_PER_REQUEST = 500
+
+
+class WireConfigReader:
+    """Reads settings from brokers."""
+
+    def __init__(self, wire: WireCluster) -> None:
+        self._wire = wire
+
+    async def names(self, entity_type: EntityType) -> list[str]:
+        return await entity_names(self._wire, entity_type)
+
+    async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        return await describe_entity(self._wire, entity, include_all=include_all)
 
 
 async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
@@ -63,13 +75,6 @@ async def entity_names(wire: WireCluster, entity_type: EntityType) -> list[str]:
         response = await wire.metadata(None)
         return sorted(topic.name for topic in response.topics if topic.name is not None)
     return [str(broker_id) for broker_id in sorted(await wire.nodes())]
-
-
-def check_broker_id(entity: Entity) -> None:
-    """Raise NotFound where the entity is a broker whose name is not a number."""
-    is_broker = entity.type in (EntityType.BROKER, EntityType.BROKER_LOGGER)
-    if is_broker and entity.name is not None and not entity.name.isdigit():
-        raise NotFound(f"not a broker id: {entity.name!r}", hint="see the ids with: klamm brokers list")
 
 
 async def _describe_topics(

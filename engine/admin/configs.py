@@ -36,6 +36,15 @@ class Entity:
     type: EntityType
     name: str | None
 
+    def check(self) -> None:
+        """Raise BadRequest where the name can be none of such an entity."""
+        if self.type is EntityType.TOPIC and self.name is None:
+            raise BadRequest("topics have no default of their own", hint="give --topic NAME; brokers have defaults")
+        if self.type is not EntityType.TOPIC and self.name is not None and not self.name.isdigit():
+            raise BadRequest(f"not a broker id: {self.name!r}", hint="see the ids with: klamm brokers list")
+        if self.type is EntityType.BROKER_LOGGER and self.name is None:
+            raise BadRequest("loggers are those of one broker", hint="give --broker-logger ID")
+
     def __str__(self) -> str:
         singular = self.type.value.removesuffix("s")
         return f"default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"

@@ -11,22 +11,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from engine.admin.errors import BadRequest, Unreachable
-from engine.admin.observer import Observer, tell_nobody
+from engine.admin.observer import Accepted, Observer, tell_nobody
 from engine.admin.target import ClusterTarget, Side
 
 if TYPE_CHECKING:
     from engine.admin.wire import WireCluster
-    from engine.zk.kafka_client import KafkaZkClient
+    from engine.zk.client import ZkClient
 
 
 class Cluster:
     """One cluster for the time of an operation. Use it from one event loop."""
 
-    def __init__(self, target: ClusterTarget, *, observe: Observer = tell_nobody, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        target: ClusterTarget,
+        *,
+        observe: Observer = tell_nobody,
+        accepted: Accepted = tell_nobody,
+        timeout_s: float = 30.0,
+    ) -> None:
         self.target = target
+        self.accepted = accepted
         self.observe = observe
         self.timeout_s = timeout_s
-        self._zk: KafkaZkClient | None = None
+        self._zk: ZkClient | None = None
         self._wire: WireCluster | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -45,7 +53,7 @@ class Cluster:
     def changes_by(self) -> Side:
         return self.target.changes_by
 
-    async def zookeeper(self) -> KafkaZkClient:
+    async def zookeeper(self) -> ZkClient:
         """Return the client of the cluster's ZooKeeper.
 
         Raises:

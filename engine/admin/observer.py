@@ -1,8 +1,11 @@
-"""Who is told what is asked of whom (``--verbose``)."""
+"""Who is told what is asked of whom (``--verbose``), and that a change was accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+Accepted = Callable[[str], None]
+"""Is told, once the cluster has accepted a change, what goes on there and how to look at it."""
 
 Observer = Callable[[str], None]
 """Is told, in one line each, what is asked of whom."""

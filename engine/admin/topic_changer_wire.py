@@ -21,9 +21,10 @@ class WireTopicChanger:
     """Changes topics through the controller."""
 
     def __init__(self, cluster: Cluster, wire: WireCluster) -> None:
+        self._cluster = cluster
         self._wire = wire
-        # The broker is given less than the command, so that its answer comes before the command gives up.
-        self._timeout_ms = int(cluster.timeout_s * 900)
+        # The controller is given less than the command, so that its answer comes before the command gives up.
+        self._timeout_ms = int(cluster.timeout_s * 800)
 
     async def exists(self, name: str, *, if_exists: bool) -> bool:
         if await self._partition_count(name) is not None:
@@ -33,6 +34,8 @@ class WireTopicChanger:
         raise topic_not_found([name])
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        if not validate_only:
+            await self._before_change(f"the topic may be made: klamm topics describe {topic.name}")
         return await create_topic(
             self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
         )
@@ -41,6 +44,8 @@ class WireTopicChanger:
         count = wanted.partition_count
         if count is not None:
             assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
+            if not validate_only:
+                await self._before_change(f"partitions may be added: klamm topics describe {wanted.name}")
             await add_partitions(
                 self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
             )
@@ -59,7 +64,13 @@ class WireTopicChanger:
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        await self._before_change("the deletion goes on; look with: klamm topics list")
         return await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
+
+    async def _before_change(self, what_goes_on: str) -> None:
+        """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
+        await self._wire.controller_id()
+        self._cluster.accepted(what_goes_on)
 
     async def _partition_count(self, name: str) -> int | None:
         response = await self._wire.metadata([name])

@@ -24,8 +24,10 @@ from engine.protocol.apis.create_topics import (
 )
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 
-ANSWER_MARGIN_MS = 2_000
-"""An answer may come so much later than the time the broker was given."""
+
+def answer_limit_ms(timeout_ms: int) -> int:
+    """Return how long to wait for the answer of a controller that was given ``timeout_ms`` to carry a change out."""
+    return timeout_ms + max(timeout_ms // 8, 100)
 
 
 async def create_topic(
@@ -39,7 +41,7 @@ async def create_topic(
     """
     request = CreateTopicsRequest(topics=[_creatable(topic)], timeout_ms=timeout_ms, validate_only=validate_only)
     response = await wire.call_controller(
-        request, lambda r: [t.error_code for t in r.topics], timeout_ms=timeout_ms + ANSWER_MARGIN_MS
+        request, lambda r: [t.error_code for t in r.topics], timeout_ms=answer_limit_ms(timeout_ms)
     )
     result: CreatableTopicResult = response.topics[0]
     if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
@@ -85,7 +87,7 @@ async def add_partitions(
         validate_only=validate_only,
     )
     response = await wire.call_controller(
-        request, lambda r: [t.error_code for t in r.results], timeout_ms=timeout_ms + ANSWER_MARGIN_MS
+        request, lambda r: [t.error_code for t in r.results], timeout_ms=answer_limit_ms(timeout_ms)
     )
     result = response.results[0]
     if result.error_code == ErrorCode.REQUEST_TIMED_OUT and not validate_only:
@@ -105,7 +107,7 @@ async def delete_topics(
     version = await wire.version(client, ApiKey.DELETE_TOPICS)
     request = _delete_request(names, version, timeout_ms if waits else 0)
     response = await wire.call_controller(
-        request, lambda r: [t.error_code for t in r.responses], timeout_ms=timeout_ms + ANSWER_MARGIN_MS
+        request, lambda r: [t.error_code for t in r.responses], timeout_ms=answer_limit_ms(timeout_ms)
     )
     changes: list[TopicChange] = []
     refusals: list[Refused | NotFound] = []

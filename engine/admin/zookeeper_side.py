@@ -6,20 +6,20 @@ from engine.admin.errors import Unreachable
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode, BrokerRegistration
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
 
 
-async def open_zookeeper(connect: str, *, timeout_s: float) -> KafkaZkClient:
+async def open_zookeeper(connect: str, *, timeout_s: float) -> ZkClient:
     """Open a session and return the client.
 
     Raises:
         Unreachable: nobody answers in time, or the chroot does not exist.
     """
     try:
-        client = await ZkClient.connect(
+        return await ZkClient.connect(
             connect,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             connection_timeout_ms=int(min(timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000),
@@ -34,14 +34,40 @@ async def open_zookeeper(connect: str, *, timeout_s: float) -> KafkaZkClient:
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
     except ZooKeeperError as error:
         raise Unreachable(str(error), where=connect) from error
-    return KafkaZkClient(client)
 
 
-async def registered_addresses(zk: KafkaZkClient) -> tuple[tuple[str, int], ...]:
-    """Return the addresses that the live brokers take plain connections at."""
+async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
+    """Return the live brokers by id; a broker that goes while they are read is left out."""
+    ids = sorted(int(name) for name in await children_or_none(zk, BrokerIdsZNode.path) if name.isdigit())
+    answers = await zk.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
+    return [
+        BrokerIdZNode.decode(broker_id, answer[0], answer[1].czxid)
+        for broker_id, answer in zip(ids, answers, strict=True)
+        if not isinstance(answer, ZooKeeperError)
+    ]
+
+
+async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
+    """Return the addresses at which the live brokers take plain connections."""
     return tuple(
         (endpoint.host, endpoint.port)
-        for broker in await zk.brokers()
-        for endpoint in broker.endpoints
+        for registration in await read_brokers(zk)
+        for endpoint in registration.broker.endpoints
         if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
     )
+
+
+async def children_or_none(zk: ZkClient, path: str) -> list[str]:
+    """Return the names of a znode's children; a znode that does not exist has none."""
+    try:
+        return await zk.children(path)
+    except NoNode:
+        return []
+
+
+async def get_or_none(zk: ZkClient, path: str) -> bytes | None:
+    """Return a znode's data, or None where there is no such znode."""
+    try:
+        return (await zk.get(path))[0]
+    except NoNode:
+        return None

@@ -1,0 +1,62 @@
+"""Brokers as rows, and the cluster as a few lines above them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from engine.admin.brokers import NO_CONTROLLER, BrokerDescription, ClusterDescription
+
+
+def _controller_tone(value: object) -> Tone | None:
+    return Tone.STRONG if value is True else Tone.QUIET
+
+
+_COLUMNS = (
+    Column("id", Kind.NUMBER),
+    Column("host"),
+    Column("port", Kind.NUMBER),
+    Column("rack"),
+    Column("controller", Kind.FLAG, tone=_controller_tone),
+    Column("endpoints", Kind.LIST),
+    Column("broker_epoch", Kind.NUMBER, title="Epoch"),
+)
+
+
+def brokers_report(brokers: Sequence[BrokerDescription]) -> Report:
+    """One row per live broker."""
+    return Report(brokers, _table(brokers), notes=() if brokers else ("no broker is alive",))
+
+
+def cluster_report(cluster: ClusterDescription) -> Report:
+    """The cluster's facts, then its brokers; in plain and csv one row."""
+    controller = "none" if cluster.controller_id == NO_CONTROLLER else str(cluster.controller_id)
+    pairs = [
+        ("cluster id", cluster.cluster_id),
+        ("controller", controller),
+        ("controller epoch", cluster.controller_epoch),
+        ("topics", cluster.topic_count),
+        ("zookeeper", cluster.zookeeper),
+        ("told by", cluster.told_by),
+    ]
+    columns = (
+        Column("cluster_id"),
+        Column("controller_id", Kind.NUMBER),
+        Column("controller_epoch", Kind.NUMBER),
+        Column("broker_count", Kind.NUMBER),
+        Column("topic_count", Kind.NUMBER),
+    )
+    row = (
+        cluster.cluster_id,
+        cluster.controller_id,
+        cluster.controller_epoch,
+        len(cluster.brokers),
+        cluster.topic_count,
+    )
+    sections = (Section(body=Fields(pairs)), Section(body=_table(cluster.brokers)))
+    return Report(cluster, Table(columns, [row]), sections)
+
+
+def _table(brokers: Sequence[BrokerDescription]) -> Table:
+    rows = [(b.id, b.host, b.port, b.rack, b.controller, b.endpoints, b.broker_epoch) for b in brokers]
+    return Table(_COLUMNS, rows)

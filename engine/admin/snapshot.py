@@ -1,0 +1,48 @@
+"""Takes a ClusterSnapshot of a live cluster, from the znodes or from one Metadata answer and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.brokers import ClusterMembers, read_members
+from engine.admin.connection import Cluster
+from engine.admin.readers import topic_reader
+from engine.admin.snapshot_file import load_snapshot
+from engine.admin.target import Side
+from engine.common.clock import Clock, SystemClock
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+
+
+async def read_snapshot(cluster: Cluster, clock: Clock | None = None) -> ClusterSnapshot:
+    """Return the whole cluster as it is now; a snapshot that was named is read from its file."""
+    if cluster.target.snapshot is not None:
+        return load_snapshot(cluster.target.snapshot)
+    members = await read_members(cluster)
+    reader = await topic_reader(cluster)
+    topics = await reader.topics([entry.topic for entry in await reader.names()])
+    is_zookeeper = cluster.reads_from is Side.ZOOKEEPER
+    return ClusterSnapshot(
+        brokers=members.brokers,
+        topics=tuple(topics),
+        source=SnapshotSource.ZOOKEEPER if is_zookeeper else SnapshotSource.WIRE,
+        taken_at_ms=(clock or SystemClock()).now_ms(),
+        cluster_id=members.cluster_id,
+        controller_id=members.controller_id,
+        controller_epoch=members.controller_epoch,
+        broker_configs=await _broker_configs(cluster, members),
+    )
+
+
+async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
+    """Return the dynamic settings of brokers that have any; the cluster-wide defaults stand under None."""
+    from engine.admin.configs import Entity, EntityType, settings_of
+    from engine.admin.reading_configs import config_reader
+
+    reader = await config_reader(cluster)
+    found: dict[int | None, Mapping[str, str]] = {}
+    for broker_id in (None, *(broker.id for broker in members.brokers)):
+        entity = Entity(EntityType.BROKER, None if broker_id is None else str(broker_id))
+        settings = settings_of(await reader.describe(entity, include_all=False))
+        if settings:
+            found[broker_id] = settings
+    return found

@@ -1,0 +1,144 @@
+"""Topics as the znodes tell them, as the tools of Kafka up to 2.8 read them. Works with no broker alive.
+
+Reads of one kind are in flight together: assignments, settings and deletion marks first, then the partitions' states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.admin.observer import Observer, tell_nobody
+from engine.admin.topic_reader import TopicName, topic_min_isr, topic_name
+from engine.admin.zookeeper_side import children_or_none, get_or_none
+from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.zk.client import ZkClient
+from engine.zk.errors import NoNode, ZooKeeperError
+from engine.zk.operations import ZnodeStat
+from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode
+from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityZNode, ConfigType
+from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+
+_Answer = tuple[bytes, ZnodeStat] | ZooKeeperError
+_TOPICS_AT_ONCE = 2_000
+"""So many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
+
+
+class ZkTopicReader:
+    """Reads topics from znodes."""
+
+    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody) -> None:
+        self._zk = zk
+        self._observe = observe
+
+    async def names(self) -> list[TopicName]:
+        names = await children_or_none(self._zk, TopicsZNode.path)
+        marked = set(await children_or_none(self._zk, DeleteTopicsZNode.path))
+        self._observe(f"ZooKeeper listed {len(names)} topics")
+        return [topic_name(name, name in marked) for name in sorted(names)]
+
+    async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
+        found: list[TopicSnapshot] = []
+        ordered = sorted(set(names))
+        for start in range(0, len(ordered), _TOPICS_AT_ONCE):
+            found += await self._read(ordered[start : start + _TOPICS_AT_ONCE])
+        return found
+
+    async def live_brokers(self) -> frozenset[int]:
+        names = await children_or_none(self._zk, BrokerIdsZNode.path)
+        return frozenset(int(name) for name in names if name.isdigit())
+
+    async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
+        path = ConfigEntityZNode.path(ConfigType.BROKER, DEFAULT_ENTITY)
+        data = await get_or_none(self._zk, path)
+        default = None if data is None else ConfigEntityZNode.decode(path, data).get("min.insync.replicas")
+        self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
+        return {topic.name: topic_min_isr(topic, default) for topic in topics}
+
+    async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
+        paths = [TopicZNode.path(name) for name in names]
+        paths += [ConfigEntityZNode.path(ConfigType.TOPIC, name) for name in names]
+        paths += [DeleteTopicsTopicZNode.path(name) for name in names]
+        answers = await self._zk.get_many(paths)
+        count = len(names)
+        there = [
+            (name, data_of(topic), answers[count + index], answers[2 * count + index])
+            for index, (name, topic) in enumerate(zip(names, answers[:count], strict=True))
+            if is_there(topic)
+        ]
+        decoded = {name: TopicZNode.decode(name, data) for name, data, _, _ in there}
+        states = await read_states(
+            self._zk, [TopicPartition(name, p) for name, topic in decoded.items() for p in topic.assignment]
+        )
+        self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partition states")
+        return [
+            TopicSnapshot(
+                name=name,
+                partitions=tuple(
+                    _partition(partition, assignment, states.get(TopicPartition(name, partition)))
+                    for partition, assignment in decoded[name].assignment.items()
+                ),
+                topic_id=decoded[name].topic_id,
+                configs=_configs(name, config),
+                is_marked_for_deletion=is_there(mark),
+            )
+            for name, _, config, mark in there
+        ]
+
+
+async def read_states(
+    zk: ZkClient, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    """Return the states of partitions; one that has none yet is left out."""
+    answers = await zk.get_many([TopicPartitionStateZNode.path(partition) for partition in partitions])
+    return {
+        partition: TopicPartitionStateZNode.decode(partition, data_of(answer), stat_of(answer).version)
+        for partition, answer in zip(partitions, answers, strict=True)
+        if is_there(answer)
+    }
+
+
+def is_there(answer: _Answer) -> bool:
+    """Whether the znode was read; False where it does not exist. Raises any other error."""
+    if isinstance(answer, NoNode):
+        return False
+    if isinstance(answer, ZooKeeperError):
+        raise answer
+    return True
+
+
+def data_of(answer: _Answer) -> bytes:
+    if isinstance(answer, ZooKeeperError):
+        raise answer
+    return answer[0]
+
+
+def stat_of(answer: _Answer) -> ZnodeStat:
+    if isinstance(answer, ZooKeeperError):
+        raise answer
+    return answer[1]
+
+
+def _configs(topic: str, answer: _Answer) -> dict[str, str]:
+    if not is_there(answer):
+        return {}
+    return ConfigEntityZNode.decode(ConfigEntityZNode.path(ConfigType.TOPIC, topic), data_of(answer))
+
+
+def _partition(
+    index: int, assignment: ReplicaAssignment, state: LeaderIsrAndControllerEpoch | None
+) -> PartitionSnapshot:
+    if state is None:
+        return PartitionSnapshot(index, assignment)
+    leadership = state.leader_and_isr
+    return PartitionSnapshot(
+        partition=index,
+        assignment=assignment,
+        leader=leadership.leader,
+        isr=leadership.isr,
+        leader_epoch=leadership.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        zk_version=leadership.partition_epoch,
+        leader_recovery_state=leadership.leader_recovery_state,
+    )
