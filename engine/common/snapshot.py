@@ -12,9 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from engine.common.model import NO_LEADER, BrokerInfo, LeaderRecoveryState, ReplicaAssignment, TopicPartition
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that Kafka keeps for itself."""
+from engine.common.topic_names import INTERNAL_TOPICS
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
