@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.replica_manager import ReplicaManager
     from engine.storage.log_manager import LogManager
+    from engine.zk.config_changes import ConfigChangeListener
     from engine.zk.kafka_client import KafkaZkClient
 
 
@@ -35,6 +36,8 @@ class Broker(Protocol):
     def config(self) -> BrokerConfig: ...
     @property
     def dynamic_configs(self) -> DynamicConfigs: ...
+    @property
+    def topic_configs(self) -> ConfigChangeListener: ...
     @property
     def zk(self) -> KafkaZkClient: ...
     @property

@@ -16,7 +16,9 @@ Version notes
 
 from __future__ import annotations
 
-from engine.common.errors import ErrorCode
+import logging
+
+from engine.common.errors import CoordinationError, ErrorCode
 from engine.handlers.broker_epochs import is_stale
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
@@ -24,12 +26,29 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from engine.replication.leader_and_isr_change import leader_and_isr_refusal
 
+logger = logging.getLogger("kafka.server.KafkaApis")
+
 
 @handles(ApiKey.LEADER_AND_ISR)
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Take the roles that the controller gives."""
     if is_stale(context.broker, request.broker_epoch):
         return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
+    await _load_topic_configs(context, request)
     return await context.broker.replica_manager.become_leader_or_follower(
         request, correlation_id=context.correlation_id, api_version=context.api_version
     )
+
+
+async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequest) -> None:
+    """Read the settings of topics that are new here: nobody is notified of those a topic is created with."""
+    grouped = [(t.topic_name, state.is_new) for t in request.topic_states for state in t.partition_states]
+    states = grouped or [(state.topic_name, state.is_new) for state in request.ungrouped_partition_states]
+    knows = context.broker.dynamic_configs.knows_topic
+    topics = {topic for topic, is_new in states if is_new or not knows(topic)}
+    if not topics:
+        return
+    try:
+        await context.broker.topic_configs.load_topics(sorted(topics))
+    except CoordinationError as error:
+        logger.warning("Settings of new topics could not be read and are read again in the next session: %s", error)

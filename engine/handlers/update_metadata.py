@@ -26,7 +26,11 @@ def update_metadata(context: RequestContext, request: UpdateMetadataRequest) -> 
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     try:
-        context.broker.replica_manager.update_metadata(request, correlation_id=context.correlation_id)
+        deleted = context.broker.replica_manager.update_metadata(request, correlation_id=context.correlation_id)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
+    for topic in {topic_partition.topic for topic_partition in deleted}:
+        if topic not in context.broker.metadata_cache.topics:
+            # A new topic of the same name must not inherit this one's settings.
+            context.broker.dynamic_configs.forget_topic(topic)
     return UpdateMetadataResponse()

@@ -16,7 +16,7 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 
 
 class ControlledShutdown:
-    """Asks until nothing is led here that another broker could lead, ``controlled.shutdown.max.retries`` times at most."""
+    """Asks until nothing is led here that another could lead, ``controlled.shutdown.max.retries`` times at most."""
 
     def __init__(self, config: BrokerConfig, channel: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
         self._config = config
