@@ -83,7 +83,10 @@ class DynamicConfigs:
         if not overrides:
             return self._default_log_config
         usable, _ = usable_overrides(overrides)
-        self._log_configs[topic] = made = topic_log_config(usable, self.current)
+        broker = self.current
+        made = topic_log_config(usable, broker)
+        if broker is self.current:  # logs are loaded in a thread while changes may come in
+            self._log_configs[topic] = made
         return made
 
     @property
