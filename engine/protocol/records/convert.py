@@ -28,13 +28,16 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
     enough already pass as they are.
 
     Raises:
-        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when a batch is zstd; or as ``iter_records``.
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends, as
+            in Kafka); or as ``iter_records``.
     """
     parts = []
     for position, header in iter_batches(buffer):
         if header.is_control:
             continue
         if header.codec is Codec.ZSTD:
+            if parts:
+                break
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"the batch at offset {header.base_offset} is zstd, which this version of Fetch cannot carry",

@@ -91,6 +91,12 @@ def test_zstd_cannot_go_down() -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
+def test_what_stands_before_a_zstd_batch_is_given() -> None:
+    first = encode_batch(RECORDS[:2], base_offset=10)
+    zstd = encode_batch(RECORDS[2:], base_offset=14, codec=Codec.ZSTD)
+    assert down_convert(first + zstd, 1, 0) == down_convert(first, 1, 0)
+
+
 def test_an_incomplete_batch_at_the_end_is_left_out() -> None:
     batch = encode_batch(RECORDS, base_offset=10)
     assert down_convert(batch + batch[:70], 1, 0) == down_convert(batch, 1, 0)
