@@ -28,8 +28,8 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
     enough already pass as they are.
 
     Raises:
-        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends, as
-            in Kafka); or as ``iter_records``.
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends,
+            as in Kafka); or as ``iter_records``.
     """
     parts = []
     for position, header in iter_batches(buffer):
