@@ -30,7 +30,7 @@ _DAMAGE = frozenset(
 
 
 class DumpPrinter:
-    """Prints file after file; a large segment is never held in memory, except for json and yaml, which are one value."""
+    """Prints file after file, each as it is read; only json and yaml, which are one value, wait for the end."""
 
     def __init__(self, output: OutputFormat, talk: Talk) -> None:
         self._output = output
