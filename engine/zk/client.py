@@ -31,7 +31,7 @@ from engine.zk.pipeline import send_all
 from engine.zk.session import Session, WatchEventType
 from engine.zk.session_keeper import SessionKeeper, SessionListener
 from engine.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
-from engine.zk.writes import MultiOutcome, write_multis, write_one
+from engine.zk.writes import MultiOutcome, write_multis, write_one, write_singles
 
 _log = logging.getLogger("engine.zk")
 
@@ -272,6 +272,10 @@ class ZkClient:
             SessionLost: the session ended meanwhile; some may have been done.
         """
         return await write_multis(self._keeper.current(), multis, self.chroot)
+
+    async def write_many(self, operations: Sequence[Operation]) -> list[OperationResult | ZooKeeperError]:
+        """Do many writes, each for itself, up to 1,000 in flight; an error is a value in its place."""
+        return await write_singles(self._keeper.current(), operations, self.chroot)
 
     async def ensure_path(self, path: str, acl: Sequence[Acl] = OPEN_ACL) -> None:
         """Make a persistent znode without data, and its missing parents; those that exist stay as they are."""

@@ -19,14 +19,29 @@ MultiOutcome = list[OperationResult] | ZooKeeperError
 async def write_one(session: Session, operation: Operation, chroot: str) -> OperationResult:
     """Do one write; raises the server's error, or SessionLost when the session ends before it is known."""
     zxid_before = session.last_zxid
-    request = requests.write(operation, chroot)
-    while True:
-        try:
-            return _below(chroot, await session.call(request))
-        except ConnectionLost:
-            done = await _look_for(session, LostWrite([operation], zxid_before, session.id), chroot)
-            if done is not None:
-                return done[0]
+    try:
+        result: OperationResult = _below(chroot, await session.call(requests.write(operation, chroot)))
+        return result
+    except ConnectionLost:
+        outcome = await _settle_single(session, LostWrite([operation], zxid_before, session.id), chroot)
+        if isinstance(outcome, ZooKeeperError):
+            raise outcome from None
+        return outcome
+
+
+async def write_singles(
+    session: Session, operations: Sequence[Operation], chroot: str
+) -> list[OperationResult | ZooKeeperError]:
+    """Do many writes with a window in flight, each for itself; an error is a value in its place."""
+    zxid_before = session.last_zxid
+    answers = await send_all(session, [requests.write(operation, chroot) for operation in operations])
+    outcomes: list[OperationResult | ZooKeeperError] = []
+    for operation, answer in zip(operations, answers, strict=True):
+        if isinstance(answer, ConnectionLost):
+            outcomes.append(await _settle_single(session, LostWrite([operation], zxid_before, session.id), chroot))
+        else:
+            outcomes.append(_below(chroot, answer))
+    return outcomes
 
 
 async def write_multis(session: Session, multis: Sequence[Sequence[Operation]], chroot: str) -> list[MultiOutcome]:
@@ -40,6 +55,16 @@ async def write_multis(session: Session, multis: Sequence[Sequence[Operation]], 
         else:
             outcomes.append(_outcome(chroot, answer))
     return outcomes
+
+
+async def _settle_single(session: Session, lost: LostWrite, chroot: str) -> OperationResult | ZooKeeperError:
+    while True:
+        done = await _look_for(session, lost, chroot)
+        if done is not None:
+            return done[0]
+        (answer,) = await send_all(session, [requests.write(lost.operations[0], chroot)])
+        if not isinstance(answer, ConnectionLost):
+            return _below(chroot, answer)
 
 
 async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> MultiOutcome:
@@ -101,5 +126,6 @@ def _outcome(chroot: str, answer: Any) -> MultiOutcome:
     return [_below(chroot, result) for result in answer]
 
 
-def _below(chroot: str, result: OperationResult) -> OperationResult:
+def _below(chroot: str, result: Any) -> Any:
+    """Return a path without the chroot, anything else as it is."""
     return result[len(chroot) :] if isinstance(result, str) else result

@@ -1,0 +1,25 @@
+"""Which access list Kafka gives to which znode when ``zookeeper.set.acl`` is on. Sets nothing."""
+
+from __future__ import annotations
+
+from engine.zk.operations import OPEN_ACL, Acl
+
+_CREATOR_ALL = Acl(31, "auth", "")
+_WORLD_READ = Acl(1, "world", "anyone")
+_SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+_OPEN_ROOT = "/consumers"
+
+
+class AclPolicy:
+    """Access lists by path. Without security everybody may do everything, as Kafka's default is."""
+
+    def __init__(self, is_secure: bool = False) -> None:
+        self.is_secure = is_secure
+
+    def acl(self, path: str) -> tuple[Acl, ...]:
+        """Return the access list for a new znode: its creator's, readable by all unless it holds secrets."""
+        if not self.is_secure or path.startswith(_OPEN_ROOT):
+            return OPEN_ACL
+        if path.startswith(_SENSITIVE_ROOTS):
+            return (_CREATOR_ALL,)
+        return (_CREATOR_ALL, _WORLD_READ)

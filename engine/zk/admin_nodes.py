@@ -1,0 +1,113 @@
+"""What tools ask of the controller through ``/admin``: deletions, reassignments, preferred elections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.common.model import TopicPartition
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import NoNode
+from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.operations import Create, Delete, SetData
+from engine.zk.znodes.admin_znodes import (
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
+
+
+class AdminZnodes:
+    """Reads and writes below ``/admin``. The controller's writes take ``epoch_zk_version``, a tool's do not."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_topic_deletions(self) -> list[str]:
+        """Return the topics marked for deletion, sorted; arms the children callbacks of ``/admin/delete_topics``."""
+        return sorted(await children_or_none(self._client, DeleteTopicsZNode.path))
+
+    async def is_topic_marked_for_deletion(self, topic: str) -> bool:
+        return await self._client.exists(DeleteTopicsTopicZNode.path(topic)) is not None
+
+    async def create_topic_deletion(self, topic: str) -> None:
+        """Mark a topic for deletion, unguarded.
+
+        Raises:
+            NodeExists: it is marked already.
+        """
+        path = DeleteTopicsTopicZNode.path(topic)
+        await self._client.create(path, acl=self._acl(path))
+
+    async def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
+        """Remove deletion marks, guarded; what is gone already is no error."""
+        deletes = [Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics]
+        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
+
+    async def get_reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """Return what ``/admin/reassign_partitions`` asks for, None where it does not exist; arms its data callbacks.
+
+        Raises:
+            ZnodeFormatError: it cannot be understood.
+        """
+        try:
+            data, _ = await self._client.get(ReassignPartitionsZNode.path)
+        except NoNode:
+            return None
+        return ReassignPartitionsZNode.decode(data)
+
+    async def create_reassignments(self, reassignments: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Ask for partitions to be moved, as tools before Kafka 2.4 do.
+
+        Raises:
+            NodeExists: an earlier request is still being carried out.
+        """
+        path = ReassignPartitionsZNode.path
+        await self._client.create(path, ReassignPartitionsZNode.encode(reassignments), acl=self._acl(path))
+
+    async def set_reassignments(
+        self, reassignments: Mapping[TopicPartition, Sequence[int]], epoch_zk_version: int | None
+    ) -> None:
+        """Write what is still to be moved, guarded; with nothing left the znode is removed.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        path = ReassignPartitionsZNode.path
+        if not reassignments:
+            raise_first(await write_guarded(self._client, [Delete(path)], epoch_zk_version), NoNode)
+            return
+        data = ReassignPartitionsZNode.encode(reassignments)
+        outcomes = await write_guarded(self._client, [SetData(path, data)], epoch_zk_version)
+        if isinstance(outcomes[0], NoNode):
+            creates = [Create(path, data, acl=self._acl(path))]
+            outcomes = await write_guarded(self._client, creates, epoch_zk_version)
+        raise_first(outcomes)
+
+    async def get_preferred_election(self) -> tuple[TopicPartition, ...] | None:
+        """Return what ``/admin/preferred_replica_election`` asks for, None where it is not there; arms its callbacks.
+
+        Raises:
+            ZnodeFormatError: it cannot be understood.
+        """
+        try:
+            data, _ = await self._client.get(PreferredReplicaElectionZNode.path)
+        except NoNode:
+            return None
+        return PreferredReplicaElectionZNode.decode(data)
+
+    async def create_preferred_election(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for partitions to be led by their preferred replicas, as tools before Kafka 2.4 do.
+
+        Raises:
+            NodeExists: an earlier request is still being carried out.
+        """
+        path = PreferredReplicaElectionZNode.path
+        await self._client.create(path, PreferredReplicaElectionZNode.encode(partitions), acl=self._acl(path))
+
+    async def delete_preferred_election(self, epoch_zk_version: int | None) -> None:
+        """Remove ``/admin/preferred_replica_election``, guarded; that it does not exist is the usual case."""
+        outcomes = await write_guarded(self._client, [Delete(PreferredReplicaElectionZNode.path)], epoch_zk_version)
+        raise_first(outcomes, NoNode)

@@ -1,0 +1,175 @@
+"""Brokers in ZooKeeper: their registrations, and ids made up for those that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from engine.common.errors import OperationError
+from engine.common.model import BrokerInfo
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.guarded import children_or_none
+from engine.zk.operations import Create, Operation, SetData, ZnodeStat
+from engine.zk.watches import WatchEvent
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode, BrokerRegistration, BrokerSequenceIdZNode
+
+_log = logging.getLogger("engine.zk")
+
+_WAIT_BEYOND_SESSION_MS = 2_000
+
+
+class BrokerZnodes:
+    """Reads and writes below ``/brokers/ids``."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+        self._own_sessions: set[int] = set()
+
+    async def register_broker(self, registration: BrokerRegistration, *, wait_ms: int | None = None) -> int:
+        """Make the broker's ephemeral znode and return the broker epoch (its czxid).
+
+        A znode of an old session of this broker goes within that session's time-out, so it is waited for. One that this
+        very client made in a session since lost is replaced (KAFKA-7165).
+
+        Args:
+            wait_ms: how long to wait for another session's znode; None is the session time-out and 2 s.
+
+        Raises:
+            OperationError: another session still holds the id; the text says which.
+        """
+        path = BrokerIdZNode.path(registration.broker.id)
+        if wait_ms is None:
+            wait_ms = self._client.session_timeout_ms + _WAIT_BEYOND_SESSION_MS
+        operations: list[Operation] = [
+            Create(path, None, ephemeral=True, acl=self._acl(path)),
+            SetData(path, BrokerIdZNode.encode(registration), 0),
+        ]
+        deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+        while True:
+            try:
+                stat = (await self._client.multi(operations))[1]
+            except MultiFailed as refusal:
+                if not isinstance(refusal.error, NodeExists):
+                    raise refusal.error from refusal
+                stat = await self._take_over(registration.broker.id, deadline)
+            if isinstance(stat, ZnodeStat):
+                self._own_sessions.add(self._client.session_id)
+                return stat.czxid
+
+    async def _take_over(self, broker_id: int, deadline: float) -> ZnodeStat | None:
+        """Deal with a registration that is there: ours it is returned, else None once it is gone."""
+        path = BrokerIdZNode.path(broker_id)
+        try:
+            data, stat = await self._client.get(path)
+        except NoNode:
+            return None
+        if stat.ephemeral_owner == self._client.session_id:
+            return stat
+        holder = _describe(broker_id, data, stat)
+        if stat.ephemeral_owner in self._own_sessions:
+            _log.warning("Replacing this broker's own registration from a lost session. %s", holder)
+            await self._delete_if_there(path)
+            return None
+        _log.warning("Waiting for the broker id, which is still registered. %s", holder)
+        if not await self._wait_until_gone(path, deadline):
+            raise OperationError(
+                f"broker id {broker_id} is already registered in ZooKeeper: {holder}",
+                hint="another broker with this id is running: stop it, or give this one another broker.id",
+            )
+        return None
+
+    async def _delete_if_there(self, path: str) -> None:
+        try:
+            await self._client.delete(path)
+        except NoNode:
+            _log.debug("The registration went by itself. path=%s", path)
+
+    async def _wait_until_gone(self, path: str, deadline: float) -> bool:
+        changed = asyncio.Event()
+
+        def on_change(_event: WatchEvent) -> None:
+            changed.set()
+
+        self._client.watch_data(path, on_change)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while await self._client.exists(path) is not None:
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            return False
+        finally:
+            self._client.unwatch(path, on_change)
+        return True
+
+    async def update_broker_registration(self, registration: BrokerRegistration) -> None:
+        """Write other content into the broker's znode, such as new listeners; the broker epoch stays."""
+        await self._client.set(BrokerIdZNode.path(registration.broker.id), BrokerIdZNode.encode(registration))
+
+    async def get_broker_ids(self) -> list[int]:
+        """Return the ids of the registered brokers, ascending; arms the children callbacks of ``/brokers/ids``."""
+        names = await children_or_none(self._client, BrokerIdsZNode.path)
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    async def get_broker_registrations(self) -> dict[int, BrokerRegistration]:
+        """Return all registrations by id, ascending. One that cannot be understood is logged and left out."""
+        broker_ids = await self.get_broker_ids()
+        answers = await self._client.get_many(BrokerIdZNode.path(broker_id) for broker_id in broker_ids)
+        registrations = {}
+        for broker_id, answer in zip(broker_ids, answers, strict=True):
+            try:
+                registration = _registration(broker_id, answer)
+            except ZnodeFormatError as error:
+                _log.error("A broker's registration is left out: %s", error)
+                continue
+            if registration is not None:
+                registrations[broker_id] = registration
+        return registrations
+
+    async def get_all_brokers_with_epochs(self) -> dict[int, BrokerInfo]:
+        """Return all registered brokers by id, ascending; ``broker_epoch`` is each registration's czxid."""
+        registrations = await self.get_broker_registrations()
+        return {broker_id: registration.broker for broker_id, registration in registrations.items()}
+
+    async def get_broker(self, broker_id: int) -> BrokerInfo | None:
+        """Return one registered broker, or None; arms the data callbacks of its znode.
+
+        Raises:
+            ZnodeFormatError: its registration cannot be understood.
+        """
+        try:
+            answer = await self._client.get(BrokerIdZNode.path(broker_id))
+        except NoNode:
+            return None
+        registration = _registration(broker_id, answer)
+        return None if registration is None else registration.broker
+
+    async def generate_broker_id(self, reserved_broker_max_id: int) -> int:
+        """Return an id above the reserved ones that nobody got before (``broker.id.generation.enable``)."""
+        try:
+            stat = await self._client.set(BrokerSequenceIdZNode.path, b"")
+        except NoNode:
+            await self._client.ensure_path(BrokerSequenceIdZNode.path, self._acl(BrokerSequenceIdZNode.path))
+            stat = await self._client.set(BrokerSequenceIdZNode.path, b"")
+        return reserved_broker_max_id + stat.version
+
+
+def _registration(broker_id: int, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> BrokerRegistration | None:
+    if isinstance(answer, NoNode):
+        return None
+    if isinstance(answer, ZooKeeperError):
+        raise answer
+    data, stat = answer
+    return BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+
+
+def _describe(broker_id: int, data: bytes, stat: ZnodeStat) -> str:
+    try:
+        broker = BrokerIdZNode.decode(broker_id, data).broker
+        listeners = ",".join(str(endpoint) for endpoint in broker.endpoints)
+    except ZnodeFormatError:
+        listeners = "unknown"
+    return f"session=0x{stat.ephemeral_owner:x} listeners={listeners}"

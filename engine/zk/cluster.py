@@ -1,0 +1,126 @@
+"""The cluster as a whole in ZooKeeper: folders, cluster id, features, blocks of producer ids."""
+
+from __future__ import annotations
+
+import logging
+
+from engine.common.errors import CoordinationError
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import BadVersion, NodeExists, NoNode
+from engine.zk.znodes.cluster_znodes import (
+    LAST_PRODUCER_ID,
+    PRODUCER_IDS_BLOCK_SIZE,
+    ClusterIdZNode,
+    FeatureStatus,
+    FeatureZNode,
+    FinalizedFeatures,
+    ProducerIdBlockZNode,
+    ProducerIdsBlock,
+)
+
+_log = logging.getLogger("engine.zk")
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker makes at its start, in Kafka's order."""
+
+
+class ClusterZnodes:
+    """Reads and writes of what there is once per cluster."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def make_persistent_paths(self) -> None:
+        """Make Kafka's folders where they are missing, one by one and in Kafka's order."""
+        for path in PERSISTENT_PATHS:
+            await self._client.ensure_path(path, self._acl(path))
+
+    async def get_cluster_id(self) -> str | None:
+        """Return the cluster id, or None where no broker has made one yet."""
+        try:
+            data, _ = await self._client.get(ClusterIdZNode.path)
+        except NoNode:
+            return None
+        return ClusterIdZNode.decode(data)
+
+    async def get_or_create_cluster_id(self, proposed: str) -> str:
+        """Return the cluster id; the first broker's proposal becomes it."""
+        path = ClusterIdZNode.path
+        while True:
+            existing = await self.get_cluster_id()
+            if existing is not None:
+                return existing
+            try:
+                await self._client.create(path, ClusterIdZNode.encode(proposed), acl=self._acl(path))
+                return proposed
+            except NoNode:
+                await self._client.ensure_path("/cluster", self._acl("/cluster"))
+            except NodeExists:
+                _log.debug("Another broker made the cluster id first.")
+
+    async def get_features(self) -> FinalizedFeatures | None:
+        """Return the finalized features, or None where none were ever written."""
+        try:
+            data, _ = await self._client.get(FeatureZNode.path)
+        except NoNode:
+            return None
+        return FeatureZNode.decode(data)
+
+    async def set_up_features(self, status: FeatureStatus, json_version: int) -> None:
+        """Make ``/feature``, or bring it into the form of the controller's inter-broker protocol. Not guarded (Kafka).
+
+        Args:
+            status: ENABLED from 2.7 on.
+            json_version: 2 from 3.3 on, else 1.
+        """
+        wanted = FinalizedFeatures(status, json_version)
+        try:
+            data, stat = await self._client.get(FeatureZNode.path)
+        except NoNode:
+            await self._client.create(FeatureZNode.path, FeatureZNode.encode(wanted), acl=self._acl(FeatureZNode.path))
+            return
+        existing = FeatureZNode.decode(data)
+        if status is FeatureStatus.ENABLED and existing.status is FeatureStatus.ENABLED:
+            wanted = FinalizedFeatures(status, json_version, existing.features)
+        if wanted != existing:
+            await self._client.set(FeatureZNode.path, FeatureZNode.encode(wanted), stat.version)
+
+    async def get_producer_id_block(self) -> ProducerIdsBlock | None:
+        """Return the block of producer ids that was given out last, or None."""
+        data, _ = await self._client.get(ProducerIdBlockZNode.path)
+        return ProducerIdBlockZNode.decode(data) if data else None
+
+    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdsBlock:
+        """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, not guarded (Kafka).
+
+        Raises:
+            CoordinationError: all producer ids have been given out.
+        """
+        while True:
+            data, stat = await self._client.get(ProducerIdBlockZNode.path)
+            first = ProducerIdBlockZNode.decode(data).last_producer_id + 1 if data else 0
+            if first > LAST_PRODUCER_ID - PRODUCER_IDS_BLOCK_SIZE + 1:
+                raise CoordinationError(f"all producer ids have been given out, the last is {first - 1}")
+            block = ProducerIdsBlock(broker_id, first)
+            try:
+                await self._client.set(ProducerIdBlockZNode.path, ProducerIdBlockZNode.encode(block), stat.version)
+                return block
+            except BadVersion:
+                _log.debug("Another broker claimed these producer ids first. first=%d", first)

@@ -1,0 +1,196 @@
+"""Dynamic settings in ZooKeeper: of topics, brokers, users, clients and addresses, and the notices of their changes.
+
+An entity is named by its path below ``/config``: ``topics/orders``, ``brokers/0``, ``brokers/<default>``,
+``users/alice/clients/app``; names of users, clients and addresses are sanitized (``znodes.config_znodes.sanitized``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.common.errors import CoordinationError
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.operations import Check, Delete, SetData, ZnodeStat
+from engine.zk.znodes.config_znodes import (
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityTypeZNode,
+    ConfigType,
+)
+from engine.zk.znodes.config_znodes import ConfigEntityZNode as EntityZNode
+from engine.zk.znodes.controller_znodes import ControllerZNode
+
+_KEPT_WITHOUT_SETTINGS = ("topics/", "brokers/")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A notice that an entity's settings changed.
+
+    Attributes:
+        name: the znode's name, which orders the notices.
+        entity_path: whose settings; None where the notice cannot be understood.
+        created_ms: when ZooKeeper took it.
+    """
+
+    name: str
+    entity_path: str | None
+    created_ms: int
+
+
+class ConfigZnodes:
+    """Reads and writes below ``/config``."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_entity_configs(self, entity_path: str) -> dict[str, str]:
+        """Return an entity's settings; empty where it has none.
+
+        Raises:
+            ZnodeFormatError: they cannot be understood.
+        """
+        path = f"/config/{entity_path}"
+        try:
+            data, _ = await self._client.get(path)
+        except NoNode:
+            return {}
+        return EntityZNode.decode(path, data)
+
+    async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
+        """Return the settings of many entities, empty for those without; an error is a value in its place."""
+        paths = [f"/config/{entity_path}" for entity_path in entity_paths]
+        answers = await self._client.get_many(paths)
+        found = zip(entity_paths, paths, answers, strict=True)
+        return {entity_path: _decoded(path, answer) for entity_path, path, answer in found}
+
+    async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
+        """Return the overrides of many topics by topic; an error is a value in its place."""
+        found = await self.get_entities_configs([f"{ConfigType.TOPIC.value}/{topic}" for topic in topics])
+        return dict(zip(topics, found.values(), strict=True))
+
+    async def get_entity_names(self, entity_type: ConfigType) -> list[str]:
+        """Return the names (sanitized) of the entities of a type that have a znode, sorted."""
+        return sorted(await children_or_none(self._client, ConfigEntityTypeZNode.path(entity_type)))
+
+    async def set_entity_configs(
+        self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
+    ) -> None:
+        """Replace an entity's settings. Nobody is told; ``change_entity_configs`` does both.
+
+        The write is refused while a KRaft controller takes the cluster over; for this, and as Kafka 3.4 and newer, the
+        controller's znode is checked along with it. Concurrent writers: the last one wins.
+
+        Args:
+            check_controller: False for a tool that prepares a cluster before its first start.
+
+        Raises:
+            ControllerMoved: there is no controller, or a KRaft one, or it changed meanwhile.
+        """
+        path, data = f"/config/{entity_path}", EntityZNode.encode(configs)
+        checks = [await self._check_of_controller(entity_path)] if check_controller else []
+        while not await self._set_if_there(path, data, checks):
+            if await self._create_if_missing(path, data):
+                return
+
+    async def _check_of_controller(self, entity_path: str) -> Check:
+        try:
+            data, stat = await self._client.get(ControllerZNode.path)
+        except NoNode:
+            raise ControllerMoved(f"cannot change the settings of {entity_path}: there is no controller") from None
+        if (ControllerZNode.decode(data).kraft_controller_epoch or 0) > 0:
+            raise ControllerMoved(f"cannot change the settings of {entity_path}: a KRaft controller owns them")
+        return Check(ControllerZNode.path, stat.version)
+
+    async def _set_if_there(self, path: str, data: bytes, checks: Sequence[Check]) -> bool:
+        try:
+            await self._client.multi([*checks, SetData(path, data)])
+        except MultiFailed as refusal:
+            if refusal.index < len(checks):
+                raise ControllerMoved("the controller changed while settings were written; try again") from refusal
+            if isinstance(refusal.error, NoNode):
+                return False
+            raise refusal.error from refusal
+        return True
+
+    async def _create_if_missing(self, path: str, data: bytes) -> bool:
+        try:
+            await self._client.create(path, data, acl=self._acl(path))
+        except NodeExists:
+            return False
+        except NoNode:
+            parent = path.rpartition("/")[0]
+            await self._client.ensure_path(parent, self._acl(parent))
+            return await self._create_if_missing(path, data)
+        return True
+
+    async def delete_entity_configs(self, entity_path: str) -> None:
+        """Remove an entity's znode; that it is gone already is no error. Nobody is told."""
+        try:
+            await self._client.delete(f"/config/{entity_path}")
+        except NoNode:
+            return
+
+    async def change_entity_configs(
+        self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
+    ) -> None:
+        """Replace an entity's settings and tell all brokers.
+
+        Users, clients and addresses without any setting lose their znode; topics and brokers keep theirs (Kafka 3.9).
+        """
+        if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS):
+            await self.set_entity_configs(entity_path, configs, check_controller=check_controller)
+        else:
+            await self.delete_entity_configs(entity_path)
+        await self.create_config_change_notification(entity_path)
+
+    async def create_config_change_notification(self, entity_path: str) -> None:
+        """Tell all brokers that an entity's settings changed."""
+        parent = ConfigEntityChangeNotificationZNode.path
+        await self._client.ensure_path(parent, self._acl(parent))
+        path = ConfigEntityChangeNotificationSequenceZNode.create_path
+        data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
+        await self._client.create(path, data, sequential=True, acl=self._acl(path))
+
+    async def get_config_changes(self, after: str = "") -> list[ConfigChange]:
+        """Return the notices whose names come after a given one, in order; arms their folder's children callbacks."""
+        prefix = ConfigEntityChangeNotificationSequenceZNode.prefix
+        names = await children_or_none(self._client, ConfigEntityChangeNotificationZNode.path)
+        wanted = sorted(name for name in names if name.startswith(prefix) and name > after)
+        answers = await self._client.get_many(ConfigEntityChangeNotificationSequenceZNode.path(name) for name in wanted)
+        changes = []
+        for name, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, NoNode):
+                continue
+            if isinstance(answer, ZooKeeperError):
+                raise answer
+            changes.append(ConfigChange(name, _entity_path(name, answer[0]), answer[1].ctime_ms))
+        return changes
+
+    async def delete_config_changes(self, names: Iterable[str]) -> None:
+        """Remove notices that have served; that another broker did it first is no error."""
+        deletes = [Delete(ConfigEntityChangeNotificationSequenceZNode.path(name)) for name in names]
+        raise_first(await write_guarded(self._client, deletes, None), NoNode)
+
+
+def _decoded(path: str, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> dict[str, str] | CoordinationError:
+    if isinstance(answer, NoNode):
+        return {}
+    if isinstance(answer, ZooKeeperError):
+        return answer
+    try:
+        return EntityZNode.decode(path, answer[0])
+    except ZnodeFormatError as error:
+        return error
+
+
+def _entity_path(name: str, data: bytes) -> str | None:
+    try:
+        return ConfigEntityChangeNotificationSequenceZNode.decode(name, data)
+    except ZnodeFormatError:
+        return None

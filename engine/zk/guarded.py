@@ -1,0 +1,64 @@
+"""The controller's writes: each in a multi with a check of ``/controller_epoch``, so that a deposed one writes nothing.
+
+One multi per znode, all of a call in flight at once: one stale version does not fail the others. Source: KAFKA-6082
+(Kafka 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.zk.client import ZkClient
+from engine.zk.errors import ControllerMoved, MultiFailed, NoNode, ZooKeeperError
+from engine.zk.operations import Check, Operation, OperationResult
+from engine.zk.znodes.controller_znodes import ControllerEpochZNode
+
+WriteOutcome = OperationResult | ZooKeeperError
+"""The result of a write that was done, or why it was refused."""
+
+
+async def write_guarded(
+    client: ZkClient, operations: Sequence[Operation], epoch_zk_version: int | None
+) -> list[WriteOutcome]:
+    """Do each write on condition that the controller epoch's znode has the given version.
+
+    Args:
+        epoch_zk_version: version of ``/controller_epoch`` that its controller was elected with; None does not check.
+
+    Returns:
+        For each write its result, or the error of that znode alone.
+
+    Raises:
+        ControllerMoved: the check failed for at least one; others may have been done before.
+        SessionLost: the session ended meanwhile.
+    """
+    if epoch_zk_version is None:
+        return await client.write_many(operations)
+    guard = Check(ControllerEpochZNode.path, epoch_zk_version)
+    outcomes = await client.multi_many([[guard, operation] for operation in operations])
+    results: list[WriteOutcome] = []
+    for outcome in outcomes:
+        if isinstance(outcome, MultiFailed):
+            if outcome.index == 0:
+                raise ControllerMoved(f"/controller_epoch no longer has version {epoch_zk_version}: there is a new one")
+            results.append(outcome.error)
+        elif isinstance(outcome, ZooKeeperError):
+            results.append(outcome)
+        else:
+            results.append(outcome[-1])
+    return results
+
+
+def raise_first(outcomes: Iterable[WriteOutcome], *tolerated: type[ZooKeeperError]) -> None:
+    """Raise the first error that is not of a tolerated kind."""
+    for outcome in outcomes:
+        if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, tolerated):
+            raise outcome
+
+
+async def children_or_none(client: ZkClient, path: str) -> list[str]:
+    """Return a znode's children; none where it does not exist."""
+    try:
+        return await client.children(path)
+    except NoNode:
+        return []

@@ -1,0 +1,93 @@
+"""Notices from brokers to the controller: ISR changes and failed log dirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from engine.common.model import TopicPartition
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.operations import Delete
+from engine.zk.znodes.notification_znodes import IsrChangeNotificationSequenceZNode as IsrChangeZNode
+from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode as IsrChangesZNode
+from engine.zk.znodes.notification_znodes import LogDirEventNotificationSequenceZNode as LogDirEventZNode
+from engine.zk.znodes.notification_znodes import LogDirEventNotificationZNode as LogDirEventsZNode
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications(Generic[T]):
+    """Notices in order: the znodes' names, what they say (each thing once), names of those that say nothing."""
+
+    names: tuple[str, ...]
+    values: tuple[T, ...]
+    malformed: tuple[str, ...] = ()
+
+
+class NotificationZnodes:
+    """Reads and writes of ``/isr_change_notification`` and ``/log_dir_event_notification``."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_isr_change_notifications(self) -> Notifications[TopicPartition]:
+        """Return the partitions whose ISR was changed by their leaders; arms the folder's children callbacks."""
+        return await self._read(IsrChangesZNode.path, IsrChangeZNode.prefix, IsrChangeZNode.decode)
+
+    async def delete_isr_change_notifications(self, names: Iterable[str] | None, epoch_zk_version: int | None) -> None:
+        """Remove the named notices, guarded; None stands for all. What is gone already is no error."""
+        await self._delete(IsrChangesZNode.path, IsrChangeZNode.prefix, names, epoch_zk_version)
+
+    async def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the controller of partitions whose ISR their leader wrote itself."""
+        path = IsrChangeZNode.create_path
+        await self._client.create(path, IsrChangeZNode.encode(partitions), sequential=True, acl=self._acl(path))
+
+    async def get_log_dir_events(self) -> Notifications[int]:
+        """Return the ids of brokers that say a log dir failed; arms the folder's children callbacks."""
+        return await self._read(LogDirEventsZNode.path, LogDirEventZNode.prefix, _decode_log_dir_event)
+
+    async def delete_log_dir_events(self, names: Iterable[str] | None, epoch_zk_version: int | None) -> None:
+        """Remove the named notices, guarded; None stands for all. What is gone already is no error."""
+        await self._delete(LogDirEventsZNode.path, LogDirEventZNode.prefix, names, epoch_zk_version)
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        """Tell the controller that a log dir of this broker failed."""
+        path = LogDirEventZNode.create_path
+        await self._client.create(path, LogDirEventZNode.encode(broker_id), sequential=True, acl=self._acl(path))
+
+    async def _read(self, folder: str, prefix: str, decode: Callable[[str, bytes], tuple[T, ...]]) -> Notifications[T]:
+        names = await self._names(folder, prefix)
+        answers = await self._client.get_many(f"{folder}/{name}" for name in names)
+        values: dict[T, None] = {}
+        malformed = []
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, NoNode):
+                continue
+            if isinstance(answer, ZooKeeperError):
+                raise answer
+            try:
+                values.update(dict.fromkeys(decode(name, answer[0])))
+            except ZnodeFormatError:
+                malformed.append(name)
+        return Notifications(tuple(names), tuple(values), tuple(malformed))
+
+    async def _delete(
+        self, folder: str, prefix: str, names: Iterable[str] | None, epoch_zk_version: int | None
+    ) -> None:
+        wanted = await self._names(folder, prefix) if names is None else names
+        outcomes = await write_guarded(self._client, [Delete(f"{folder}/{name}") for name in wanted], epoch_zk_version)
+        raise_first(outcomes, NoNode)
+
+    async def _names(self, folder: str, prefix: str) -> list[str]:
+        return sorted(name for name in await children_or_none(self._client, folder) if name.startswith(prefix))
+
+
+def _decode_log_dir_event(name: str, data: bytes) -> tuple[int, ...]:
+    return (LogDirEventZNode.decode(name, data),)

@@ -1,0 +1,131 @@
+"""Partition states in ZooKeeper: leader, ISR and epochs, read and written by the thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.common.errors import CoordinationError
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import BadVersion, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.guarded import WriteOutcome, children_or_none, raise_first, write_guarded
+from engine.zk.operations import Create, Operation, SetData, ZnodeStat
+from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+
+PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
+"""A partition's state; None where it has none; an error where it cannot be read or understood."""
+
+
+@dataclass(slots=True)
+class PartitionStateUpdates:
+    """What became of conditional writes of state znodes."""
+
+    updated: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    """Written; ``partition_epoch`` is the znode's new version."""
+    failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
+    """Refused for another reason than the version, mostly NoNode."""
+    to_retry: list[TopicPartition] = field(default_factory=list)
+    """Somebody else wrote first: read again and decide anew."""
+
+
+class PartitionZnodes:
+    """Reads and writes of ``/brokers/topics/<topic>/partitions`` and below."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_partition_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionStateRead]:
+        """Return the states of partitions; ``partition_epoch`` is each znode's version."""
+        answers = await self._client.get_many(TopicPartitionStateZNode.path(partition) for partition in partitions)
+        return {tp: _decoded(tp, answer) for tp, answer in zip(partitions, answers, strict=True)}
+
+    async def get_partition_ids(self, topic: str) -> set[int]:
+        """Return which partitions of a topic have a znode of their own; none where the topic has no such folder."""
+        names = await children_or_none(self._client, TopicPartitionsZNode.path(topic))
+        return {int(name) for name in names if name.isdecimal()}
+
+    async def create_partition_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], epoch_zk_version: int | None
+    ) -> dict[TopicPartition, CoordinationError | None]:
+        """Make ``partitions``, then each ``partitions/<p>``, then each ``…/state``, all guarded, in Kafka's order.
+
+        Returns:
+            None for a state that was made, NodeExists for one that was there already.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        folders = [TopicPartitionsZNode.path(topic) for topic in dict.fromkeys(tp.topic for tp in states)]
+        raise_first(await self._create(folders, epoch_zk_version), NodeExists, NoNode)
+        raise_first(
+            await self._create([TopicPartitionZNode.path(tp) for tp in states], epoch_zk_version), NodeExists, NoNode
+        )
+        creates: list[Operation] = []
+        for partition, state in states.items():
+            path = TopicPartitionStateZNode.path(partition)
+            creates.append(Create(path, TopicPartitionStateZNode.encode(state), acl=self._acl(path)))
+        outcomes = await write_guarded(self._client, creates, epoch_zk_version)
+        return {
+            partition: outcome if isinstance(outcome, ZooKeeperError) else None
+            for partition, outcome in zip(states, outcomes, strict=True)
+        }
+
+    async def _create(self, paths: Sequence[str], epoch_zk_version: int | None) -> list[WriteOutcome]:
+        creates = [Create(path, acl=self._acl(path)) for path in paths]
+        return await write_guarded(self._client, creates, epoch_zk_version)
+
+    async def update_partition_states(
+        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, epoch_zk_version: int | None
+    ) -> PartitionStateUpdates:
+        """Write states, each if its znode still has the value's ``partition_epoch`` as version; guarded.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        writes = [
+            SetData(
+                TopicPartitionStateZNode.path(partition),
+                TopicPartitionStateZNode.encode(LeaderIsrAndControllerEpoch(state, controller_epoch)),
+                state.partition_epoch,
+            )
+            for partition, state in states.items()
+        ]
+        updates = PartitionStateUpdates()
+        outcomes = await write_guarded(self._client, writes, epoch_zk_version)
+        for (partition, state), outcome in zip(states.items(), outcomes, strict=True):
+            if isinstance(outcome, BadVersion):
+                updates.to_retry.append(partition)
+            elif isinstance(outcome, ZooKeeperError):
+                updates.failed[partition] = outcome
+            elif isinstance(outcome, ZnodeStat):
+                updates.updated[partition] = replace(state, partition_epoch=outcome.version)
+        return updates
+
+    async def write_partition_state(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> int | None:
+        """Write one state as its leader does before IBP 2.7-IV2: on condition of the version alone, unguarded.
+
+        Returns:
+            The znode's new version, or None when it had another than ``partition_epoch``, or is gone.
+        """
+        path, data = TopicPartitionStateZNode.path(partition), TopicPartitionStateZNode.encode(state)
+        try:
+            return (await self._client.set(path, data, state.leader_and_isr.partition_epoch)).version
+        except (BadVersion, NoNode):
+            return None
+
+
+def _decoded(partition: TopicPartition, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> PartitionStateRead:
+    if isinstance(answer, NoNode):
+        return None
+    if isinstance(answer, ZooKeeperError):
+        return answer
+    data, stat = answer
+    try:
+        return TopicPartitionStateZNode.decode(partition, data, stat.version)
+    except ZnodeFormatError as error:
+        return error

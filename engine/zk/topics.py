@@ -1,0 +1,162 @@
+"""Topics in ZooKeeper: which there are, their ids and assignments, and their removal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.common.errors import CoordinationError
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.zk.acl_policy import AclPolicy
+from engine.zk.client import ZkClient
+from engine.zk.errors import BadVersion, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.operations import ANY_VERSION, Delete, Operation, SetData, ZnodeStat
+from engine.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
+from engine.zk.znodes.topic_znodes import (
+    TopicIdReplicaAssignment,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+
+_log = logging.getLogger("engine.zk")
+
+
+class TopicZnodes:
+    """Reads and writes of ``/brokers/topics`` and its children."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_all_topics(self) -> list[str]:
+        """Return the names of all topics, sorted; arms the children callbacks of ``/brokers/topics``."""
+        return sorted(await children_or_none(self._client, TopicsZNode.path))
+
+    async def topic_exists(self, topic: str) -> bool:
+        return await self._client.exists(TopicZNode.path(topic)) is not None
+
+    async def get_topic_assignments(self, topics: Sequence[str]) -> dict[str, TopicIdReplicaAssignment]:
+        """Return id, assignment and version of topics; arms the data callbacks of their znodes.
+
+        A topic without znode is left out; one that cannot be understood is logged and left out.
+        """
+        assignments = {}
+        for topic, outcome in (await self.read_topics(topics)).items():
+            if isinstance(outcome, CoordinationError):
+                _log.error("A topic is left out: %s", outcome)
+            elif outcome is not None:
+                assignments[topic] = outcome
+        return assignments
+
+    async def read_topics(
+        self, topics: Sequence[str]
+    ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
+        """As ``get_topic_assignments``, with None for a topic without znode and an error for a broken one."""
+        answers = await self._client.get_many(TopicZNode.path(topic) for topic in topics)
+        return {topic: _decoded(topic, answer) for topic, answer in zip(topics, answers, strict=True)}
+
+    async def get_topic_ids(self, topics: Sequence[str]) -> dict[str, bytes]:
+        """Return the ids of those topics that have one."""
+        assignments = await self.get_topic_assignments(topics)
+        return {topic: read.topic_id for topic, read in assignments.items() if read.topic_id is not None}
+
+    async def create_topic_assignment(
+        self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
+    ) -> None:
+        """Make a topic's znode, from which the controller makes the topic. Its settings are to be written before.
+
+        Raises:
+            NodeExists: the topic exists.
+        """
+        path = TopicZNode.path(topic)
+        await self._client.create(path, TopicZNode.encode(topic_id, assignment), acl=self._acl(path))
+
+    async def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: bytes | None,
+        assignment: Mapping[int, ReplicaAssignment],
+        epoch_zk_version: int | None = None,
+        zk_version: int = ANY_VERSION,
+    ) -> int:
+        """Write a topic's assignment and return the znode's new version.
+
+        Args:
+            epoch_zk_version: the controller's guard; None for brokers and tools that are not it.
+            zk_version: expected version of the znode; Kafka checks none.
+
+        Raises:
+            ControllerMoved, NoNode, BadVersion: as they say.
+        """
+        wanted = TopicIdReplicaAssignment(topic, topic_id, assignment, zk_version)
+        outcome = (await self.set_topic_assignments([wanted], epoch_zk_version))[topic]
+        if isinstance(outcome, ZooKeeperError):
+            raise outcome
+        return outcome
+
+    async def set_topic_assignments(
+        self, wanted: Iterable[TopicIdReplicaAssignment], epoch_zk_version: int | None
+    ) -> dict[str, int | ZooKeeperError]:
+        """Write the assignments of many topics, each if its znode still has the value's ``zk_version`` (None: any).
+
+        Returns:
+            The new version by topic, or BadVersion, NoNode … of that topic alone.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        topics = list(wanted)
+        writes = [
+            SetData(
+                TopicZNode.path(each.topic),
+                TopicZNode.encode(each.topic_id, each.assignment),
+                ANY_VERSION if each.zk_version is None else each.zk_version,
+            )
+            for each in topics
+        ]
+        outcomes = await write_guarded(self._client, writes, epoch_zk_version)
+        return {each.topic: _version(outcome) for each, outcome in zip(topics, outcomes, strict=True)}
+
+    async def delete_topic_znode(self, topic: str, epoch_zk_version: int | None) -> None:
+        """Remove a topic's znode with all below it, children first, each guarded; what is gone already is no error.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        names = await children_or_none(self._client, TopicPartitionsZNode.path(topic))
+        deletes: list[Operation] = []
+        for partition in sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal()):
+            deletes.append(Delete(TopicPartitionStateZNode.path(partition)))
+            deletes.append(Delete(TopicPartitionZNode.path(partition)))
+        deletes += [Delete(TopicPartitionsZNode.path(topic)), Delete(TopicZNode.path(topic))]
+        # All are sent at once: ZooKeeper carries out one session's requests in their order.
+        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
+
+    async def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
+        """Remove topics' settings, guarded; what is gone already is no error."""
+        deletes = [Delete(ConfigEntityZNode.path(ConfigType.TOPIC, topic)) for topic in topics]
+        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
+
+
+def _decoded(
+    topic: str, answer: tuple[bytes, ZnodeStat] | ZooKeeperError
+) -> TopicIdReplicaAssignment | CoordinationError | None:
+    if isinstance(answer, NoNode):
+        return None
+    if isinstance(answer, ZooKeeperError):
+        return answer
+    data, stat = answer
+    try:
+        return TopicZNode.decode(topic, data, stat.version)
+    except ZnodeFormatError as error:
+        return error
+
+
+def _version(outcome: object) -> int | ZooKeeperError:
+    if isinstance(outcome, ZooKeeperError):
+        return outcome
+    return outcome.version if isinstance(outcome, ZnodeStat) else BadVersion("no version in the answer")
