@@ -36,7 +36,8 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     base = name[prefix.end() :] if prefix else name
     key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
     if key is not None:
-        return None if key.has_effect else f"Setting {name} has no effect in klamm: {key.doc}"
+        is_idle = prefix is not None or not key.has_effect
+        return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:

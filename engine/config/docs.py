@@ -52,7 +52,7 @@ log when the broker starts, and so is one that nobody knows. Defaults and limits
 value comes into force: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or
 also for all brokers at once. `listeners` and what belongs to them need a restart, unlike in Kafka.
 
-`listener.name.<listener>.<setting>` gives one listener a value of its own where that makes sense.
+`listener.name.<listener>.<setting>`, a value for one listener alone, is understood and has no effect yet.
 """
 
 TOPIC_INTRO: Final = """\

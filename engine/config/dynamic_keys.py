@@ -24,6 +24,7 @@ THROTTLE_KEYS: Final = (
         MEDIUM,
         "Bytes a second that leaders send for the replicas in `leader.replication.throttled.replicas` (KIP-73).",
         at_least(0),
+        has_effect=True,
     ),
     ConfigKey(
         "follower.replication.throttled.rate",
@@ -32,6 +33,7 @@ THROTTLE_KEYS: Final = (
         MEDIUM,
         "Bytes a second that followers fetch for the replicas in `follower.replication.throttled.replicas` (KIP-73).",
         at_least(0),
+        has_effect=True,
     ),
     ConfigKey(
         "replica.alter.log.dirs.io.max.bytes.per.second",

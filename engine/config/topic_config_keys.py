@@ -289,8 +289,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             BOOLEAN,
             True,
             LOW,
-            "Convert records for consumers that are too old for format 2. Off: they get UNSUPPORTED_VERSION.",
-            has_effect=True,
+            "Convert records for consumers that are too old for format 2. klamm always does.",
             synonyms=("log.message.downconversion.enable",),
         ),
         ConfigKey(
@@ -351,6 +350,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
                 "`partition:broker,…`, or `*` for all."
             ),
             ThrottledReplicas(),
+            has_effect=True,
         ),
         ConfigKey(
             "follower.replication.throttled.replicas",
@@ -362,6 +362,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
                 "`partition:broker,…`, or `*` for all."
             ),
             ThrottledReplicas(),
+            has_effect=True,
         ),
         ConfigKey(
             "remote.storage.enable",

@@ -163,6 +163,7 @@ def test_inter_broker_protocol_version_is_a_version() -> None:
         ("log.segment.byte", "unknown and has no effect. Did you mean log.segment.bytes?"),
         ("whatever.it.is", "unknown and has no effect."),
         ("leader.replication.throttled.rate", "Set it at run time"),
+        ("listener.name.plaintext.max.connections", "has no effect in klamm"),
         ("listener.name.plaintext.ssl.keystore.type", "has no effect in klamm"),
         ("listener.name.sasl.plain.sasl.jaas.config", "has no effect in klamm"),
     ],
@@ -175,9 +176,7 @@ def test_warns_of_keys_that_do_nothing(name: str, said: str) -> None:
 
 
 def test_does_not_warn_of_keys_that_do_something() -> None:
-    broker = BrokerConfig.from_properties(
-        {"zookeeper.connect": "a:1", "broker.id": "1", "listener.name.plaintext.max.connections": "5"}
-    )
+    broker = BrokerConfig.from_properties({"zookeeper.connect": "a:1", "broker.id": "1", "max.connections": "5"})
     assert broker.warnings == []
 
 

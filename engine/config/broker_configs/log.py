@@ -325,9 +325,8 @@ KEYS = (
         BOOLEAN,
         True,
         LOW,
-        "Convert records for consumers that are too old for format 2. Off: they get UNSUPPORTED_VERSION.",
+        "Convert records for consumers that are too old for format 2. klamm always does.",
         dynamic=CLUSTER_WIDE,
-        has_effect=True,
     ),
     ConfigKey(
         "message.max.bytes",

@@ -71,8 +71,7 @@ KEYS = (
         INT,
         65536,
         HIGH,
-        "SO_RCVBUF of a follower's connections, in bytes; -1 leaves it to the operating system.",
-        has_effect=True,
+        "SO_RCVBUF of a follower's connections, in bytes. klamm leaves it to the operating system.",
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
