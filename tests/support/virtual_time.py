@@ -1,0 +1,55 @@
+"""An event loop whose clock jumps to the next timer instead of waiting.
+
+Tests of time-outs take no time, and go the same way each time. Only for code without threads and sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+    """Never waits; tells the loop how long it would have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("everything waits and no timer is set: the test would hang for ever")
+        self.waited_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """A loop on virtual time, which begins at one hour."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return 3600.0 + self._jumping.waited_s
+
+
+class LoopClock:
+    """A ``Clock`` that goes by the loop it is made on, also when another thread asks."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now_ms(self) -> int:
+        return 1_795_000_000_000 + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def run_virtual(test: Callable[[], Awaitable[None]]) -> None:
+    """Run an asynchronous test on virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
