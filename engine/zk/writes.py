@@ -64,7 +64,8 @@ async def _settle_single(session: Session, lost: LostWrite, chroot: str) -> Oper
             return done[0]
         (answer,) = await send_all(session, [requests.write(lost.operations[0], chroot)])
         if not isinstance(answer, ConnectionLost):
-            return _below(chroot, answer)
+            outcome: OperationResult | ZooKeeperError = _below(chroot, answer)
+            return outcome
 
 
 async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> MultiOutcome:
