@@ -31,7 +31,7 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends,
             as in Kafka); or as ``iter_records``.
     """
-    parts = []
+    parts: list[bytes] = []
     for position, header in iter_batches(buffer):
         if header.is_control:
             continue
