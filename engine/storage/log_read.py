@@ -48,7 +48,7 @@ class LogReads(LogCore):
             if limit < 0:
                 limit = self.position_of(limit_offset).position
         size_bytes = limit - position
-        if size_bytes > max_bytes:
+        if not 0 < size_bytes <= max_bytes:
             return self._read_part(active, position, limit, max_bytes, min_one_batch)
         self._remember(limit_offset, limit)
         return LogRead(FileRange(active.file(), position, size_bytes), LogPosition(active.base_offset, position))
@@ -139,15 +139,15 @@ class LogReads(LogCore):
             return LogRead(None, start)
         end = limit.position if limit.segment_base_offset == segment.base_offset else segment.size_bytes
         size_bytes = end - start.position
-        if size_bytes <= 0:
-            return LogRead(None, start)
-        if size_bytes > max_bytes:
+        if not 0 < size_bytes <= max_bytes:
             return self._read_part(segment, start.position, end, max_bytes, min_one_batch)
         return LogRead(FileRange(self._open(segment), start.position, size_bytes), start)
 
     def _read_part(self, segment: LogSegment, position: int, end: int, max_bytes: int, min_one_batch: bool) -> LogRead:
-        """Read as far as ``max_bytes`` allows, the first batch whole if wanted."""
+        """Read as far as ``max_bytes`` allows, the first batch whole if wanted; nothing where there is nothing."""
         where = LogPosition(segment.base_offset, position)
+        if position >= end:
+            return LogRead(None, where)
         file = self._open(segment)
         try:
             first = next(segment.iter_batches(position), None)

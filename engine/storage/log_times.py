@@ -34,7 +34,10 @@ class LogTimes(LogCore):
         try:
             for segment in self._segments:
                 if segment.largest_timestamp_ms() >= timestamp_ms:
-                    return self._search(segment, timestamp_ms)
+                    found = self._search(segment, timestamp_ms)
+                    # Its only such record may be before the log's start: then Kafka gives up, and this looks on.
+                    if found is not None:
+                        return found
         except OSError as error:
             raise self._storage_error("searching a timestamp", error) from error
         return None

@@ -6,7 +6,6 @@ import logging
 import os
 
 from engine.common.clock import Clock
-from engine.common.errors import CorruptFileError
 from engine.protocol.records.header import BatchHeader
 from engine.storage.batch_scan import check_batches
 from engine.storage.leader_epoch_cache import LeaderEpochCache
@@ -50,12 +49,13 @@ def recover_segment(
 ) -> int:
     """Check every batch, cut at the first that is bad, and rebuild all indexes; return the bytes cut off.
 
+    Bad is also an offset that does not ascend, or is too far from the segment's base: offsets have no checksum.
+
     ``producers`` must be valid for the segment's start, and is valid for its end then. Epochs that the cache misses
     are added to it.
 
     Raises:
         OSError: the disk fails.
-        CorruptFileError: an offset is too far from the segment's base to be indexed (Kafka before 1.1 wrote such).
     """
     offset_index, time_index = segment.offset_index, segment.time_index
     offset_index.reset()
@@ -70,10 +70,7 @@ def recover_segment(
             break
         last_offset = header.base_offset + header.last_offset_delta
         if not segment.takes(last_offset):
-            raise CorruptFileError(
-                f"Offset {last_offset} is too far from the segment's first offset {segment.base_offset}",
-                path=str(segment.path),
-            )
+            break
         if header.max_timestamp > segment.max_timestamp_ms:
             segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, last_offset
         if position - indexed_bytes > segment.index_interval_bytes:
