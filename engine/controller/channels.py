@@ -1,8 +1,8 @@
 """The controller's line to each broker: a queue, a connection, and a task that sends one request after the other.
 
 A request is sent again until it is answered or the broker is gone, in order, never two at once, as Kafka's
-RequestSendThread does; the broker's checks of epochs make that safe. Answers are handed over as events. The controller's
-own broker is reached over the wire like any other.
+RequestSendThread does; the broker's checks of epochs make that safe. Answers are handed over as events. The
+controller's own broker is reached over the wire like any other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo
+from engine.config.broker import BrokerConfig
 from engine.config.metadata_version import MetadataVersion
 from engine.controller.broker_requests import BrokerRequest
 from engine.controller.events import ControllerEvent
@@ -38,6 +39,20 @@ class ChannelSettings:
     """Listener on which followers reach their leaders."""
     connect_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ChannelSettings:
+        """Read them from a broker's settings."""
+        listeners = config.listener_settings
+        inter_broker = listeners.inter_broker_listener_name
+        return cls(
+            controller_id=config.broker_id,
+            ibp=config.inter_broker_protocol_version,
+            listener_name=listeners.control_plane_listener_name or inter_broker,
+            inter_broker_listener_name=inter_broker,
+            connect_timeout_ms=config.controller_socket_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+        )
 
 
 class BrokerChannel:
@@ -69,9 +84,7 @@ class BrokerChannel:
     def put(self, request: BrokerRequest) -> None:
         """Queue a request."""
         settings = self._settings
-        for wire in wire_requests(
-            request, settings.controller_id, self._versions, settings.inter_broker_listener_name
-        ):
+        for wire in wire_requests(request, settings.controller_id, self._versions, settings.inter_broker_listener_name):
             self._queue.put_nowait(wire)
 
     async def run(self) -> None:
@@ -126,7 +139,7 @@ class BrokerChannel:
             self._log.info(f"Controller {controller_id} connected to {node} for sending state change requests")
         self._correlation_id += 1
         try:
-            response = await client.send(wire.message, wire.api_version)
+            response: Response = await client.send(wire.message, wire.api_version)
         except KlammError as error:
             self._complain(
                 f"Controller {controller_id} epoch {self._controller_epoch} fails to send request "

@@ -236,6 +236,10 @@ class ControlledShutdown(ControllerEvent):
         return ApiError(ErrorCode.STALE_CONTROLLER_EPOCH, "Controller moved to another broker")
 
 
+PartitionKey = tuple[str | bytes, int]
+"""A partition by its topic's name (a ``TopicPartition`` is one) or its topic's id."""
+
+
 @dataclass(frozen=True, slots=True)
 class AlterPartitionItem:
     """A leader's wish for one partition. ``isr_epochs`` are the members' broker epochs; -1 is unknown."""
@@ -249,21 +253,24 @@ class AlterPartitionItem:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition(ControllerEvent):
-    """Answer: an ErrorCode for the whole request, or per partition the state now, or an ErrorCode."""
+    """``partitions``: by topic name or topic id, and partition.
+
+    Answer: an ErrorCode for the whole request, or per partition, by the same keys, the state now or an ErrorCode.
+    """
 
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
     broker_id: int
     broker_epoch: int
     api_version: int
-    partitions: Mapping[TopicPartition, AlterPartitionItem]
+    partitions: Mapping[PartitionKey, AlterPartitionItem]
 
     @property
     def refusal(self) -> ErrorCode:
         return ErrorCode.NOT_CONTROLLER
 
 
-AlterPartitionAnswer = ErrorCode | dict[TopicPartition, LeaderAndIsr | ErrorCode]
+AlterPartitionAnswer = ErrorCode | dict[PartitionKey, LeaderAndIsr | ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.controller.context import ControllerContext
-from engine.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem
+from engine.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.controller.instructions import (
     Answer,
     DeleteIsrChangeNotifications,
@@ -49,9 +49,18 @@ class IsrChanges:
         if error is not None:
             yield from carry_out(Answer(error))
             return
-        answer = yield from self._alter(event)
-        yield from carry_out(Answer(answer))
-        for partition, result in answer.items():
+        names: dict[TopicPartition, PartitionKey] = {}
+        answer: dict[PartitionKey, LeaderAndIsr | ErrorCode] = {}
+        for key in event.partitions:
+            partition = self._partition(key)
+            if partition is None:
+                answer[key] = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                names[partition] = key
+        results = yield from self._alter(event, {p: event.partitions[key] for p, key in names.items()})
+        answer.update({names[p]: result for p, result in results.items()})
+        yield from carry_out(Answer({key: answer[key] for key in event.partitions}))
+        for partition, result in results.items():
             if isinstance(result, LeaderAndIsr) and partition in self._context.partitions_being_reassigned:
                 yield from self._complete_reassignment(partition)
 
@@ -68,10 +77,17 @@ class IsrChanges:
             return ErrorCode.STALE_BROKER_EPOCH
         return None
 
-    def _alter(self, event: AlterPartition) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
+    def _partition(self, key: PartitionKey) -> TopicPartition | None:
+        topic, partition = key
+        name = self._context.topic_names.get(topic) if isinstance(topic, bytes) else topic
+        return None if name is None else TopicPartition(name, partition)
+
+    def _alter(
+        self, event: AlterPartition, items: dict[TopicPartition, AlterPartitionItem]
+    ) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
         answer: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        for partition, item in event.partitions.items():
+        for partition, item in items.items():
             decision = self._decide(event, partition, item)
             if decision is None:
                 accepted[partition] = LeaderAndIsr(
@@ -97,8 +113,8 @@ class IsrChanges:
             answer[partition] = ErrorCode.INVALID_UPDATE_VERSION
         if updates.to_retry:
             yield from self._leadership.refresh(updates.to_retry)
-        yield from self._tell(tuple(event.partitions))
-        return {p: answer[p] for p in event.partitions}
+        yield from self._tell(tuple(items))
+        return answer
 
     def _tell(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         batch = RequestBatch(self._context, self._options.controller_id)

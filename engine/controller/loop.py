@@ -1,0 +1,440 @@
+"""The controller of a broker: candidate at first, active once elected. One queue of events, one task that empties it.
+
+An event is processed to its end before the next. The task awaits what ZooKeeper says, never what a broker says:
+requests are queued, answers come back as events; a broker that is its own controller would else wait for itself.
+
+Sources: KafkaController and ControllerEventManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from engine.common.errors import CoordinationError
+from engine.controller import instructions as do
+from engine.controller.channels import ChannelSettings, ControllerChannels
+from engine.controller.core import ControllerCore
+from engine.controller.errors import ControllerMoved
+from engine.controller.events import (
+    AutoPreferredReplicaLeaderElection,
+    ControllerEvent,
+    ControllerState,
+    UncleanLeaderElectionEnable,
+)
+from engine.controller.instructions import Instruction, Steps
+from engine.controller.logs import controller_log, event_log
+from engine.controller.options import ControllerOptions
+from engine.controller.watches import ControllerWatches
+from engine.controller.zk_instructions import ZkInstructions
+from engine.runtime.supervisor import Supervisor
+from engine.zk.errors import ControllerMoved as ZkControllerMoved
+from engine.zk.errors import SessionLost
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.session_keeper import SessionEvent
+from engine.zk.watches import WatchEvent, WatchEventKind
+from engine.zk.znodes.controller_znodes import ControllerZNode
+
+NO_CONTROLLER = -1
+"""Id of the controller while nobody is."""
+
+InstructionHook = Callable[[Instruction[Any]], Awaitable[None]]
+"""Awaited before each instruction is carried out; for tests that lose the controller between two of them."""
+
+
+class _Own(Enum):
+    """Events of the loop itself, which every broker has."""
+
+    STARTUP = "Startup"
+    REELECT = "Reelect"
+    CONTROLLER_CHANGE = "ControllerChange"
+    EXPIRE = "Expire"
+    REGISTER_BROKER_AND_REELECT = "RegisterBrokerAndReelect"
+
+
+@dataclass(slots=True)
+class _Queued:
+    """An event in the queue, and who waits for its answer."""
+
+    event: ControllerEvent | _Own
+    answer: asyncio.Future[Any] | None = None
+
+    def give(self, value: object) -> None:
+        """Answer; later answers, and answers nobody waits for any more, are dropped."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(value)
+
+
+class Controller:
+    """One broker's controller.
+
+    Args:
+        zk: the broker's ZooKeeper client.
+        options, channel_settings: see there.
+        unclean_by_default: the broker's present ``unclean.leader.election.enable``.
+        register_broker: registers the broker again after its session was lost; awaited before the next election.
+        on_instruction: see ``InstructionHook``.
+    """
+
+    def __init__(
+        self,
+        zk: KafkaZkClient,
+        options: ControllerOptions,
+        channel_settings: ChannelSettings,
+        *,
+        unclean_by_default: Callable[[], bool] = lambda: False,
+        register_broker: Callable[[], Awaitable[object]] | None = None,
+        on_instruction: InstructionHook | None = None,
+    ) -> None:
+        self.core = ControllerCore(options)
+        self.controller_id = NO_CONTROLLER
+        self.state = ControllerState.IDLE
+        self._zk = zk
+        self._options = options
+        self._channel_settings = channel_settings
+        self._unclean_by_default = unclean_by_default
+        self._register_broker = register_broker
+        self._on_instruction = on_instruction
+        self._log = controller_log(options.controller_id)
+        self._event_log = event_log(options.controller_id)
+        self._queue: deque[_Queued] = deque()
+        self._queued_watch_events: set[ControllerEvent] = set()
+        self._wake = asyncio.Event()
+        self._supervisor = Supervisor(f"controller-{options.controller_id}")
+        self._watches = ControllerWatches(zk.client, self._put_once)
+        self._channels: ControllerChannels | None = None
+        self._instructions: ZkInstructions | None = None
+        self._rebalance: asyncio.TimerHandle | None = None
+        self._processing: _Queued | None = None
+        self._is_stopped = False
+
+    # What others may ask
+
+    @property
+    def is_active(self) -> bool:
+        """This broker is the controller, as far as it knows."""
+        return self.controller_id == self._options.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """Epoch of this broker's present term as controller; 0 while it is not."""
+        return self.core.context.epoch.controller_epoch
+
+    @property
+    def event_queue_size(self) -> int:
+        return len(self._queue)
+
+    @property
+    def total_request_queue_size(self) -> int:
+        """Requests to brokers that were not sent yet."""
+        return 0 if self._channels is None else self._channels.waiting
+
+    def is_topic_queued_for_deletion(self, topic: str) -> bool:
+        return topic in self.core.context.topics_to_be_deleted
+
+    async def ask(self, event: ControllerEvent) -> Any:
+        """Have the active controller process a request; return its answer, or its refusal where this is not it."""
+        if not self.is_active or self._is_stopped:
+            return event.refusal
+        queued = _Queued(event, asyncio.get_running_loop().create_future())
+        self._put(queued)
+        return await queued.answer if queued.answer is not None else None
+
+    def enable_unclean_election(self, topic: str | None = None) -> None:
+        """``unclean.leader.election.enable`` became true, for a topic or (None) for all: elect where nobody leads."""
+        if self.is_active:
+            self._put(_Queued(UncleanLeaderElectionEnable(topic)))
+
+    # Life
+
+    async def start(self) -> None:
+        """Become a candidate: watch ``/controller``, and be elected where there is none. Returns at once."""
+        self._zk.client.add_session_listener(self._on_session)
+        self._zk.client.watch_data(ControllerZNode.path, self._on_controller_znode)
+        self._put(_Queued(_Own.STARTUP))
+        self._supervisor.start(self._run(), "events")
+
+    async def stop(self) -> None:
+        """Process no further event, and resign where active; ``/controller`` goes with the session."""
+        self._is_stopped = True
+        self._event_log.info("Shutting down")
+        self._zk.client.unwatch(ControllerZNode.path, self._on_controller_znode)
+        await self._supervisor.stop()
+        self._event_log.info("Stopped")
+        self._event_log.info("Shutdown completed")
+        self._refuse_all()
+        await self._resign()
+
+    # The queue
+
+    def _put(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._wake.set()
+
+    def _put_event(self, event: ControllerEvent) -> None:
+        self._put(_Queued(event))
+
+    def _put_once(self, event: ControllerEvent) -> None:
+        """Queue a watch event unless the same one waits already: it will see both changes."""
+        if event not in self._queued_watch_events:
+            self._queued_watch_events.add(event)
+            self._put(_Queued(event))
+
+    def _refuse_all(self) -> None:
+        """Drop what is in the queue; whoever waits is told that this is not the controller."""
+        waiting, self._queue = list(self._queue), deque()
+        if self._processing is not None:
+            waiting.append(self._processing)
+        for queued in waiting:
+            if isinstance(queued.event, ControllerEvent):
+                queued.give(queued.event.refusal)
+        self._queued_watch_events.clear()
+
+    async def _run(self) -> None:
+        self._event_log.info("Starting")
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            queued = self._queue.popleft()
+            self._processing = queued
+            await self._process(queued)
+            self._processing = None
+            self.state = ControllerState.IDLE
+
+    async def _process(self, queued: _Queued) -> None:
+        event = queued.event
+        try:
+            if isinstance(event, _Own):
+                self.state = ControllerState.CONTROLLER_CHANGE
+                await self._process_own(event)
+                return
+            self._queued_watch_events.discard(event)
+            self.state = event.state
+            if not self.is_active:
+                queued.give(event.refusal)
+                return
+            await self._drive(self.core.process(event), queued)
+        except ControllerMoved:
+            await self._maybe_resign()
+        except Exception as error:
+            # The queue must go on, whatever one event runs into.
+            self._log.error(f"Error processing event {event}", error)
+        if isinstance(event, ControllerEvent):
+            queued.give(event.refusal)
+
+    async def _process_own(self, event: _Own) -> None:
+        try:
+            match event:
+                case _Own.STARTUP:
+                    await self._elect()
+                case _Own.CONTROLLER_CHANGE:
+                    await self._maybe_resign()
+                case _Own.REELECT:
+                    await self._maybe_resign()
+                    await self._elect()
+                case _Own.EXPIRE:
+                    self.controller_id = NO_CONTROLLER
+                    await self._resign()
+                case _Own.REGISTER_BROKER_AND_REELECT:
+                    if self._register_broker is not None:
+                        await self._register_broker()
+                    await self._maybe_resign()
+                    await self._elect()
+        except SessionLost as error:
+            # The next session brings its own events.
+            self._log.info(f"The ZooKeeper session ended while processing {event.value}", error)
+
+    # Election
+
+    async def _elect(self) -> None:
+        """Become the controller unless there is one."""
+        self.controller_id = await self._read_controller_id()
+        if self.controller_id != NO_CONTROLLER:
+            self._log.debug(
+                f"Broker {self.controller_id} has been elected as the controller, so stopping the election process."
+            )
+            return
+        own_id = self._options.controller_id
+        try:
+            elected = await self._zk.elect_controller(own_id)
+            if elected is None:
+                await self._lost_election()
+                return
+            self.controller_id = own_id
+            self._log.info(
+                f"{own_id} successfully elected as the controller. Epoch incremented to {elected.controller_epoch} "
+                f"and epoch zk version is now {elected.epoch_zk_version}"
+            )
+            await self._take_over(elected.controller_epoch, elected.epoch_zk_version)
+        except ControllerMoved as error:
+            await self._maybe_resign()
+            self._log.info("A controller has been elected but just resigned, or another one was elected", error)
+        except SessionLost:
+            raise
+        except Exception as error:
+            self._log.error(
+                f"Error while electing or becoming controller on broker {own_id}. "
+                "Trigger controller movement immediately",
+                error,
+            )
+            await self._move_controller()
+
+    async def _lost_election(self) -> None:
+        await self._maybe_resign()
+        if self.controller_id != NO_CONTROLLER:
+            self._log.debug(
+                f"Broker {self.controller_id} was elected as controller instead of broker {self._options.controller_id}"
+            )
+        else:
+            self._log.warning(
+                "A controller has been elected but just resigned, this will result in another round of election"
+            )
+
+    async def _take_over(self, controller_epoch: int, epoch_zk_version: int) -> None:
+        self._channels = ControllerChannels(self._channel_settings, controller_epoch, self._put_event)
+        self._instructions = ZkInstructions(self._zk, self._options, self.core.context.epoch, self._unclean_by_default)
+        await self._drive(self.core.take_over(controller_epoch, epoch_zk_version), _Queued(_Own.STARTUP))
+
+    async def _read_controller_id(self) -> int:
+        """Return who is the controller; arms the watch of ``/controller`` either way."""
+        controller_id = await self._zk.get_controller_id()
+        return NO_CONTROLLER if controller_id is None else controller_id
+
+    async def _maybe_resign(self) -> None:
+        """Resign where another broker, or nobody, is the controller by now."""
+        was_active = self.is_active
+        try:
+            self.controller_id = await self._read_controller_id()
+        except SessionLost:
+            self.controller_id = NO_CONTROLLER
+        if was_active and not self.is_active:
+            await self._resign()
+
+    async def _move_controller(self) -> None:
+        """Give up a term that cannot begin, so that some broker is elected anew."""
+        self.controller_id = await self._read_controller_id()
+        if not self.is_active:
+            self._log.warning("Controller has already moved when trying to trigger controller movement")
+            return
+        epoch_zk_version = self.core.context.epoch.zk_version
+        self.controller_id = NO_CONTROLLER
+        await self._resign()
+        try:
+            await self._zk.delete_controller(epoch_zk_version)
+        except ZkControllerMoved:
+            self._log.warning("Controller has already moved when trying to trigger controller movement")
+
+    async def _resign(self) -> None:
+        """Forget everything that belongs to the controller's office. Does nothing twice."""
+        if self._channels is None:
+            return
+        self._log.debug("Resigning")
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+            self._rebalance = None
+        self._watches.close()
+        channels, self._channels = self._channels, None
+        self._instructions = None
+        self.core.resign()
+        await channels.close()
+        self._log.info("Resigned")
+
+    # Instructions
+
+    async def _drive(self, steps: Steps[None], queued: _Queued) -> None:
+        """Carry out a generator of the core to its end.
+
+        Raises:
+            ControllerMoved: this is not the controller any more.
+        """
+        result: Any = None
+        error: Exception | None = None
+        try:
+            while True:
+                instruction = steps.send(result) if error is None else steps.throw(error)
+                result, error = None, None
+                try:
+                    if self._on_instruction is not None:
+                        await self._on_instruction(instruction)
+                    result = await self._carry_out(instruction, queued)
+                except SessionLost as lost:
+                    error = ControllerMoved(str(lost))
+                except CoordinationError as refused:
+                    error = refused
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    async def _carry_out(self, instruction: Instruction[Any], queued: _Queued) -> Any:
+        channels, zk_instructions = self._channels, self._instructions
+        if channels is None or zk_instructions is None:
+            raise ControllerMoved("this broker resigned as controller")
+        match instruction:
+            case do.SendRequests(requests):
+                for request in requests:
+                    channels.send(request)
+            case do.ConnectBrokers(brokers):
+                for broker in brokers:
+                    channels.connect(broker)
+            case do.DisconnectBrokers(broker_ids):
+                for broker_id in broker_ids:
+                    channels.disconnect(broker_id)
+            case do.Answer(value):
+                queued.give(value)
+            case do.ScheduleLeaderRebalance(delay_ms):
+                self._schedule_rebalance(delay_ms)
+            case _:
+                return await self._watch_or_perform(instruction, zk_instructions)
+        return None
+
+    async def _watch_or_perform(self, instruction: Instruction[Any], zk_instructions: ZkInstructions) -> Any:
+        match instruction:
+            case do.WatchCluster():
+                await self._watches.watch_cluster()
+            case do.WatchBrokers(broker_ids):
+                await self._watches.watch_brokers(broker_ids)
+            case do.UnwatchBrokers(broker_ids):
+                self._watches.unwatch_brokers(broker_ids)
+            case do.WatchTopics(topics):
+                self._watches.watch_topics(topics)
+            case do.UnwatchTopics(topics):
+                self._watches.unwatch_topics(topics)
+            case do.WatchPartitionState(partition):
+                await self._watches.watch_partition_state(partition)
+            case do.UnwatchPartitionState(partition):
+                self._watches.unwatch_partition_state(partition)
+            case _:
+                return await zk_instructions.perform(instruction)
+        return None
+
+    def _schedule_rebalance(self, delay_ms: int) -> None:
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+        loop = asyncio.get_running_loop()
+        self._rebalance = loop.call_later(delay_ms / 1000, self._put_event, AutoPreferredReplicaLeaderElection())
+
+    # ZooKeeper's notices
+
+    def _on_controller_znode(self, notice: WatchEvent) -> None:
+        match notice.kind:
+            case WatchEventKind.CREATED | WatchEventKind.DATA_CHANGED:
+                self._put(_Queued(_Own.CONTROLLER_CHANGE))
+            case WatchEventKind.DELETED:
+                self._put(_Queued(_Own.REELECT))
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if self._is_stopped:
+            return
+        if event is SessionEvent.LOST:
+            # Nothing that was queued under the old session may be processed under the next one.
+            self.controller_id = NO_CONTROLLER
+            self._refuse_all()
+            self._put(_Queued(_Own.EXPIRE))
+        elif event is SessionEvent.NEW_SESSION:
+            self._put(_Queued(_Own.REGISTER_BROKER_AND_REELECT))

@@ -1,0 +1,42 @@
+"""Waiting until a broker's metadata shows what was asked for: new leaders, new topics, topics gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from engine.replication.metadata_cache import MetadataCache
+
+
+class MetadataWaiter:
+    """Looks at conditions after each UpdateMetadata request; costs nothing while nobody waits."""
+
+    def __init__(self, metadata_cache: MetadataCache) -> None:
+        self._metadata_cache = metadata_cache
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    async def wait(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until ``is_seen``; False where that took longer than ``timeout_ms``."""
+        if is_seen():
+            return True
+        if timeout_ms <= 0:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._metadata_cache.update_listeners.append(self._updated)
+        self._waiting[future] = is_seen
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await future
+        except TimeoutError:
+            return is_seen()
+        finally:
+            del self._waiting[future]
+            if not self._waiting:
+                self._metadata_cache.update_listeners.remove(self._updated)
+        return True
+
+    def _updated(self) -> None:
+        for future, is_seen in self._waiting.items():
+            if not future.done() and is_seen():
+                future.set_result(None)

@@ -1,0 +1,172 @@
+"""Producer ids of a broker: blocks of them, claimed from the controller (KIP-730) or, before IBP 3.0, from ZooKeeper.
+
+``ProducerIdBlocks`` is pure; ``ProducerIdManager`` fetches the next block when nine tenths of the present one are used.
+No id is given out twice, also not by another broker; ids of a block that a restart cuts short are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
+from engine.controller.instructions import ProducerIdBlock
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from engine.protocol.declaration import Request
+from engine.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+PREFETCH_FRACTION = 0.9
+"""Used part of a block at which the next one is fetched."""
+
+WAIT_MS = 1_000
+"""How long a request waits for a block before it is told to come again."""
+
+RETRY_BACKOFF_MS = 50
+"""Wait after a block could not be had (Kafka: RPCProducerIdManager)."""
+
+
+class ProducerIdBlocks:
+    """The present block and the next one."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+        self._end = 0
+        self._prefetch_at = 0
+        self._next_block: ProducerIdBlock | None = None
+
+    def claim(self) -> int | None:
+        """Return an id nobody got before, or None where no block has one left."""
+        if self._next_id >= self._end and self._next_block is not None:
+            block, self._next_block = self._next_block, None
+            self._next_id = block.first_producer_id
+            self._end = block.first_producer_id + block.size
+            self._prefetch_at = block.first_producer_id + int(block.size * PREFETCH_FRACTION)
+        if self._next_id >= self._end:
+            return None
+        claimed = self._next_id
+        self._next_id += 1
+        return claimed
+
+    @property
+    def wants_block(self) -> bool:
+        """The next block should be fetched now."""
+        return self._next_block is None and self._next_id >= self._prefetch_at
+
+    def put(self, block: ProducerIdBlock) -> None:
+        """Keep a block for when the present one is used up.
+
+        Raises:
+            ValueError: its ids are senseless, or below ids that were given out.
+        """
+        if block.first_producer_id < 0 or block.size <= 0 or block.first_producer_id < self._end:
+            raise ValueError(f"not a block of new producer ids: {block}, the last one ended before {self._end}")
+        self._next_block = block
+
+
+class ProducerIdSource(Protocol):
+    """Where blocks come from."""
+
+    async def next_block(self) -> ProducerIdBlock:
+        """Claim a block. KlammError where none can be had now."""
+
+
+class AsksController(Protocol):
+    """A line to whoever is controller now."""
+
+    async def ask(self, key: ApiKey, build: Callable[[int], Request]) -> tuple[Any, int]: ...
+
+
+class ControllerProducerIdSource:
+    """Blocks from the controller, by AllocateProducerIds."""
+
+    def __init__(self, channel: AsksController, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+
+    async def next_block(self) -> ProducerIdBlock:
+        """Ask the controller once.
+
+        Raises:
+            KafkaError: the controller refused.
+            KlammError: it could not be asked.
+        """
+        broker_epoch = self._broker_epoch()
+        response, _ = await self._channel.ask(
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            lambda _: AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=broker_epoch),
+        )
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(error_code(response.error_code), "the controller gave no block of producer ids")
+        return ProducerIdBlock(self._broker_id, response.producer_id_start, response.producer_id_len)
+
+
+class ClaimsProducerIds(Protocol):
+    """The ZooKeeper side of blocks."""
+
+    async def allocate_producer_id_block(self, broker_id: int) -> Any: ...
+
+
+class ZkProducerIdSource:
+    """Blocks written to ``/latest_producer_id_block`` by the broker itself (IBP before 3.0)."""
+
+    def __init__(self, zk: ClaimsProducerIds, broker_id: int) -> None:
+        self._zk = zk
+        self._broker_id = broker_id
+
+    async def next_block(self) -> ProducerIdBlock:
+        block = await self._zk.allocate_producer_id_block(self._broker_id)
+        return ProducerIdBlock(self._broker_id, block.first_producer_id, block.size)
+
+
+class ProducerIdManager:
+    """Gives out producer ids, and sees to it that there are some."""
+
+    def __init__(self, source: ProducerIdSource) -> None:
+        self._source = source
+        self._blocks = ProducerIdBlocks()
+        self._supervisor = Supervisor("producer-ids")
+        self._fetch: asyncio.Task[None] | None = None
+
+    async def next_producer_id(self) -> int:
+        """Return a new producer id; waits a while for the first block.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, which clients take for "ask again soon".
+        """
+        claimed = self._blocks.claim()
+        if claimed is None:
+            self._fetch_if_wanted()
+            if self._fetch is not None:
+                await asyncio.wait((self._fetch,), timeout=WAIT_MS / 1000)
+            claimed = self._blocks.claim()
+        self._fetch_if_wanted()
+        if claimed is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ID block is full. Waiting for next block"
+            )
+        return claimed
+
+    async def close(self) -> None:
+        """End a fetch that is under way."""
+        await self._supervisor.stop()
+
+    def _fetch_if_wanted(self) -> None:
+        if self._blocks.wants_block and (self._fetch is None or self._fetch.done()):
+            self._fetch = self._supervisor.start(self._fetch_block(), "next-block")
+
+    async def _fetch_block(self) -> None:
+        """Fetch until there is a block; requests meanwhile are told to come again."""
+        while True:
+            try:
+                self._blocks.put(await self._source.next_block())
+            except (KlammError, ValueError) as error:
+                logger.warning("No block of producer ids could be had, it is asked for again reason=%s", error)
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+            else:
+                return

@@ -1,0 +1,98 @@
+"""What the active controller watches in ZooKeeper, and which event each change becomes.
+
+The callbacks are registered here; reading a znode arms them, which is why the core reads anew after each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from engine.common.model import TopicPartition
+from engine.controller import events
+from engine.controller.events import ControllerEvent
+from engine.zk.client import ZkClient
+from engine.zk.watches import WatchCallback, WatchEvent, WatchEventKind
+from engine.zk.znodes.admin_znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
+from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode
+from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+
+_CHILDREN: tuple[tuple[str, ControllerEvent], ...] = (
+    (BrokerIdsZNode.path, events.BrokerChange()),
+    (TopicsZNode.path, events.TopicChange()),
+    (DeleteTopicsZNode.path, events.TopicDeletionRequested()),
+    (LogDirEventNotificationZNode.path, events.LogDirEventNotification()),
+    (IsrChangeNotificationZNode.path, events.IsrChangeNotification()),
+)
+_REQUESTS: tuple[tuple[str, ControllerEvent], ...] = (
+    (PreferredReplicaElectionZNode.path, events.ZkPreferredElection()),
+    (ReassignPartitionsZNode.path, events.ZkPartitionReassignment()),
+)
+_CONTENT = (WatchEventKind.CREATED, WatchEventKind.DATA_CHANGED)
+
+
+class ControllerWatches:
+    """The watches of one term as controller. None of them outlives it."""
+
+    def __init__(self, client: ZkClient, on_event: Callable[[ControllerEvent], None]) -> None:
+        self._client = client
+        self._on_event = on_event
+        self._callbacks: dict[str, WatchCallback] = {}
+
+    async def watch_cluster(self) -> None:
+        """Watch what every controller watches; nodes of ``/admin`` are armed at once, for they may not be there."""
+        for path, event in _CHILDREN:
+            self._callbacks[path] = partial(self._on_children, event)
+            self._client.watch_children(path, self._callbacks[path])
+        for path, event in _REQUESTS:
+            self._watch_data(path, event)
+            await self._client.exists(path)
+
+    async def watch_brokers(self, broker_ids: tuple[int, ...]) -> None:
+        for broker_id in broker_ids:
+            self._watch_data(BrokerIdZNode.path(broker_id), events.BrokerModification(broker_id))
+        await self._client.exists_many([BrokerIdZNode.path(b) for b in broker_ids])
+
+    def unwatch_brokers(self, broker_ids: tuple[int, ...]) -> None:
+        for broker_id in broker_ids:
+            self._unwatch(BrokerIdZNode.path(broker_id))
+
+    def watch_topics(self, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._watch_data(TopicZNode.path(topic), events.PartitionModifications(topic))
+
+    def unwatch_topics(self, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._unwatch(TopicZNode.path(topic))
+
+    async def watch_partition_state(self, partition: TopicPartition) -> None:
+        path = TopicPartitionStateZNode.path(partition)
+        self._watch_data(path, events.PartitionReassignmentIsrChange(partition))
+        await self._client.exists(path)
+
+    def unwatch_partition_state(self, partition: TopicPartition) -> None:
+        self._unwatch(TopicPartitionStateZNode.path(partition))
+
+    def close(self) -> None:
+        """Forget every watch."""
+        for path in list(self._callbacks):
+            self._unwatch(path)
+
+    def _watch_data(self, path: str, event: ControllerEvent) -> None:
+        if path not in self._callbacks:
+            self._callbacks[path] = partial(self._on_data, event)
+            self._client.watch_data(path, self._callbacks[path])
+
+    def _unwatch(self, path: str) -> None:
+        callback = self._callbacks.pop(path, None)
+        if callback is not None:
+            self._client.unwatch(path, callback)
+
+    def _on_children(self, event: ControllerEvent, notice: WatchEvent) -> None:
+        if notice.kind is not WatchEventKind.NEW_SESSION:
+            self._on_event(event)
+
+    def _on_data(self, event: ControllerEvent, notice: WatchEvent) -> None:
+        if notice.kind in _CONTENT:
+            self._on_event(event)

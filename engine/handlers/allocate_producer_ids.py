@@ -1,0 +1,29 @@
+"""AllocateProducerIds (67): v0.
+
+Behaviour
+* Sent by brokers to the controller only (IBP 3.0 and later); each answer is a block of 1,000 ids that nobody else gets.
+* NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH refuse it.
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.controller.events import AllocateProducerIds
+from engine.controller.instructions import ProducerIdBlock
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+
+@handles(ApiKey.ALLOCATE_PRODUCER_IDS)
+async def allocate_producer_ids(
+    context: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """Give a broker its next block."""
+    answer = await context.broker.controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+    if isinstance(answer, ProducerIdBlock):
+        return AllocateProducerIdsResponse(producer_id_start=answer.first_producer_id, producer_id_len=answer.size)
+    return AllocateProducerIdsResponse(
+        error_code=answer if isinstance(answer, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+    )

@@ -1,0 +1,46 @@
+"""AlterPartitionReassignments (45): v0.
+
+Behaviour
+* Starts, replaces or (replicas null) cancels reassignments. The answer says whether each was accepted, not that it is
+  done: ListPartitionReassignments tells that.
+* NOT_CONTROLLER for all; per partition INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION or
+  NO_REASSIGNMENT_IN_PROGRESS with Kafka's texts.
+"""
+
+from __future__ import annotations
+
+from engine.common.model import TopicPartition
+from engine.controller.events import AlterPartitionReassignments, ApiError
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+async def alter_partition_reassignments(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Start, replace or cancel reassignments."""
+    targets = {
+        TopicPartition(topic.name, p.partition_index): None if p.replicas is None else tuple(p.replicas)
+        for topic in request.topics
+        for p in topic.partitions
+    }
+    answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
+    if isinstance(answer, ApiError):
+        return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for partition, error in answer.items():
+        topic = topics.setdefault(partition.topic, ReassignableTopicResponse(name=partition.topic))
+        topic.partitions.append(
+            ReassignablePartitionResponse(
+                partition_index=partition.partition, error_code=error.code, error_message=error.message
+            )
+        )
+    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))

@@ -1,0 +1,35 @@
+"""ControlledShutdown (7): v0–v3.
+
+Behaviour
+* A broker that wants to go asks the controller to move its leaderships; the answer lists what it still leads.
+* Not the controller: STALE_CONTROLLER_EPOCH; a registration from before a restart: STALE_BROKER_EPOCH; a broker the
+  controller does not know: BROKER_NOT_AVAILABLE.
+
+Version notes
+* v0 header without client id   * v2 broker epoch   * v3 flexible
+"""
+
+from __future__ import annotations
+
+from engine.controller.events import ApiError, ControlledShutdown
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+@handles(ApiKey.CONTROLLED_SHUTDOWN)
+async def controlled_shutdown(
+    context: RequestContext, request: ControlledShutdownRequest
+) -> ControlledShutdownResponse:
+    """Move a broker's leaderships to others."""
+    answer = await context.broker.controller.ask(ControlledShutdown(request.broker_id, request.broker_epoch))
+    if isinstance(answer, ApiError):
+        return ControlledShutdownResponse(error_code=answer.code)
+    return ControlledShutdownResponse(
+        remaining_partitions=[RemainingPartition(topic_name=p.topic, partition_index=p.partition) for p in answer]
+    )

@@ -1,0 +1,96 @@
+"""DeleteTopics (20): v0–v6.
+
+Behaviour
+* Answered by the controller only, else NOT_CONTROLLER for each topic. With ``delete.topic.enable=false`` the answer is
+  TOPIC_DELETION_DISABLED (before v3 INVALID_REQUEST).
+* The topic is marked for deletion and the controller deletes it; the answer comes when this broker's metadata knows it
+  no more, at the latest after the request's time-out (then REQUEST_TIMED_OUT; the deletion goes on). A replica on a
+  dead broker keeps the topic, not the answer: its metadata goes at once.
+
+Version notes
+* v1 throttle time   * v4 flexible   * v5 messages   * v6 by topic id, too
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.handlers.context import Broker, RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_FIRST_BY_ID = 6
+_FIRST_WITH_DISABLED_ERROR = 3
+
+
+@handles(ApiKey.DELETE_TOPICS)
+async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Mark topics for deletion and wait until they are gone."""
+    topics = request.topics
+    if context.api_version < _FIRST_BY_ID:
+        topics = [DeleteTopicState(name=name) for name in request.topic_names]
+    refusal = _refusal(context)
+    if refusal is not None:
+        return DeleteTopicsResponse(responses=[_result(t.name, t.topic_id, refusal) for t in topics])
+    responses = []
+    doomed: dict[str, DeletableTopicResult] = {}
+    for topic in topics:
+        try:
+            name = _name(context.broker, topic)
+            response = _result(name, topic.topic_id, ErrorCode.NONE)
+            if name not in doomed:
+                await context.broker.topic_admin.delete_topic(name)
+                doomed[name] = response
+        except KafkaError as error:
+            response = _result(topic.name, topic.topic_id, error.code, error.message)
+        responses.append(response)
+    await _wait(context.broker, doomed, request.timeout_ms)
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _refusal(context: RequestContext) -> ErrorCode | None:
+    if not context.broker.controller.is_active:
+        return ErrorCode.NOT_CONTROLLER
+    if context.broker.config.delete_topic_enable:
+        return None
+    is_old = context.api_version < _FIRST_WITH_DISABLED_ERROR
+    return ErrorCode.INVALID_REQUEST if is_old else ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def _name(broker: Broker, topic: DeleteTopicState) -> str:
+    """Return the name of the topic that is meant.
+
+    Raises:
+        KafkaError: it is named twice or not at all, or nobody knows it.
+    """
+    if topic.topic_id != ZERO_TOPIC_ID:
+        if topic.name is not None:
+            message = "Topic name and topic ID can not both be specified."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        name = broker.metadata_cache.topic_name(topic.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+    if topic.name is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if topic.name not in broker.metadata_cache.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.name
+
+
+async def _wait(broker: Broker, doomed: dict[str, DeletableTopicResult], timeout_ms: int) -> None:
+    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
+    for name, result in doomed.items():
+        rest_ms = deadline_ms - broker.clock.monotonic_ms()
+        if timeout_ms <= 0 or not await broker.topic_admin.wait_until_gone(name, rest_ms):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+def _result(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)

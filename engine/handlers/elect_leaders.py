@@ -1,0 +1,72 @@
+"""ElectLeaders (43): v0–v2.
+
+Behaviour
+* Elects the preferred replica, or (unclean) any live one, and answers when this broker's metadata shows the new leader,
+  at the latest after the request's time-out (then REQUEST_TIMED_OUT for those).
+* Partitions null stands for all; those that need no election are left out of that answer.
+
+Version notes
+* v0 preferred only, no error for the whole   * v1 unclean elections   * v2 flexible
+"""
+
+from __future__ import annotations
+
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from engine.replication.metadata_cache import MetadataCache
+
+
+@handles(ApiKey.ELECT_LEADERS)
+async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elect leaders and wait until this broker knows them."""
+    broker = context.broker
+    if request.election_type not in set(ElectionType):
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    partitions = _wanted(request, broker.metadata_cache)
+    answer: dict[TopicPartition, int | ApiError] = await broker.controller.ask(
+        ElectLeaders(partitions, ElectionType(request.election_type))
+    )
+    leaders = {p: result for p, result in answer.items() if isinstance(result, int)}
+    await broker.topic_admin.wait_for_metadata(lambda: not _unseen(leaders, broker.metadata_cache), request.timeout_ms)
+    errors = {p: result for p, result in answer.items() if isinstance(result, ApiError)}
+    errors.update(dict.fromkeys(leaders, NO_ERROR))
+    errors.update(dict.fromkeys(_unseen(leaders, broker.metadata_cache), ApiError(ErrorCode.REQUEST_TIMED_OUT)))
+    if request.topic_partitions is None:
+        errors = {p: error for p, error in errors.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    return _response(errors)
+
+
+def _wanted(request: ElectLeadersRequest, cache: MetadataCache) -> tuple[TopicPartition, ...]:
+    if request.topic_partitions is None:
+        return tuple(TopicPartition(topic, p) for topic in sorted(cache.topics) for p in cache.partitions(topic))
+    return tuple(TopicPartition(t.topic, p) for t in request.topic_partitions for p in t.partitions)
+
+
+def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[TopicPartition]:
+    """Return the partitions whose new leader this broker does not know yet."""
+    unseen = []
+    for partition, leader in leaders.items():
+        known = cache.partition_info(partition)
+        if known is None or known.leader != leader:
+            unseen.append(partition)
+    return unseen
+
+
+def _response(errors: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for partition, error in errors.items():
+        topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+        topic.partition_result.append(
+            PartitionResult(partition_id=partition.partition, error_code=error.code, error_message=error.message)
+        )
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))

@@ -1,0 +1,45 @@
+"""ListPartitionReassignments (46): v0.
+
+Behaviour
+* The reassignments under way: of the named partitions, or of all (topics null). Partitions that do not move, or do not
+  exist, are left out without an error. NOT_CONTROLLER for all.
+"""
+
+from __future__ import annotations
+
+from engine.common.model import TopicPartition
+from engine.controller.events import ApiError, ListPartitionReassignments
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+async def list_partition_reassignments(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """List the reassignments under way."""
+    wanted = None
+    if request.topics is not None:
+        wanted = tuple(TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes)
+    answer = await context.broker.controller.ask(ListPartitionReassignments(wanted))
+    if isinstance(answer, ApiError):
+        return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for partition, assignment in answer.items():
+        topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
+        topic.partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=partition.partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
+            )
+        )
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
