@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import CoordinationError
 from engine.common.model import BrokerInfo, Endpoint
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
+from engine.config.metadata_version import (
+    broker_id_znode_version,
+    is_allocate_producer_ids_supported,
+    is_alter_partition_supported,
+)
 from engine.controller.loop import Controller
 from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.controller.topic_admin import TopicAdmin
@@ -41,6 +45,8 @@ from engine.server.dynamic_effects import DynamicEffects
 from engine.server.log_upkeep import LogUpkeep
 from engine.server.settings import (
     advertised,
+    channel_settings,
+    controller_options,
     listener_spec,
     random_cluster_id,
     replication_settings,
@@ -164,6 +170,11 @@ class KafkaServer:
         """Lock the log dirs, find out who this broker is, and begin to follow its settings."""
         config = self.config
         loop = asyncio.get_running_loop()
+
+        def log_dir_failed(path: Path) -> None:
+            # A dir may also fail in a thread, while logs are loaded.
+            loop.call_soon_threadsafe(self._log_dir_failed, path)
+
         self.log_manager = LogManager(
             LogManagerConfig(
                 log_dirs=tuple(Path(path) for path in config.log_dirs),
@@ -173,8 +184,7 @@ class KafkaServer:
             ),
             lambda topic: self.dynamic_configs.log_config(topic),
             self.clock,
-            # A dir may also fail in a thread, while logs are loaded.
-            lambda path: loop.call_soon_threadsafe(self._log_dir_failed, path),
+            log_dir_failed,
         )
         self._ends_with("log dirs", self._close_logs)
         configured_id = config.broker_id if config.broker_id >= 0 else None
@@ -214,19 +224,27 @@ class KafkaServer:
         """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""
         self._ends_with("isr updates", self._supervisor.stop)
         ibp = self.config.inter_broker_protocol_version
-        if not ibp.is_alter_partition_supported:
+        if not is_alter_partition_supported(ibp):
             updater = ZkIsrUpdater(self.zk, self.clock, self._supervisor)
             updater.start()
             return updater
-        manager = AlterPartitionManager(self.controller_channel, self.broker_id, lambda: self.broker_epoch, ibp)
+        manager = AlterPartitionManager(
+            self.controller_channel, broker_id=self.broker_id, broker_epoch=lambda: self.broker_epoch, ibp=ibp
+        )
         self._supervisor.start(manager.run(), "alter-partition")
         return manager
 
     def _make_controller(self) -> None:
         ibp = self.config.inter_broker_protocol_version
-        self.controller = Controller(self.config, self.zk, clock=self.clock)
+        self.controller = Controller(
+            self.zk,
+            controller_options(self.config),
+            channel_settings(self.config),
+            unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
+            register_broker=self._register_again,
+        )
         self.topic_admin = TopicAdmin(self)
-        if ibp.is_allocate_producer_ids_supported:
+        if is_allocate_producer_ids_supported(ibp):
             source: ControllerProducerIdSource | ZkProducerIdSource = ControllerProducerIdSource(
                 self.controller_channel, self.broker_id, lambda: self.broker_epoch
             )
@@ -270,7 +288,7 @@ class KafkaServer:
         )
 
     async def _begin_to_work(self) -> None:
-        await self.controller.start(self.registration().broker, lambda: self.broker_epoch)
+        await self.controller.start()
         self._ends_with("controller", self.controller.stop)
         self.replica_manager.start()
         upkeep = LogUpkeep(self.config, self.log_manager, self.offloader)
@@ -286,22 +304,15 @@ class KafkaServer:
         """Return what this broker says of itself in ZooKeeper."""
         ibp = self.config.inter_broker_protocol_version
         info = BrokerInfo(self.broker_id, self.advertised_listeners, self.config.rack, self.broker_epoch)
-        return BrokerRegistration(info, self.clock.now_ms(), json_version=ibp.broker_id_znode_version)
+        return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
-        if event is SessionEvent.NEW_SESSION:
-            self._supervisor.start(self._register_again(), "register again")
-        elif event is SessionEvent.AUTH_FAILED:
+        if event is SessionEvent.AUTH_FAILED:
             self.give_up("ZooKeeper refuses this broker's credentials")
 
     async def _register_again(self) -> None:
-        """A new session: the old registration is gone or going, and so is everything that was tied to it."""
-        try:
-            self.broker_epoch = await self.zk.register_broker(self.registration())
-        except CoordinationError as error:
-            logger.warning("Registering in the new session failed and is done in the next one: %s", error)
-            return
-        self.controller.session_renewed()
+        """A new session: the old registration is gone or going, and with it the broker epoch."""
+        self.broker_epoch = await self.zk.register_broker(self.registration())
 
     def _log_dir_failed(self, path: Path) -> None:
         """A log dir is gone: its replicas go offline, the controller is told; without any dir the broker ends."""

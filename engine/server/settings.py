@@ -10,6 +10,15 @@ from dataclasses import replace
 
 from engine.common.model import Endpoint
 from engine.config.broker import BrokerConfig
+from engine.config.metadata_version import (
+    feature_znode_version,
+    is_alter_partition_supported,
+    is_feature_versioning_supported,
+    is_leader_recovery_supported,
+    is_topic_id_supported,
+)
+from engine.controller.channels import ChannelSettings
+from engine.controller.options import ControllerOptions
 from engine.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.replication.settings import ReplicationSettings
 
@@ -64,4 +73,34 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
         replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
         replica_socket_timeout_ms=config.replica_socket_timeout_ms,
+    )
+
+
+def controller_options(config: BrokerConfig) -> ControllerOptions:
+    """Return what the controller's core goes by."""
+    ibp = config.inter_broker_protocol_version
+    return ControllerOptions(
+        controller_id=config.broker_id,
+        delete_topic_enable=config.delete_topic_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+        leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_seconds * 1000,
+        uses_topic_ids=is_topic_id_supported(ibp),
+        is_alter_partition_enabled=is_alter_partition_supported(ibp),
+        is_leader_recovery_supported=is_leader_recovery_supported(ibp),
+        is_feature_versioning_supported=is_feature_versioning_supported(ibp),
+        feature_znode_version=feature_znode_version(ibp),
+    )
+
+
+def channel_settings(config: BrokerConfig) -> ChannelSettings:
+    """Return how the controller reaches brokers."""
+    listeners = config.listener_settings
+    return ChannelSettings(
+        controller_id=config.broker_id,
+        ibp=config.inter_broker_protocol_version,
+        listener_name=listeners.control_plane_listener_name or listeners.inter_broker_listener_name,
+        inter_broker_listener_name=listeners.inter_broker_listener_name,
+        connect_timeout_ms=config.controller_socket_timeout_ms,
+        request_timeout_ms=config.controller_socket_timeout_ms,
     )
