@@ -156,7 +156,8 @@ KEYS = (
         BOOLEAN,
         False,
         HIGH,
-        "Start the move of the metadata to a KRaft quorum. klamm brokers stay with ZooKeeper.",
+        "Start the move of the metadata to KRaft. klamm brokers stay with ZooKeeper: switched on, it is refused.",
+        has_effect=True,
     ),
     ConfigKey(
         "zookeeper.metadata.migration.min.batch.size",

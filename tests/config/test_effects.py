@@ -1,0 +1,104 @@
+"""Whether a setting has an effect is said honestly: something outside the definitions reads it, or nothing does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.config.attributes import Setting
+from engine.config.broker import BrokerConfig
+from engine.config.broker_configs import BROKER_CONFIG_DEF
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.config.values import Value
+
+ENGINE = Path(__file__).parents[2] / "engine"
+SOURCE = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in sorted(ENGINE.rglob("*.py"))
+    if "config" not in path.relative_to(ENGINE).parts[:1]
+)
+
+# These do their work where the settings are read: others see what became of them.
+DONE_IN_CONFIG = {"broker.id.generation.enable", "process.roles", "node.id", "zookeeper.metadata.migration.enable"}
+LISTENER_KEYS = {
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+}
+# Topic settings that LogConfig's properties stand for.
+BY_PROPERTY = {"cleanup.policy": ("is_compacted", "is_deleted_by_retention")}
+EFFECTIVE_TOPIC_DEFAULTS = {name for key in TOPIC_CONFIG_DEF if key.has_effect for name in key.synonyms}
+
+
+class _Recorder(BrokerConfig):
+    """Remembers which keys an attribute asks for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        super().__init__({"zookeeper.connect": "z:1"})
+
+    def get(self, name: str) -> Value:
+        self.asked.add(name)
+        return super().get(name)
+
+    def get_int(self, name: str) -> int:
+        self.asked.add(name)
+        return super().get_int(name)
+
+    def get_bool(self, name: str) -> bool:
+        self.asked.add(name)
+        return super().get_bool(name)
+
+    def get_str(self, name: str) -> str:
+        self.asked.add(name)
+        return super().get_str(name)
+
+    def get_optional_int(self, name: str) -> int | None:
+        self.asked.add(name)
+        return super().get_optional_int(name)
+
+    def get_optional_str(self, name: str) -> str | None:
+        self.asked.add(name)
+        return super().get_optional_str(name)
+
+
+def attributes_by_key() -> dict[str, set[str]]:
+    recorder = _Recorder()
+    found: dict[str, set[str]] = {}
+    for attribute, setting in vars(BrokerConfig).items():
+        if isinstance(setting, Setting):
+            recorder.asked.clear()
+            setting.read(recorder)
+            for key in recorder.asked:
+                found.setdefault(key, set()).add(attribute)
+    return found
+
+
+ATTRIBUTES = attributes_by_key()
+
+
+def is_read(name: str) -> bool:
+    if name in DONE_IN_CONFIG | LISTENER_KEYS:
+        return True
+    return f'"{name}"' in SOURCE or any(re.search(rf"\.{name}\b", SOURCE) for name in ATTRIBUTES.get(name, ()))
+
+
+@pytest.mark.parametrize("name", BROKER_CONFIG_DEF.names)
+def test_broker_setting(name: str) -> None:
+    key = BROKER_CONFIG_DEF[name]
+    if key.has_effect:
+        assert is_read(name) or name in EFFECTIVE_TOPIC_DEFAULTS, "nothing reads it: has_effect must be false"
+    elif name not in DONE_IN_CONFIG:
+        assert not is_read(name), "something reads it now: has_effect must be true, and doc say what it does"
+        assert name not in EFFECTIVE_TOPIC_DEFAULTS
+
+
+@pytest.mark.parametrize("name", TOPIC_CONFIG_DEF.names)
+def test_topic_setting(name: str) -> None:
+    fields = BY_PROPERTY.get(name, (name.replace(".", "_"),))
+    is_used = any(re.search(rf"\.{field}\b", SOURCE) for field in fields)
+    assert is_used == TOPIC_CONFIG_DEF[name].has_effect
