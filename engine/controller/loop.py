@@ -62,6 +62,7 @@ class _Queued:
 
     event: ControllerEvent | _Own
     answer: asyncio.Future[Any] | None = None
+    is_watched: bool = False
 
     def give(self, value: object) -> None:
         """Answer; later answers, and answers nobody waits for any more, are dropped."""
@@ -182,7 +183,7 @@ class Controller:
         """Queue a watch event unless the same one waits already: it will see both changes."""
         if event not in self._queued_watch_events:
             self._queued_watch_events.add(event)
-            self._put(_Queued(event))
+            self._put(_Queued(event, is_watched=True))
 
     def _refuse_all(self) -> None:
         """Drop what is in the queue; whoever waits is told that this is not the controller."""
@@ -213,7 +214,8 @@ class Controller:
                 self.state = ControllerState.CONTROLLER_CHANGE
                 await self._process_own(event)
                 return
-            self._queued_watch_events.discard(event)
+            if queued.is_watched:
+                self._queued_watch_events.discard(event)
             self.state = event.state
             if not self.is_active:
                 queued.give(event.refusal)
@@ -297,8 +299,11 @@ class Controller:
 
     async def _take_over(self, controller_epoch: int, epoch_zk_version: int) -> None:
         self._channels = ControllerChannels(self._channel_settings, controller_epoch, self._put_event)
-        self._instructions = ZkInstructions(self._zk, self._options, self.core.context.epoch, self._unclean_by_default)
+        self._instructions = ZkInstructions(self._zk, self._options, self._epoch_zk_version, self._unclean_by_default)
         await self._drive(self.core.take_over(controller_epoch, epoch_zk_version), _Queued(_Own.STARTUP))
+
+    def _epoch_zk_version(self) -> int:
+        return self.core.context.epoch.zk_version
 
     async def _read_controller_id(self) -> int:
         """Return who is the controller; arms the watch of ``/controller`` either way."""

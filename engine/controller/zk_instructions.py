@@ -11,7 +11,6 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.controller import instructions as do
-from engine.controller.context import ControllerEpoch
 from engine.controller.errors import ControllerMoved
 from engine.controller.instructions import (
     AdminRequest,
@@ -40,18 +39,18 @@ class ZkInstructions:
         self,
         zk: KafkaZkClient,
         options: ControllerOptions,
-        epoch: ControllerEpoch,
+        epoch_zk_version: Callable[[], int],
         unclean_by_default: Callable[[], bool],
     ) -> None:
         self._zk = zk
         self._options = options
-        self._epoch = epoch
+        self._epoch_zk_version = epoch_zk_version
         self._unclean_by_default = unclean_by_default
         self._log = controller_log(options.controller_id)
 
     @property
     def _guard(self) -> int:
-        return self._epoch.zk_version
+        return self._epoch_zk_version()
 
     async def perform(self, instruction: Instruction[Any]) -> Any:
         """Carry out one instruction and return its result.

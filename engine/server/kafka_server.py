@@ -243,7 +243,7 @@ class KafkaServer:
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
-        self.topic_admin = TopicAdmin(self)
+        self.topic_admin = TopicAdmin(self.zk, self.metadata_cache, lambda: self.dynamic_configs.current)
         if is_allocate_producer_ids_supported(ibp):
             source: ControllerProducerIdSource | ZkProducerIdSource = ControllerProducerIdSource(
                 self.controller_channel, self.broker_id, lambda: self.broker_epoch
