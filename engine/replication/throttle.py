@@ -6,6 +6,7 @@ of Kafka 3.9.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,8 +22,8 @@ ALL_REPLICAS: Final = frozenset({-1})
 class ReplicationQuota:
     """Bytes per second over a sliding window, for the partitions that are throttled.
 
-    The rate is that of all samples of the window over the time they cover, but never over less than all windows but
-    one, so that a burst at the start does not count as a high rate for ever nor as a low one at once.
+    A sample collects ``window_ms``, ``window_count`` samples are kept; the rate is what they hold, over the time since
+    the oldest of them began, but never over less than one window (Kafka's SimpleRate).
     """
 
     def __init__(self, clock: Clock, *, window_count: int = 11, window_ms: int = 1000) -> None:
@@ -30,8 +31,8 @@ class ReplicationQuota:
         self._clock = clock
         self._window_count = window_count
         self._window_ms = window_ms
-        self._samples: dict[int, int] = {}
-        """Bytes by window number."""
+        self._samples: deque[list[int]] = deque(maxlen=window_count)
+        """[when it began, bytes], oldest first."""
         self._throttled: dict[str, frozenset[int]] = {}
 
     @property
@@ -53,9 +54,11 @@ class ReplicationQuota:
 
     def record(self, size_bytes: int) -> None:
         """Count bytes that were copied for throttled partitions."""
-        window = self._clock.monotonic_ms() // self._window_ms
-        self._samples[window] = self._samples.get(window, 0) + size_bytes
-        self._forget_before(window - self._window_count + 1)
+        now_ms = self._clock.monotonic_ms()
+        if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
+            self._samples[-1][1] += size_bytes
+        else:
+            self._samples.append([now_ms, size_bytes])
 
     @property
     def is_exceeded(self) -> bool:
@@ -64,12 +67,9 @@ class ReplicationQuota:
     def rate_bytes(self) -> float:
         """Return the present rate in bytes per second."""
         now_ms = self._clock.monotonic_ms()
-        self._forget_before(now_ms // self._window_ms - self._window_count + 1)
+        while self._samples and now_ms - self._samples[0][0] >= self._window_count * self._window_ms:
+            self._samples.popleft()
         if not self._samples:
             return 0.0
-        covered_ms = now_ms - min(self._samples) * self._window_ms
-        return sum(self._samples.values()) * 1000 / max(covered_ms, (self._window_count - 1) * self._window_ms)
-
-    def _forget_before(self, window: int) -> None:
-        for old in [w for w in self._samples if w < window]:
-            del self._samples[old]
+        covered_ms = max(now_ms - self._samples[0][0], self._window_ms)
+        return sum(size_bytes for _, size_bytes in self._samples) * 1000 / covered_ms

@@ -1,0 +1,293 @@
+"""ISR changes by way of the controller, and by way of ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from virtual_time import LoopClock, run_virtual
+
+from engine.common.errors import CoordinationError, ErrorCode, KlammError
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.config.metadata_version import MetadataVersion
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from engine.replication.alter_partition import AlterPartitionManager
+from engine.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.replication.zk_isr import ZkIsrUpdater
+from engine.runtime.supervisor import Supervisor
+from engine.zk.client import ZkClient
+from engine.zk.kafka_client import KafkaZkClient
+
+ID = bytes(15) + b"\x01"
+
+
+def update(index: int = 0, *, topic_id: bytes = ID, isr: tuple[int, ...] = (1,)) -> IsrUpdate:
+    return IsrUpdate(TopicPartition("t", index), topic_id, LeaderAndIsr(1, 5, isr, partition_epoch=7), 3)
+
+
+class StandInController:
+    """Answers AlterPartition requests as the test wants: a list of answers, an answer each, then success."""
+
+    def __init__(self, *answers: AlterPartitionResponse | Exception, version: int = 3) -> None:
+        self.answers = list(answers)
+        self.requests: list[AlterPartitionRequest] = []
+        self.under_way = 0
+        self.version = version
+
+    async def ask(self, key: ApiKey, build: Callable[[int], Any], *, version_max: int | None = None) -> tuple[Any, int]:
+        assert key is ApiKey.ALTER_PARTITION
+        version = self.version if version_max is None else min(self.version, version_max)
+        request = build(version)
+        self.requests.append(request)
+        self.under_way += 1
+        assert self.under_way == 1, "one request at a time"
+        await asyncio.sleep(0.02)
+        self.under_way -= 1
+        answer = self.answers.pop(0) if self.answers else self.success(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, version
+
+    @staticmethod
+    def success(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return answer_of(request, ErrorCode.NONE)
+
+
+def answer_of(request: AlterPartitionRequest, error: ErrorCode) -> AlterPartitionResponse:
+    topics = [
+        ResponseTopicData(
+            topic_id=topic.topic_id,
+            topic_name=topic.topic_name,
+            partitions=[
+                ResponsePartitionData(
+                    partition_index=p.partition_index,
+                    error_code=error,
+                    leader_id=1,
+                    leader_epoch=p.leader_epoch,
+                    isr=p.new_isr or [b.broker_id for b in p.new_isr_with_epochs],
+                    partition_epoch=p.partition_epoch + 1,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionResponse(topics=topics)
+
+
+def with_manager(
+    controller: StandInController,
+    test: Callable[[AlterPartitionManager], Any],
+    ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0,
+) -> None:
+    async def run() -> None:
+        manager = AlterPartitionManager(controller, broker_id=1, broker_epoch=lambda: 42, ibp=ibp)
+        task = asyncio.create_task(manager.run())
+        try:
+            await test(manager)
+        finally:
+            task.cancel()
+
+    run_virtual(run)
+
+
+async def asked(manager: Any, wanted: IsrUpdate, **options: Any) -> IsrOutcome:
+    done: asyncio.Future[IsrOutcome] = asyncio.get_running_loop().create_future()
+    manager.submit(wanted, done.set_result, **options)
+    assert not done.done(), "never from within the call"
+    return await done
+
+
+class TestAlterPartition:
+    def test_changes_of_one_turn_go_together(self) -> None:
+        controller = StandInController()
+
+        async def test(manager: AlterPartitionManager) -> None:
+            outcomes = await asyncio.gather(*(asked(manager, update(n)) for n in range(3)))
+            assert outcomes == [LeaderAndIsr(1, 5, (1,), partition_epoch=8)] * 3
+
+        with_manager(controller, test)
+        (request,) = controller.requests
+        (topic,) = request.topics
+        assert (request.broker_id, request.broker_epoch, topic.topic_id) == (1, 42, ID)
+        assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+        assert [b.broker_epoch for b in topic.partitions[0].new_isr_with_epochs] == [-1]
+
+    def test_the_next_request_waits_for_the_answer(self) -> None:
+        controller = StandInController()
+
+        async def test(manager: AlterPartitionManager) -> None:
+            first = asyncio.create_task(asked(manager, update(0)))
+            await asyncio.sleep(0.01)
+            second = asyncio.create_task(asked(manager, update(1)))
+            again = await asked(manager, update(0))
+            assert again is ErrorCode.OPERATION_NOT_ATTEMPTED, "one change per partition at a time"
+            await asyncio.gather(first, second)
+
+        with_manager(controller, test)
+        assert [[p.partition_index for t in r.topics for p in t.partitions] for r in controller.requests][-1] == [1]
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
+            AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+            KlammError("no controller"),
+            AlterPartitionResponse(),
+        ],
+        ids=["not the controller", "stale broker epoch", "unreachable", "left out of the answer"],
+    )
+    def test_it_is_asked_until_it_is_answered(self, failure: AlterPartitionResponse | Exception) -> None:
+        controller = StandInController(failure, failure)
+
+        async def test(manager: AlterPartitionManager) -> None:
+            assert await asked(manager, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        with_manager(controller, test)
+        assert len(controller.requests) == 3
+
+    def test_a_partitions_error_is_its_outcome(self) -> None:
+        async def test(manager: AlterPartitionManager) -> None:
+            assert await asked(manager, update()) is ErrorCode.INELIGIBLE_REPLICA
+            assert await asked(manager, update(), is_retry=True) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        refusal = ResponsePartitionData(partition_index=0, error_code=ErrorCode.INELIGIBLE_REPLICA)
+        refused = AlterPartitionResponse(topics=[ResponseTopicData(topic_id=ID, partitions=[refusal])])
+        with_manager(StandInController(refused), test)
+
+    def test_a_topic_without_an_id_is_named(self) -> None:
+        controller = StandInController()
+
+        async def test(manager: AlterPartitionManager) -> None:
+            outcome = await asked(manager, update(topic_id=ZERO_TOPIC_ID))
+            assert outcome == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        with_manager(controller, test)
+        assert controller.requests[0].topics[0].topic_name == "t"
+        assert controller.requests[0].topics[0].partitions[0].new_isr == [1]
+
+
+class StandInZnodes:
+    """Remembers writes; the version of a state znode is 7."""
+
+    def __init__(self) -> None:
+        self.told: list[list[TopicPartition]] = []
+        self.failure: CoordinationError | None = None
+
+    async def write_partition_state(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> int | None:
+        if self.failure is not None:
+            raise self.failure
+        return 8 if state.leader_and_isr.partition_epoch == 7 and partition.partition == 0 else None
+
+    async def propagate_isr_changes(self, partitions: Any) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.told.append(list(partitions))
+
+
+class TestZooKeeper:
+    def run(self, test: Callable[[StandInZnodes, ZkIsrUpdater], Any]) -> None:
+        async def with_updater() -> None:
+            supervisor = Supervisor("test")
+            znodes = StandInZnodes()
+            updater = ZkIsrUpdater(znodes, LoopClock(), supervisor)
+            updater.start()
+            try:
+                await test(znodes, updater)
+            finally:
+                await supervisor.stop()
+
+        run_virtual(with_updater)
+
+    def test_a_written_state_has_the_znodes_new_version(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            assert await asked(updater, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        self.run(test)
+
+    def test_another_version_is_refused(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            assert await asked(updater, update(1)) is ErrorCode.INVALID_UPDATE_VERSION
+            await asyncio.sleep(20)
+            assert znodes.told == []
+
+        self.run(test)
+
+    def test_zookeeper_away_is_worth_another_try(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            znodes.failure = CoordinationError("away")
+            assert await asked(updater, update()) is ErrorCode.UNKNOWN_SERVER_ERROR
+            znodes.failure = None
+            assert await asked(updater, update(), is_retry=True) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        self.run(test)
+
+    def test_the_controller_is_told_when_it_is_quiet(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            await asked(updater, update())
+            await asyncio.sleep(4)
+            assert znodes.told == []
+            await asyncio.sleep(4)
+            assert znodes.told == [[TopicPartition("t", 0)]]
+            await asyncio.sleep(60)
+            assert len(znodes.told) == 1
+
+        self.run(test)
+
+    def test_a_stream_of_changes_is_told_after_a_minute(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            for _ in range(40):
+                await asked(updater, update())
+                await asyncio.sleep(2)
+            assert len(znodes.told) == 1
+
+        self.run(test)
+
+    def test_what_could_not_be_told_is_told_later(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            await asked(updater, update())
+            znodes.failure = CoordinationError("away")
+            await asyncio.sleep(12)
+            znodes.failure = None
+            await asyncio.sleep(3)
+            assert znodes.told == [[TopicPartition("t", 0)]]
+
+        self.run(test)
+
+
+def test_on_a_real_zookeeper_the_write_is_conditional_and_the_notice_is_there(zk_chroot: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        client = await ZkClient.connect(
+            zk_chroot, session_timeout_ms=6000, connection_timeout_ms=15_000, client_name="test"
+        )
+        zk = KafkaZkClient(client)
+        supervisor = Supervisor("test")
+        try:
+            await zk.make_persistent_paths()
+            partition = TopicPartition("t", 0)
+            state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1, 2)), 3)
+            await client.create("/brokers/topics/t")
+            await zk.create_partition_states({partition: state}, None)
+            updater = ZkIsrUpdater(zk, LoopClock(), supervisor)
+            fresh = IsrUpdate(partition, ZERO_TOPIC_ID, LeaderAndIsr(1, 5, (1,), partition_epoch=0), 3)
+            assert await asked(updater, fresh) == LeaderAndIsr(1, 5, (1,), partition_epoch=1)
+            assert await asked(updater, fresh) is ErrorCode.INVALID_UPDATE_VERSION
+            await zk.propagate_isr_changes([partition])
+            read = (await zk.get_partition_states([partition]))[partition]
+            assert read == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1,), partition_epoch=1), 3)
+            assert (await zk.get_isr_change_notifications()).values == (partition,)
+        finally:
+            await supervisor.stop()
+            await zk.close()
+
+    asyncio.run(test())

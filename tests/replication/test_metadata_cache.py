@@ -1,0 +1,123 @@
+"""The metadata cache: what updates merge, replace and remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from engine.replication.metadata_cache import MetadataCache
+
+ID_A, ID_B = bytes(15) + b"\x0a", bytes(15) + b"\x0b"
+
+
+def state(index: int, leader: int = 1, **fields: Any) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[1, 2], replicas=[1, 2], **fields)
+
+
+def topic(name: str, topic_id: bytes, *states: UpdateMetadataPartitionState) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(topic_name=name, topic_id=topic_id, partition_states=list(states))
+
+
+def broker(broker_id: int, **ports: int) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(host=f"host-{broker_id}", port=port, listener=listener, security_protocol=0)
+            for listener, port in ports.items()
+        ],
+        rack=f"rack-{broker_id}",
+    )
+
+
+def updated(cache: MetadataCache, *topics: UpdateMetadataTopicState, **fields: Any) -> list[TopicPartition]:
+    request = UpdateMetadataRequest(controller_id=fields.pop("controller_id", 1), topic_states=list(topics), **fields)
+    return cache.update(request, correlation_id=1)
+
+
+def test_before_the_first_update_nothing_is_known() -> None:
+    cache = MetadataCache(1)
+    assert (cache.controller_id, dict(cache.alive_brokers), list(cache.topics)) == (None, {}, [])
+    assert cache.topic_id("a") == ZERO_TOPIC_ID
+    assert cache.node(1, "PLAINTEXT") is None
+
+
+def test_partitions_are_merged_and_brokers_replaced() -> None:
+    cache = MetadataCache(1)
+    updated(cache, topic("a", ID_A, state(0), state(1)), live_brokers=[broker(1, PLAINTEXT=1), broker(2, PLAINTEXT=2)])
+    updated(cache, topic("a", ID_A, state(1, leader=2)), topic("b", ID_B, state(0)), live_brokers=[broker(2, SSL=3)])
+    assert {i: p.leader for i, p in cache.partitions("a").items()} == {0: 1, 1: 2}
+    assert set(cache.topics) == {"a", "b"}
+    assert not cache.has_alive_broker(1)
+    assert cache.node(2, "SSL") == Node(2, "host-2", 3, "rack-2")
+    assert cache.node(2, "PLAINTEXT") is None
+    assert (cache.topic_name(ID_B), cache.topic_id("a")) == ("b", ID_A)
+
+
+def test_leader_minus_two_takes_partitions_out_and_the_last_one_its_topic() -> None:
+    cache = MetadataCache(1)
+    updated(cache, topic("a", ID_A, state(0), state(1)))
+    assert updated(cache, topic("a", ID_A, state(0, leader=LEADER_DURING_DELETE))) == [TopicPartition("a", 0)]
+    assert cache.contains(TopicPartition("a", 1))
+    assert updated(cache, topic("a", ID_A, state(1, leader=LEADER_DURING_DELETE))) == [TopicPartition("a", 1)]
+    assert list(cache.topics) == []
+    assert cache.topic_name(ID_A) is None
+    assert cache.topic_id("a") == ZERO_TOPIC_ID
+
+
+def test_a_topic_that_comes_again_has_its_new_id() -> None:
+    cache = MetadataCache(1)
+    updated(cache, topic("a", ID_A, state(0)))
+    updated(cache, topic("a", ID_B, state(0)))
+    assert (cache.topic_id("a"), cache.topic_name(ID_A), cache.topic_name(ID_B)) == (ID_B, None, "a")
+    updated(cache, topic("a", ZERO_TOPIC_ID, state(0)))
+    assert (cache.topic_id("a"), cache.topic_name(ID_B)) == (ZERO_TOPIC_ID, None)
+
+
+def test_an_update_without_partitions_keeps_them() -> None:
+    cache = MetadataCache(1)
+    updated(cache, topic("a", ID_A, state(0)), live_brokers=[broker(1, PLAINTEXT=1)])
+    before = cache.snapshot
+    updated(cache, live_brokers=[broker(1, PLAINTEXT=1), broker(2, PLAINTEXT=2)], controller_id=-1)
+    assert cache.contains(TopicPartition("a", 0))
+    assert cache.controller_id is None
+    assert set(cache.alive_brokers) == {1, 2}
+    assert set(before.brokers) == {1}, "a snapshot that somebody holds does not change"
+
+
+def test_who_holds_a_snapshot_sees_no_later_partition() -> None:
+    cache = MetadataCache(1)
+    updated(cache, topic("a", ID_A, state(0)))
+    before = cache.snapshot
+    updated(cache, topic("a", ID_A, state(0, leader=2), state(1)))
+    assert {i: p.leader for i, p in before.topics["a"].items()} == {0: 1}
+
+
+def test_old_versions_have_ungrouped_partitions_and_no_listener_names() -> None:
+    cache = MetadataCache(1)
+    old = UpdateMetadataRequest(
+        ungrouped_partition_states=[state(0, topic_name="a")],
+        live_brokers=[
+            UpdateMetadataBroker(id=1, v0_host="old", v0_port=9092),
+            UpdateMetadataBroker(id=2, endpoints=[UpdateMetadataEndpoint(host="h", port=1, security_protocol=1)]),
+        ],
+    )
+    cache.update(old, correlation_id=1)
+    assert cache.contains(TopicPartition("a", 0))
+    assert cache.node(1, "PLAINTEXT") == Node(1, "old", 9092)
+    assert cache.node(2, "SSL") == Node(2, "h", 1)
+
+
+def test_listeners_are_told_after_the_change() -> None:
+    cache = MetadataCache(1)
+    seen: list[list[str]] = []
+    cache.update_listeners.append(lambda: seen.append(list(cache.topics)))
+    updated(cache, topic("a", ID_A, state(0)))
+    assert seen == [["a"]]
