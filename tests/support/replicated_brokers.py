@@ -71,6 +71,7 @@ class StandInBroker:
         self.clock = world.clock
         self.cluster_id = "test"
         self.config = SimpleNamespace(fetch_max_bytes=57_671_680)
+        self.dynamic_configs = SimpleNamespace(knows_topic=lambda _topic: True)
         self.metadata_cache = MetadataCache(broker_id)
         self.fetch_sessions = FetchSessionCache(1000)
         self.failed_dirs: list[Path] = []
