@@ -1,0 +1,419 @@
+"""A whole cluster on this machine: a real ZooKeeper and N broker processes. For trying out, and for tests.
+
+    with LocalCluster(3) as cluster:
+        connect(cluster.bootstrap_servers)
+        cluster.kill_broker(1)
+        cluster.start_broker(1)
+
+All calls block. What it starts is ended when it ends: brokers first, for they wait for ZooKeeper; and the kernel kills
+all of it when this process is killed. Only a detached cluster lives on; ``LocalCluster.attach`` finds it again by
+``local.json``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from engine.common.errors import OperationError
+from engine.local.addresses import FIRST_BROKER_PORT, free_port, own_loopback_address
+from engine.local.broker_probe import controller_id, known_broker_ids
+from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
+from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSpec
+from engine.local.probe import four_letter_word
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker of a local cluster, as ``klamm local status`` tells it."""
+
+    id: int
+    pid: int | None
+    host: str
+    port: int
+    rack: str | None
+    log_dirs: tuple[str, ...]
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A local cluster, as ``klamm local status`` tells it."""
+
+    zookeeper: str
+    zookeeper_alive: bool
+    bootstrap_servers: str
+    dir: str
+    brokers: tuple[BrokerStatus, ...]
+
+
+class LocalCluster:
+    """A ZooKeeper and brokers on this machine. Use as a context manager, or call ``start`` and ``stop``.
+
+    Args:
+        brokers: how many, or their ids.
+        directory: kept after the end; None is a temporary folder, removed by ``stop``.
+        host: address of all servers; None takes a loopback address of the cluster's own, with Kafka's usual ports.
+        zookeeper_port: None takes 2181 if free, else a free one below 32768.
+        first_broker_port: the first broker's, the others follow; None takes 9092 … as far as they are free.
+        racks: of the brokers in their order; shorter lists start again, none means no racks.
+        config: settings of every broker, under Kafka's names.
+        broker_config: settings of single brokers by id; they win.
+        log_dir_count: log dirs of every broker.
+        commands: other programs than ours by broker id, such as Apache Kafka's; the properties file is appended.
+        chroot: below which all of it lives in ZooKeeper.
+        fsync: flush ZooKeeper's transaction log before each answer.
+        detached: everything outlives this process; ``stop`` of whoever attaches ends it.
+        start_timeout_s: how long ``start`` and the like wait until brokers serve.
+    """
+
+    def __init__(
+        self,
+        brokers: int | Sequence[int] = 3,
+        *,
+        directory: Path | None = None,
+        host: str | None = None,
+        zookeeper_port: int | None = None,
+        first_broker_port: int | None = None,
+        racks: Sequence[str] = (),
+        config: Mapping[str, str] | None = None,
+        broker_config: Mapping[int, Mapping[str, str]] | None = None,
+        log_dir_count: int = 1,
+        commands: Mapping[int, Sequence[str]] | None = None,
+        chroot: str = "",
+        fsync: bool = False,
+        detached: bool = False,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self.broker_ids = tuple(range(brokers)) if isinstance(brokers, int) else tuple(brokers)
+        self.host = own_loopback_address() if host is None else host
+        self.chroot = chroot
+        self.brokers: dict[int, LocalBroker] = {}
+        self._is_temporary = directory is None
+        self._directory = None if directory is None else directory.absolute()
+        self._zookeeper_port = zookeeper_port
+        self._first_broker_port = first_broker_port
+        self._racks = tuple(racks)
+        self._settings = _default_settings(len(self.broker_ids)) | dict(config or {})
+        self._broker_config = dict(broker_config or {})
+        self._log_dir_count = log_dir_count
+        self._commands = dict(commands or {})
+        self._fsync = fsync
+        self._detached = detached
+        self._start_timeout_s = start_timeout_s
+        self._zookeeper: EmbeddedZooKeeper | None = None
+
+    @classmethod
+    def attach(cls, directory: Path, *, start_timeout_s: float = 60.0) -> LocalCluster:
+        """Find a cluster that an earlier process started detached in a folder.
+
+        Raises:
+            OperationError: none was, or its record cannot be read.
+        """
+        record = ClusterRecord.read(directory.absolute())
+        servers, slash, chroot = record.zookeeper.partition("/")
+        host, _, port = servers.rpartition(":")
+        cluster = cls(
+            list(record.brokers),
+            directory=directory,
+            host=host,
+            zookeeper_port=int(port),
+            chroot=slash + chroot,
+            config=record.settings,
+            detached=True,
+            start_timeout_s=start_timeout_s,
+        )
+        cluster._zookeeper = cluster._make_zookeeper()
+        if record.zookeeper_process is not None:
+            cluster._zookeeper.attach(record.zookeeper_process)
+        for broker_id, (spec, process) in record.brokers.items():
+            broker = LocalBroker(spec)
+            broker.attach(process)
+            cluster.brokers[broker_id] = broker
+        return cluster
+
+    # The whole
+
+    def start(self) -> None:
+        """Start ZooKeeper and all brokers; returns when every broker serves and all know each other.
+
+        Raises:
+            OperationError: a cluster runs in this folder, something is missing or taken, or a broker ended or did not
+                serve in time.
+        """
+        self._refuse_if_running()
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="klamm-local-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._zookeeper = self._make_zookeeper()
+            self._zookeeper.start()
+            self._choose_ports()
+            self._start_brokers(self.broker_ids)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """End the brokers (TERM, then KILL), then ZooKeeper; a temporary folder goes too, a named one stays."""
+        deadline = time.monotonic() + timeout_s
+        # A broker asks the controller to let it go, and waits long for one that is gone: the controller goes last.
+        last = self.controller_id()
+        for broker in self.brokers.values():
+            if broker.id != last:
+                broker.request_stop()
+        for broker in sorted(self.brokers.values(), key=lambda each: each.id == last):
+            broker.stop(max(deadline - time.monotonic(), 0.1))
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+        if self._directory is not None:
+            (self._directory / FILE_NAME).unlink(missing_ok=True)
+            if self._is_temporary:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    def __enter__(self) -> LocalCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def directory(self) -> Path:
+        """Folder of everything: ``zookeeper/``, ``broker-<id>/`` and ``local.json``."""
+        if self._directory is None:
+            raise OperationError("the cluster's temporary folder is made when it starts", hint="call start() first")
+        return self._directory
+
+    @property
+    def zookeeper(self) -> EmbeddedZooKeeper:
+        """The ZooKeeper server."""
+        if self._zookeeper is None:
+            raise OperationError("the cluster has not been started", hint="call start() first")
+        return self._zookeeper
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """``host:port/chroot``, as Kafka's ``zookeeper.connect``."""
+        return self.zookeeper.connect_string + self.chroot
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses, as clients want them."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def controller_id(self) -> int | None:
+        """Return the controller's broker id as the first broker that answers tells it; None where nobody knows one."""
+        for broker in self.brokers.values():
+            if broker.is_alive and not broker.is_paused:
+                found = controller_id(broker.spec.host, broker.spec.port)
+                if found is not None:
+                    return found
+        return None
+
+    def status(self) -> ClusterStatus:
+        """Return what runs where."""
+        return ClusterStatus(
+            self.zookeeper_connect,
+            self.zookeeper.is_running,
+            self.bootstrap_servers,
+            str(self.directory),
+            tuple(_status(broker) for broker in self.brokers.values()),
+        )
+
+    # Single brokers
+
+    def broker(self, broker_id: int) -> LocalBroker:
+        """Return one broker; raises OperationError where there is none with this id."""
+        if broker_id not in self.brokers:
+            ids = ", ".join(map(str, self.brokers)) or "none"
+            raise OperationError(f"no broker {broker_id} in this cluster", hint=f"its brokers are {ids}")
+        return self.brokers[broker_id]
+
+    def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
+        """Start a broker that does not run, and wait until it serves; nothing happens to one that runs.
+
+        Args:
+            overrides: settings for this start alone.
+        """
+        broker = self.broker(broker_id)
+        if not broker.is_alive:
+            self._start_brokers([broker_id], overrides or {})
+
+    def stop_broker(self, broker_id: int, timeout_s: float = 30.0) -> bool:
+        """End a broker by a controlled shutdown; False when it had to be killed."""
+        was_enough = self.broker(broker_id).stop(timeout_s)
+        self._write_record()
+        return was_enough
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End a broker as a crash does (SIGKILL)."""
+        self.broker(broker_id).kill()
+        self._write_record()
+
+    def pause_broker(self, broker_id: int) -> None:
+        """Stop a broker's clock (SIGSTOP)."""
+        self.broker(broker_id).pause()
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self.broker(broker_id).resume()
+
+    def restart_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
+        """End a broker by a controlled shutdown and start it again."""
+        self.stop_broker(broker_id)
+        self.start_broker(broker_id, overrides)
+
+    def add_broker(self, broker_id: int, *, rack: str | None = None, config: Mapping[str, str] | None = None) -> None:
+        """Start one more broker with an id of its own, and wait until it serves."""
+        if broker_id in self.brokers:
+            raise OperationError(f"broker {broker_id} is in this cluster already", hint="choose another id")
+        taken = {broker.spec.port for broker in self.brokers.values()}
+        port = self._broker_port(max(taken, default=FIRST_BROKER_PORT - 1) + 1, taken)
+        self._broker_config[broker_id] = dict(config or {})
+        self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
+        self.broker_ids = tuple(self.brokers)
+        self._start_brokers([broker_id])
+
+    def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
+        """Wait until brokers serve: each is registered and answers, and all that run know them.
+
+        Raises:
+            OperationError: one ended, or the time is up.
+        """
+        wanted = list(self.brokers if broker_ids is None else broker_ids)
+        deadline = time.monotonic() + self._start_timeout_s
+        waiting = list(wanted)
+        while waiting := [each for each in waiting if not self._is_serving(self.broker(each))]:
+            self._pause_or_give_up(deadline, f"did not serve within {self._start_timeout_s:.0f} s", waiting)
+        running = [broker for broker in self.brokers.values() if broker.is_alive and not broker.is_paused]
+        while running := [each for each in running if not self._knows(each, wanted)]:
+            for broker_id in wanted:
+                self._is_serving(self.broker(broker_id))
+            ids = [broker.id for broker in running]
+            self._pause_or_give_up(deadline, f"did not hear of all others within {self._start_timeout_s:.0f} s", ids)
+
+    # Inside
+
+    def _refuse_if_running(self) -> None:
+        if self._directory is None or not (self._directory / FILE_NAME).exists():
+            return
+        earlier = LocalCluster.attach(self._directory)
+        if earlier.zookeeper.is_running or any(broker.is_alive for broker in earlier.brokers.values()):
+            raise OperationError(
+                f"a local cluster already runs in {self._directory}",
+                hint="use it, end it with klamm local down, or choose another folder",
+            )
+
+    def _make_zookeeper(self) -> EmbeddedZooKeeper:
+        return EmbeddedZooKeeper(
+            self.directory / "zookeeper",
+            host=self.host,
+            port=self._zookeeper_port,
+            fsync=self._fsync,
+            detached=self._detached,
+        )
+
+    def _choose_ports(self) -> None:
+        taken: set[int] = set()
+        first = FIRST_BROKER_PORT if self._first_broker_port is None else self._first_broker_port
+        for position, broker_id in enumerate(self.broker_ids):
+            port = self._broker_port(first + position, taken)
+            taken.add(port)
+            rack = self._racks[position % len(self._racks)] if self._racks else None
+            self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
+
+    def _broker_port(self, preferred: int, taken: set[int]) -> int:
+        if self._first_broker_port is not None:
+            return preferred
+        port = free_port(self.host, preferred)
+        while port in taken:
+            port = free_port(self.host)
+        return port
+
+    def _spec(self, broker_id: int, port: int, rack: str | None) -> LocalBrokerSpec:
+        return LocalBrokerSpec(
+            broker_id,
+            self.host,
+            port,
+            broker_directory(self.directory, broker_id),
+            rack,
+            self._log_dir_count,
+            self._broker_config.get(broker_id, {}),
+            tuple(self._commands.get(broker_id, BROKER_COMMAND)),
+        )
+
+    def _start_brokers(self, broker_ids: Iterable[int], overrides: Mapping[str, str] | None = None) -> None:
+        settings = {"zookeeper.connect": self.zookeeper_connect} | self._settings
+        wanted = list(broker_ids)
+        try:
+            for broker_id in wanted:
+                self.broker(broker_id).start(settings, overrides or {}, detached=self._detached)
+        finally:
+            # Written before they serve: a command that is interrupted meanwhile leaves nothing that cannot be found.
+            self._write_record()
+        self.wait_until_serving(wanted)
+
+    def _is_serving(self, broker: LocalBroker) -> bool:
+        return broker.has_started() and self._is_registered(broker.id)
+
+    def _is_registered(self, broker_id: int) -> bool:
+        path = f"{self.chroot}/brokers/ids/{broker_id}"
+        try:
+            sessions = four_letter_word(self.zookeeper.host, self.zookeeper.port, "dump")
+        except OSError:
+            return False
+        return path in sessions.split()
+
+    def _knows(self, broker: LocalBroker, broker_ids: Iterable[int]) -> bool:
+        return known_broker_ids(broker.spec.host, broker.spec.port) >= set(broker_ids)
+
+    def _pause_or_give_up(self, deadline: float, reason: str, broker_ids: Sequence[int]) -> None:
+        if time.monotonic() > deadline:
+            names = ", ".join(f"broker {broker_id}" for broker_id in broker_ids)
+            words = "; ".join(self.broker(broker_id).last_words() for broker_id in broker_ids)
+            raise OperationError(f"{names} {reason}: {words}", hint=f"see the logs in {self.directory}")
+        time.sleep(_POLL_S)
+
+    def _write_record(self) -> None:
+        server = self.zookeeper.process
+        record = ClusterRecord(
+            self.zookeeper_connect,
+            None if server is None else server.identity,
+            self._settings,
+            {
+                broker.id: (broker.spec, None if broker.process is None else broker.process.identity)
+                for broker in self.brokers.values()
+            },
+        )
+        record.write(self.directory)
+
+
+def _default_settings(broker_count: int) -> dict[str, str]:
+    """What a small cluster on one machine needs: internal topics that fit it, no waiting for further members."""
+    replicas = str(min(3, broker_count))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min(2, broker_count)),
+        "group.initial.rebalance.delay.ms": "0",
+        # A killed broker's id is free again after this time; Kafka's 18 s are for networks.
+        "zookeeper.session.timeout.ms": "6000",
+    }
+
+
+def _status(broker: LocalBroker) -> BrokerStatus:
+    spec = broker.spec
+    log_dirs = tuple(str(path) for path in spec.log_dirs)
+    return BrokerStatus(spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive)

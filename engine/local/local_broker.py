@@ -1,0 +1,187 @@
+"""One broker process of a local cluster: its files, its start and its end. Knows no other broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.common.errors import OperationError
+from engine.config.properties import format_properties
+from engine.local.addresses import is_free
+from engine.local.broker_probe import answers_api_versions
+from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+
+BROKER_COMMAND = (sys.executable, "-m", "engine.server")
+"""Runs a broker of ours; the properties file follows."""
+
+_STARTED = b"started broker "
+"""What a broker of ours says on stderr once it serves and is registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBrokerSpec:
+    """What a broker is started with.
+
+    Attributes:
+        directory: its ``server.properties``, ``broker.out``, ``logs/`` and log dirs.
+        overrides: settings of this broker alone; they win over the cluster's.
+        command: the program that takes the properties file as its last argument.
+    """
+
+    id: int
+    host: str
+    port: int
+    directory: Path
+    rack: str | None = None
+    log_dir_count: int = 1
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = BROKER_COMMAND
+
+    @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        """``data``, or ``data-0``, ``data-1`` … where there are several."""
+        if self.log_dir_count == 1:
+            return (self.directory / "data",)
+        return tuple(self.directory / f"data-{number}" for number in range(self.log_dir_count))
+
+
+class LocalBroker:
+    """A broker process; it may run or not, be started by us or by an earlier ``klamm local up``."""
+
+    def __init__(self, spec: LocalBrokerSpec, process: LocalProcess | None = None) -> None:
+        self.spec = spec
+        self.process = process
+        self.is_paused = False
+        self._output_offset = 0
+
+    @property
+    def id(self) -> int:
+        return self.spec.id
+
+    @property
+    def address(self) -> str:
+        return f"{self.spec.host}:{self.spec.port}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process exists; a paused one does."""
+        return self.process is not None and self.process.is_alive
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.process.is_alive else None
+
+    @property
+    def output_path(self) -> Path:
+        """What it prints: nothing but errors and the line that it has started, if it writes its logs to ``logs/``."""
+        return self.spec.directory / "broker.out"
+
+    @property
+    def logs_path(self) -> Path:
+        """Folder of server.log, controller.log and state-change.log."""
+        return self.spec.directory / "logs"
+
+    def attach(self, identity: ProcessId | None) -> None:
+        """Take over a process that was started earlier, if it still runs."""
+        self.process = None if identity is None else find_process(identity)
+
+    def start(self, settings: Mapping[str, str], overrides: Mapping[str, str], *, detached: bool) -> None:
+        """Write ``server.properties`` and start the process; it does not serve yet.
+
+        Args:
+            settings: those of every broker of the cluster.
+            overrides: those of this start alone; they win over all others.
+
+        Raises:
+            OperationError: its port is taken.
+        """
+        if self.is_alive:
+            return
+        if not is_free(self.spec.host, self.spec.port):
+            raise OperationError(
+                f"broker {self.id} cannot listen on {self.address}: the address is taken, or not of this machine",
+                hint="end what listens there, or choose another port",
+            )
+        for folder in (*self.spec.log_dirs, self.logs_path):
+            folder.mkdir(parents=True, exist_ok=True)
+        properties = self.spec.directory / "server.properties"
+        merged = self._own_settings() | dict(settings) | dict(self.spec.overrides) | dict(overrides)
+        properties.write_text(format_properties(merged), "utf-8")
+        self._output_offset = self.output_path.stat().st_size if self.output_path.exists() else 0
+        command: list[str | Path] = [*self.spec.command, properties]
+        environ = _environment(self.logs_path)
+        self.process = start_process(command, output=self.output_path, environ=environ, free=detached)
+        self.is_paused = False
+
+    def has_started(self) -> bool:
+        """Whether it serves: it has said so since its last start (a broker of ours), and it answers.
+
+        Raises:
+            OperationError: its process has ended.
+        """
+        if not self.is_alive:
+            raise OperationError(f"broker {self.id} ended: {self.last_words()}", hint=f"see {self.spec.directory}")
+        if self.spec.command == BROKER_COMMAND and _STARTED not in self._new_output():
+            return False
+        return answers_api_versions(self.spec.host, self.spec.port)
+
+    def request_stop(self) -> None:
+        """TERM, without waiting."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float) -> bool:
+        """TERM (a controlled shutdown), then KILL; True when TERM was enough, or it did not run."""
+        if self.process is None:
+            return True
+        was_enough = self.process.stop(timeout_s)
+        self.process, self.is_paused = None, False
+        return was_enough
+
+    def kill(self) -> None:
+        """KILL, as a crash. Its registration stays until its session ends."""
+        if self.process is not None:
+            self.process.kill()
+        self.process, self.is_paused = None, False
+
+    def pause(self) -> None:
+        """Stop its clock (SIGSTOP): it holds its connections and answers nothing."""
+        if self.process is not None:
+            self.is_paused = self.process.pause()
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        if self.process is not None:
+            self.process.resume()
+        self.is_paused = False
+
+    def last_words(self) -> str:
+        """The last line it printed since its start, or that there is none."""
+        lines = [line for line in self._new_output().decode("utf-8", "replace").splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("error:")]
+        return (errors or lines or ["it left no message"])[-1]
+
+    def _own_settings(self) -> dict[str, str]:
+        spec = self.spec
+        own = {
+            "broker.id": str(spec.id),
+            "listeners": f"PLAINTEXT://{self.address}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": ",".join(str(path) for path in spec.log_dirs),
+        }
+        return own | ({} if spec.rack is None else {"broker.rack": spec.rack})
+
+    def _new_output(self) -> bytes:
+        if not self.output_path.exists():
+            return b""
+        with self.output_path.open("rb") as output:
+            output.seek(self._output_offset)
+            return output.read()
+
+
+def _environment(logs_path: Path) -> dict[str, str]:
+    return {**os.environ, "LOG_DIR": str(logs_path)}

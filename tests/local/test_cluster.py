@@ -1,0 +1,198 @@
+"""A whole local cluster: real processes, started, killed, paused, found again, and none left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.common.errors import OperationError
+from engine.config.properties import parse_properties
+from engine.local.addresses import own_loopback_address
+from engine.local.broker_probe import answers_api_versions, known_broker_ids
+from engine.local.cluster import LocalCluster
+from engine.local.cluster_record import ClusterRecord, broker_directory
+from engine.local.local_broker import LocalBrokerSpec
+from engine.local.processes import ProcessId, find_process
+
+QUICK_SESSIONS = {"zookeeper.session.timeout.ms": "2000"}
+
+
+def _all_gone(identities: list[ProcessId], timeout_s: float = 10.0) -> bool:
+    return all(process is None or process.wait(timeout_s) for process in map(find_process, identities))
+
+
+def _identities(cluster: LocalCluster) -> list[ProcessId]:
+    processes = [cluster.zookeeper.process, *(broker.process for broker in cluster.brokers.values())]
+    return [process.identity for process in processes if process is not None]
+
+
+def test_life_of_a_cluster() -> None:
+    with LocalCluster(2, racks=["a", "b"], config=QUICK_SESSIONS) as cluster:
+        folder, identities = cluster.directory, _identities(cluster)
+        assert len(identities) == 3
+        assert len({(broker.spec.host, broker.spec.port) for broker in cluster.brokers.values()}) == 2
+        assert cluster.bootstrap_servers == f"{cluster.host}:9092,{cluster.host}:9093"
+        for broker in cluster.brokers.values():
+            assert known_broker_ids(broker.spec.host, broker.spec.port) == {0, 1}
+        assert cluster.controller_id() in (0, 1)
+        record = json.loads((folder / "local.json").read_text())
+        assert (record["zookeeper"], record["bootstrap_servers"]) == (
+            cluster.zookeeper_connect,
+            cluster.bootstrap_servers,
+        )
+        _kill_and_start_again(cluster, 1)
+        _pause_and_resume(cluster, 0)
+        _add_and_stop(cluster)
+        identities += _identities(cluster)
+    assert _all_gone(identities, timeout_s=0)
+    assert not folder.exists()
+
+
+def _kill_and_start_again(cluster: LocalCluster, broker_id: int) -> None:
+    before = cluster.status().brokers[broker_id]
+    assert before.alive and before.rack == "b" and before.log_dirs
+    cluster.kill_broker(broker_id)
+    dead = cluster.status().brokers[broker_id]
+    assert (dead.alive, dead.pid) == (False, None)
+    assert not answers_api_versions(dead.host, dead.port)
+    # Its old registration is still there: serving means that the new process says so.
+    cluster.start_broker(broker_id)
+    again = cluster.status().brokers[broker_id]
+    assert again.alive and again.port == before.port and again.pid != before.pid
+    cluster.start_broker(broker_id)
+    assert cluster.status().brokers[broker_id] == again
+
+
+def _pause_and_resume(cluster: LocalCluster, broker_id: int) -> None:
+    spec = cluster.broker(broker_id).spec
+    cluster.pause_broker(broker_id)
+    assert not answers_api_versions(spec.host, spec.port, timeout_s=0.2)
+    cluster.resume_broker(broker_id)
+    cluster.wait_until_serving([broker_id])
+
+
+def _add_and_stop(cluster: LocalCluster) -> None:
+    cluster.add_broker(7, rack="c", config={"num.io.threads": "3"})
+    properties = parse_properties((cluster.directory / "broker-7" / "server.properties").read_text())
+    assert (properties["broker.rack"], properties["num.io.threads"]) == ("c", "3")
+    assert cluster.stop_broker(7), "TERM should be enough"
+    assert not cluster.broker(7).is_alive
+    with pytest.raises(OperationError, match="in this cluster already"):
+        cluster.add_broker(7)
+
+
+_PARENT = """
+import sys, time
+from pathlib import Path
+from engine.local.cluster import LocalCluster
+cluster = LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2])
+cluster.start()
+for process in (cluster.zookeeper.process, cluster.broker(0).process):
+    print(process.identity.pid, process.identity.start_ticks)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(tmp_path), own_loopback_address()], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    lines = [parent.stdout.readline().split() for _ in range(3)]
+    assert lines[2] == ["up"]
+    identities = [ProcessId(*map(int, line)) for line in lines[:2]]
+    assert all(find_process(identity) is not None for identity in identities)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert _all_gone(identities)
+
+
+def _start_detached(folder: Path, host: str) -> None:
+    program = (
+        "import sys; from pathlib import Path; from engine.local.cluster import LocalCluster\n"
+        "config = {'zookeeper.session.timeout.ms': '1000'}\n"
+        "LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2], config=config, detached=True).start()"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder), host], check=True, timeout=60)
+
+
+def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
+    folder = tmp_path / ".klamm"
+    _start_detached(folder, own_loopback_address())
+    cluster = LocalCluster.attach(folder)
+    try:
+        status = cluster.status()
+        assert status.zookeeper_alive and status.brokers[0].alive
+        with pytest.raises(OperationError, match="already runs"):
+            LocalCluster(1, directory=folder).start()
+        assert LocalCluster.attach(folder).status() == status, "the refusal must not have touched it"
+        cluster.kill_broker(0)
+        assert not LocalCluster.attach(folder).status().brokers[0].alive
+        LocalCluster.attach(folder).start_broker(0)
+        again = LocalCluster.attach(folder)
+        assert again.status().brokers[0].alive
+        identities = _identities(again)
+    finally:
+        LocalCluster.attach(folder).stop()
+    assert _all_gone(identities, timeout_s=0)
+    assert not (folder / "local.json").exists()
+    assert (folder / "broker-0" / "data" / "meta.properties").exists()
+    with pytest.raises(OperationError, match="no local cluster runs"):
+        LocalCluster.attach(folder)
+
+
+def test_reused_pid_is_not_taken_for_a_broker(tmp_path: Path) -> None:
+    mine = ProcessId(os.getpid(), 1)
+    spec = LocalBrokerSpec(0, own_loopback_address(), 9092, broker_directory(tmp_path, 0), log_dir_count=2)
+    record = ClusterRecord(f"{spec.host}:2181/chroot", mine, {"a": "b"}, {0: (spec, mine)})
+    record.write(tmp_path)
+    assert ClusterRecord.read(tmp_path) == record
+    stale = LocalCluster.attach(tmp_path)
+    assert not stale.status().zookeeper_alive and not stale.status().brokers[0].alive
+    stale.stop()
+
+
+def test_damaged_record_is_told(tmp_path: Path) -> None:
+    for text in ("not json", "{}", "[]"):
+        (tmp_path / "local.json").write_text(text)
+        with pytest.raises(OperationError, match="not the record of a local cluster"):
+            LocalCluster.attach(tmp_path)
+
+
+def test_broker_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> None:
+    cluster = LocalCluster(1, directory=tmp_path, config={"num.io.threads": "many"})
+    with pytest.raises(OperationError, match=r"broker 0 ended: error: .*num\.io\.threads") as caught:
+        cluster.start()
+    assert str(tmp_path) in (caught.value.hint or "")
+    assert not cluster.zookeeper.is_running
+    assert not (tmp_path / "local.json").exists()
+
+
+def test_unknown_broker_is_told_with_those_that_are_there() -> None:
+    with pytest.raises(OperationError, match="no broker 5") as caught:
+        LocalCluster(2).broker(5)
+    assert caught.value.hint == "its brokers are none"
+
+
+def test_several_log_dirs_and_own_settings(tmp_path: Path) -> None:
+    cluster = LocalCluster(
+        [3], directory=tmp_path, log_dir_count=2, broker_config={3: {"num.io.threads": "5"}}, chroot="/kafka/a"
+    )
+    with cluster:
+        properties = parse_properties((tmp_path / "broker-3" / "server.properties").read_text())
+        assert properties["zookeeper.connect"].endswith("/kafka/a")
+        assert properties["num.io.threads"] == "5"
+        assert [Path(path).name for path in properties["log.dirs"].split(",")] == ["data-0", "data-1"]
+        assert all((tmp_path / "broker-3" / name / "meta.properties").exists() for name in ("data-0", "data-1"))
+        assert (tmp_path / "broker-3" / "logs" / "server.log").exists()
+    # The same folder again: the same cluster goes on.
+    with LocalCluster([3], directory=tmp_path, log_dir_count=2, chroot="/kafka/a") as again:
+        assert again.status().brokers[0].alive
