@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from engine.common.errors import LocalProtocolError
 from engine.protocol.api_keys import API_SPECS
@@ -36,20 +36,36 @@ Raises:
 """
 
 
-@cache
 def decoder(cls: type[M], version: int) -> Decoder[M]:
-    """Return the decoder of a message in one version."""
-    _check(cls, version)
-    compiled: Decoder[M] = compile_decoder(cls, version)
-    return compiled
+    """Return the decoder of a message in one version.
+
+    Raises:
+        LocalProtocolError: the API has no such version.
+    """
+    found: Decoder[M] = _decoder(cls, version)
+    return found
+
+
+def encoder(cls: type[M], version: int) -> Encoder[M]:
+    """Return the encoder of a message in one version.
+
+    Raises:
+        LocalProtocolError: the API has no such version.
+    """
+    found: Encoder[M] = _encoder(cls, version)
+    return found
 
 
 @cache
-def encoder(cls: type[M], version: int) -> Encoder[M]:
-    """Return the encoder of a message in one version."""
+def _decoder(cls: type[Message], version: int) -> Any:
     _check(cls, version)
-    compiled: Encoder[M] = compile_encoder(cls, version)
-    return compiled
+    return compile_decoder(cls, version)
+
+
+@cache
+def _encoder(cls: type[Message], version: int) -> Any:
+    _check(cls, version)
+    return compile_encoder(cls, version)
 
 
 def _check(cls: type[Message], version: int) -> None:

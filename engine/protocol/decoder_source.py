@@ -16,8 +16,8 @@ from engine.protocol.source import Source
 from engine.protocol.types import RECORDS, STRING, Array, Blob, Scalar
 from engine.protocol.wire import (
     STRING_BYTES_MAX,
-    UNPACK_REPEATED,
     Malformed,
+    RepeatedUnpack,
     read_varint,
     rest_of_varint,
     skip_tagged,
@@ -197,17 +197,15 @@ class _DecoderWriter:
         source.line("pos = end")
 
     def _array(self, kind: Array, size: str, place: str, label: str) -> None:
+        if isinstance(kind.element, Scalar):
+            self._scalars(kind.element, size, place, label)
+            return
         source, element = self._source, kind.element
         least = _min_field_bytes(element, self._version, self._is_flexible)
         if least == 0:
             raise TypeError(f"{label}: elements of no bytes cannot be counted safely")
         with source.block(f"if {size} < 0 or {size} * {least} > limit - pos:"):
             source.line(f'raise Malformed(f"{label} has the count {{{size}}}")')
-        if isinstance(element, Scalar):
-            repeated = source.constant(UNPACK_REPEATED[element.code], "repeated")
-            source.line(f"{place} = list({repeated}[{size}](buffer, pos))")
-            source.line(f"pos += {size} * {element.size_bytes}")
-            return
         items, item = source.fresh("items"), source.fresh("item")
         source.line(f"{place} = {items} = []")
         with source.block(f"for _ in range({size}):"):
@@ -217,6 +215,14 @@ class _DecoderWriter:
             else:
                 self._struct(element, item)
             source.line(f"{items}.append({item})")
+
+    def _scalars(self, element: Scalar, size: str, place: str, label: str) -> None:
+        source = self._source
+        unpack = source.constant(RepeatedUnpack(element.code, label), "unpack")
+        with source.block(f"if {size}:"):
+            source.line(f"{place} = [*{unpack}[{size}](buffer, pos)]")
+            source.line(f"pos += {size} * {element.size_bytes}")
+        source.line(f"else: {place} = []")
 
     def _tagged_section(self, run: _Run, tagged: list[Field], target: str, cls: type[Struct]) -> None:
         source, count = self._source, self._source.fresh("n")

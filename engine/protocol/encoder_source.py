@@ -159,7 +159,7 @@ class _EncoderWriter:
         self._length(run, size, is_wide=True)
         if isinstance(element, Scalar):
             repeated = source.constant(PACK_REPEATED[element.code], "repeated")
-            self._line(f"{self._out} += {repeated}[len({items})](*{items})")
+            self._line(f"if {items}: {self._out} += {repeated}[len({items})](*{items})")
             return
         with self._block(f"for {item} in {items}:"):
             if isinstance(element, Blob):

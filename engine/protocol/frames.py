@@ -145,7 +145,7 @@ def encode_request(request: Request, api_version: int, correlation_id: int, clie
     if header_version == 2:
         out.append(0)
     encoder(type(request), api_version)(out, request)
-    LENGTH.pack_into(out, 0, out.size_bytes - 4)
+    LENGTH.pack_into(out, 0, (out.size_bytes if out.ranges else len(out)) - 4)
     return out
 
 

@@ -38,6 +38,8 @@ class Array:
     __slots__ = ("element",)
 
     def __init__(self, element: Scalar | Blob | type) -> None:
+        if isinstance(element, Scalar) and len(element.code) > 1:
+            raise TypeError(f"no message has an array of {element.name}")
         self.element = element
 
 

@@ -67,13 +67,17 @@ def skip_tagged(buffer: Any, position: int, first: int) -> int:
 
 
 class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By count: a function that unpacks so many values of one kind from (buffer, offset)."""
+    """By count: a function (buffer, offset) that unpacks so many values of one kind. ``label`` names them in errors."""
 
-    def __init__(self, code: str) -> None:
-        self.code = code
+    def __init__(self, code: str, label: str) -> None:
+        self._code = code
+        self._label = label
 
     def __missing__(self, count: int) -> Callable[..., tuple[Any, ...]]:
-        unpack = struct.Struct(f">{count}{self.code}").unpack_from
+        if count < 0:
+            raise Malformed(f"{self._label} has the count {count}")
+        # A huge count allocates nothing here, and is refused when the buffer turns out to be too short.
+        unpack = struct.Struct(f">{count}{self._code}").unpack_from
         if count <= _CACHED_MAX:
             self[count] = unpack
         return unpack
@@ -83,14 +87,13 @@ class RepeatedPack(dict[int, Callable[..., bytes]]):
     """By count: a function that packs so many values of one kind."""
 
     def __init__(self, code: str) -> None:
-        self.code = code
+        self._code = code
 
     def __missing__(self, count: int) -> Callable[..., bytes]:
-        pack = struct.Struct(f">{count}{self.code}").pack
+        pack = struct.Struct(f">{count}{self._code}").pack
         if count <= _CACHED_MAX:
             self[count] = pack
         return pack
 
 
-UNPACK_REPEATED = {code: RepeatedUnpack(code) for code in "bhiqd?"}
 PACK_REPEATED = {code: RepeatedPack(code) for code in "bhiqd?"}
