@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo
-from engine.config.broker import BrokerConfig
 from engine.config.metadata_version import MetadataVersion
 from engine.controller.broker_requests import BrokerRequest
 from engine.controller.events import ControllerEvent
@@ -39,20 +38,6 @@ class ChannelSettings:
     """Listener on which followers reach their leaders."""
     connect_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> ChannelSettings:
-        """Read them from a broker's settings."""
-        listeners = config.listener_settings
-        inter_broker = listeners.inter_broker_listener_name
-        return cls(
-            controller_id=config.broker_id,
-            ibp=config.inter_broker_protocol_version,
-            listener_name=listeners.control_plane_listener_name or inter_broker,
-            inter_broker_listener_name=inter_broker,
-            connect_timeout_ms=config.controller_socket_timeout_ms,
-            request_timeout_ms=config.request_timeout_ms,
-        )
 
 
 class BrokerChannel:

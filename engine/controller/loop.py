@@ -18,6 +18,7 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.controller import instructions as do
 from engine.controller.channels import ChannelSettings, ControllerChannels
+from engine.controller.context import ControllerEpoch
 from engine.controller.core import ControllerCore
 from engine.controller.errors import ControllerMoved
 from engine.controller.events import (
@@ -127,7 +128,13 @@ class Controller:
 
     @property
     def event_queue_size(self) -> int:
+        """Events that wait."""
         return len(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        """No event waits and none is being processed."""
+        return not self._queue and self._processing is None
 
     @property
     def total_request_queue_size(self) -> int:
@@ -299,11 +306,9 @@ class Controller:
 
     async def _take_over(self, controller_epoch: int, epoch_zk_version: int) -> None:
         self._channels = ControllerChannels(self._channel_settings, controller_epoch, self._put_event)
-        self._instructions = ZkInstructions(self._zk, self._options, self._epoch_zk_version, self._unclean_by_default)
+        epoch = ControllerEpoch(controller_epoch, epoch_zk_version)
+        self._instructions = ZkInstructions(self._zk, self._options, epoch, self._unclean_by_default)
         await self._drive(self.core.take_over(controller_epoch, epoch_zk_version), _Queued(_Own.STARTUP))
-
-    def _epoch_zk_version(self) -> int:
-        return self.core.context.epoch.zk_version
 
     async def _read_controller_id(self) -> int:
         """Return who is the controller; arms the watch of ``/controller`` either way."""

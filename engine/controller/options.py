@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config.broker import BrokerConfig
-from engine.config.metadata_version import (
-    feature_znode_version,
-    is_alter_partition_supported,
-    is_feature_versioning_supported,
-    is_leader_recovery_supported,
-    is_topic_id_supported,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
@@ -33,20 +24,3 @@ class ControllerOptions:
     """IBP 2.7 and later: ``/feature`` is enabled."""
     feature_znode_version: int = 2
     """2 from IBP 3.3 on, 1 before."""
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> ControllerOptions:
-        """Read them from a broker's settings."""
-        ibp = config.inter_broker_protocol_version
-        return cls(
-            controller_id=config.broker_id,
-            delete_topic_enable=config.delete_topic_enable,
-            auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-            leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_seconds * 1000,
-            uses_topic_ids=is_topic_id_supported(ibp),
-            is_alter_partition_enabled=is_alter_partition_supported(ibp),
-            is_leader_recovery_supported=is_leader_recovery_supported(ibp),
-            is_feature_versioning_supported=is_feature_versioning_supported(ibp),
-            feature_znode_version=feature_znode_version(ibp),
-        )

@@ -72,7 +72,7 @@ class ReplicaStateMachine:
             return
         batch = RequestBatch(self._context, self._options.controller_id)
         try:
-            for broker_id, of_broker in by_broker.items():
+            for broker_id, of_broker in sorted(by_broker.items()):
                 yield from self._change(broker_id, self._valid(of_broker, target), target, batch)
         except ControllerMoved as error:
             self._log.error(f"Controller moved to another broker when moving some replicas to {target} state", error)

@@ -28,9 +28,10 @@ from engine.config.metadata_version import is_topic_id_supported
 from engine.config.topic_configs import validate_topic_config
 from engine.controller.metadata_waiter import MetadataWaiter
 from engine.replication.metadata_cache import MetadataCache
-from engine.zk.errors import ControllerMoved, NodeExists
+from engine.zk.errors import BadVersion, ControllerMoved, NodeExists
 from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.zk.operations import ANY_VERSION
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -259,9 +260,13 @@ class TopicAdmin:
             "Creating %d partitions for '%s' with the following replica assignment: %s.", len(new), existing.topic, new
         )
         grown = dict(existing.assignment) | {p: ReplicaAssignment(replicas) for p, replicas in new.items()}
-        wanted = TopicIdReplicaAssignment(existing.topic, existing.topic_id, grown, existing.zk_version)
-        outcome = (await self._zk.set_topic_assignments([wanted], None))[existing.topic]
-        return isinstance(outcome, int)
+        data = TopicZNode.encode(existing.topic_id, grown)
+        version = ANY_VERSION if existing.zk_version is None else existing.zk_version
+        try:
+            await self._zk.client.set(TopicZNode.path(existing.topic), data, version)
+        except BadVersion:
+            return False
+        return True
 
     # Waiting
 

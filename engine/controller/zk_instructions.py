@@ -11,6 +11,7 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.controller import instructions as do
+from engine.controller.context import ControllerEpoch
 from engine.controller.errors import ControllerMoved
 from engine.controller.instructions import (
     AdminRequest,
@@ -39,18 +40,18 @@ class ZkInstructions:
         self,
         zk: KafkaZkClient,
         options: ControllerOptions,
-        epoch_zk_version: Callable[[], int],
+        epoch: ControllerEpoch,
         unclean_by_default: Callable[[], bool],
     ) -> None:
         self._zk = zk
         self._options = options
-        self._epoch_zk_version = epoch_zk_version
+        self._epoch = epoch
         self._unclean_by_default = unclean_by_default
         self._log = controller_log(options.controller_id)
 
     @property
     def _guard(self) -> int:
-        return self._epoch_zk_version()
+        return self._epoch.zk_version
 
     async def perform(self, instruction: Instruction[Any]) -> Any:
         """Carry out one instruction and return its result.
