@@ -51,3 +51,15 @@ def check(cls: type[Message], version: int, value: Message) -> None:
     assert decoder(cls, version)(ours, 0) == (value, len(ours))
     in_the_middle = memoryview(bytearray(b"\xaa" * 5 + ours))
     assert decoder(cls, version)(in_the_middle, 5) == (value, len(ours) + 5)
+
+
+FLEXIBLE = [(cls, version) for cls, version in all_messages() if cls.is_flexible_in(version)]
+
+
+@pytest.mark.parametrize(("cls", "version"), FLEXIBLE, ids=message_id)
+def test_unknown_tagged_fields_are_ignored(cls: type[Message], version: int) -> None:
+    out = Outgoing()
+    encoder(cls, version)(out, cls())
+    assert out[-1] == 0
+    later = bytes(out[:-1]) + b"\x02" + b"\xe7\x07\x03abc" + b"\xe8\x07\x00"
+    assert decoder(cls, version)(later, 0) == (cls(), len(later))
