@@ -6,6 +6,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from typer._click.exceptions import UsageError
@@ -42,8 +43,9 @@ def execute(invocation: Invocation, function: CommandFunction, values: dict[str,
         raise
     except Exception as error:
         show_debug_traceback()
-        invocation.talk.fail(_told(invocation, error))
-        return _told(invocation, error).code
+        failure = _told(invocation, error)
+        invocation.talk.fail(failure)
+        return failure.code
 
 
 def show_debug_traceback() -> None:
@@ -62,6 +64,10 @@ def unexpected(talk: Talk, error: BaseException) -> int:
 
 def _told(invocation: Invocation, error: Exception) -> Failure:
     failure = failure_of(error, is_accepted=bool(invocation.left_running))
+    if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
+        failure = replace(
+            failure, message=f"no answer within {invocation.timeout_s:g} s", where=invocation.cluster_name
+        )
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         hint = "; ".join(invocation.left_running)
         return Failure(failure.code, failure.kind, failure.message, failure.where, hint)

@@ -48,6 +48,8 @@ class Invocation:
     is_dry_run: bool = False
     is_confirmed: bool = False
     target_options: TargetOptions = field(default_factory=TargetOptions)
+    cluster_name: str | None = None
+    """The cluster that was found to be meant, once it was looked for."""
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
 
@@ -72,6 +74,7 @@ class Invocation:
             Side(options.via) if options.via else None,
         )
         target = resolve_target(naming, os.environ, Path.cwd())
+        self.cluster_name = target.name
         self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
         if for_change:
             self._refuse_read_only(target)

@@ -80,7 +80,12 @@ class Cluster:
             from engine.admin.wire import WireCluster
 
             bootstrap = self.target.bootstrap or await self._registered()
-            self._wire = WireCluster(bootstrap, properties=self.target.client_properties, observe=self.observe)
+            self._wire = WireCluster(
+                bootstrap,
+                properties=self.target.client_properties,
+                observe=self.observe,
+                connect_timeout_s=self.timeout_s * 0.8,
+            )
         return self._wire
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ ErrorsOf = Callable[[Any], Iterable[int]]
 """The error codes that an answer carries."""
 
 RETRY_PAUSE_S = 0.1
+CONNECT_TIMEOUT_MAX_S = 10.0
 _NO_CONTROLLER = -1
 
 
@@ -38,8 +39,10 @@ class WireCluster:
         *,
         properties: ClientProperties | None = None,
         observe: Observer = tell_nobody,
+        connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
+        self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._properties = properties or ClientProperties()
         self._observe = observe
         self._clients: dict[tuple[str, int], BrokerClient] = {}
@@ -147,8 +150,13 @@ class WireCluster:
     async def _client(self, host: str, port: int) -> BrokerClient:
         client = self._clients.get((host, port))
         if client is None:
-            timeout_ms = self._properties.request_timeout_ms
-            client = BrokerClient(host, port, client_id=self._properties.client_id, request_timeout_ms=timeout_ms)
+            client = BrokerClient(
+                host,
+                port,
+                client_id=self._properties.client_id,
+                connect_timeout_ms=self._connect_timeout_ms,
+                request_timeout_ms=self._properties.request_timeout_ms,
+            )
             self._clients[host, port] = client
         if not client.is_connected:
             try:

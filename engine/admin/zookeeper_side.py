@@ -22,7 +22,8 @@ async def open_zookeeper(connect: str, *, timeout_s: float) -> ZkClient:
         return await ZkClient.connect(
             connect,
             session_timeout_ms=SESSION_TIMEOUT_MS,
-            connection_timeout_ms=int(min(timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000),
+            # Less than the operation has, so that it can say who did not answer.
+            connection_timeout_ms=int(min(timeout_s * 0.8, CONNECT_TIMEOUT_MAX_S) * 1000),
             client_name="klamm",
             make_chroot=False,
         )

@@ -1,0 +1,7 @@
+"""Recorded clusters that stand still in a real ZooKeeper."""
+
+from __future__ import annotations
+
+from znode_trees import recorded
+
+__all__ = ["recorded"]

@@ -1,0 +1,75 @@
+"""Runs the real program, as a user does: its own process, its own environment, nothing of the machine's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+
+PROGRAM = Path(sys.executable).parent / "klamm"
+_KEPT = ("PATH", "HOME", "LANG", "JAVA_HOME", "SYSTEMROOT")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error that JSON mode prints on stderr: its last line."""
+        return json.loads(self.err.splitlines()[-1])["error"]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+def environment(folder: Path, **extra: str) -> dict[str, str]:
+    """Return an environment without any cluster in it; profiles are looked for in ``folder``."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return kept | {"XDG_CONFIG_HOME": str(folder / "config"), "TERM": "xterm-256color"} | extra
+
+
+def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str]) -> Ran:
+    """Run the program's ``main`` in this process: as ``klamm``, without the cost of a process. For much of one kind."""
+    capture.readouterr()
+    code = main([str(argument) for argument in arguments])
+    said = capture.readouterr()
+    return Ran(code, said.out, said.err)
+
+
+def klamm(
+    *arguments: str | Path,
+    folder: Path,
+    stdin: str | bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 60,
+) -> Ran:
+    """Run ``klamm`` in ``folder`` and wait for its end."""
+    ran = subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        cwd=folder,
+        env=environment(folder, **(env or {})),
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Ran(ran.returncode, ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"))
