@@ -1,0 +1,201 @@
+"""One blocking connection to a broker, for tests that say exactly what goes over the wire, well-formed or not.
+
+Messages are encoded by ``engine.protocol``; what a real client would do is the business of the real clients' tests.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.common.errors import ErrorCode
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.protocol.declaration import Request
+from engine.protocol.frames import decode_response, encode_request
+from engine.protocol.records.batch import Record, iter_records
+
+EARLIEST, LATEST = -2, -1
+
+
+class ConnectionClosed(Exception):
+    """The broker hung up."""
+
+
+class WireClient:
+    """A connection; use it as a context manager."""
+
+    def __init__(self, address: str, *, timeout_s: float = 20.0, client_id: str | None = "wire") -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
+        self._correlation_id = 0
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, request: Request, version: int) -> Any:
+        """Send a request and return its answer."""
+        self.send(request, version)
+        return self.answer(request.api_key, version)
+
+    def send(self, request: Request, version: int) -> None:
+        """Send a request; its answer is read later, or never."""
+        self._correlation_id += 1
+        self.socket.sendall(encode_request(request, version, self._correlation_id, self._client_id))
+
+    def answer(self, key: ApiKey, version: int) -> Any:
+        """Return the next answer."""
+        return decode_response(self.read_frame(), key, version)[1]
+
+    def read_frame(self) -> bytes:
+        """Return the next frame without its length.
+
+        Raises:
+            ConnectionClosed: the broker closed the connection instead.
+        """
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
+
+    def is_closed_by_peer(self) -> bool:
+        """Wait for the end of the connection; False when something else comes first."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _read(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            try:
+                chunk = self.socket.recv(size - len(received))
+            except ConnectionResetError as error:
+                raise ConnectionClosed from error
+            if not chunk:
+                raise ConnectionClosed
+            received += chunk
+        return bytes(received)
+
+
+def create_topic(
+    address: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic; returns when all its partitions are led."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic,
+                num_partitions=-1 if assignment else partitions,
+                replication_factor=-1 if assignment else replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                    for index, brokers in (assignment or {}).items()
+                ],
+                configs=[CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()],
+            )
+        ],
+        timeout_ms=20_000,
+    )
+    with WireClient(address) as client:
+        controller = client.ask(MetadataRequest(topics=[]), 1)
+        (host, port) = next((b.host, b.port) for b in controller.brokers if b.node_id == controller.controller_id)
+    with WireClient(f"{host}:{port}", timeout_s=30.0) as client:
+        (result,) = client.ask(request, 5).topics
+    assert result.error_code == ErrorCode.NONE, f"{topic}: {result.error_code} {result.error_message}"
+
+
+def describe_topic(client: WireClient, topic: str) -> Any:
+    """Return what Metadata says of one topic; it is not created."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    return client.ask(request, 12).topics[0]
+
+
+def produce(
+    client: WireClient,
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    version: int = 9,
+    timeout_ms: int = 10_000,
+) -> Any:
+    """Produce to one partition and return what the answer says of it; nothing for acks=0."""
+    data = PartitionProduceData(index=partition, records=records)
+    request = ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+    )
+    if acks == 0:
+        client.send(request, version)
+        return None
+    return client.ask(request, version).responses[0].partition_responses[0]
+
+
+def fetch(
+    client: WireClient,
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    version: int = 12,
+    max_bytes: int = 50_000_000,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    topic_id: bytes = bytes(16),
+) -> Any:
+    """Fetch one partition outside of any session and return what the answer says of it."""
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
+    )
+    response = client.ask(request, version)
+    assert response.error_code == ErrorCode.NONE
+    return response.responses[0].partitions[0]
+
+
+def list_offset(client: WireClient, topic: str, timestamp: int, *, partition: int = 0) -> int:
+    """Return the offset ListOffsets 5 tells for a time, or EARLIEST or LATEST."""
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    answer = client.ask(request, 5).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE, answer
+    return int(answer.offset)
+
+
+def read_all(client: WireClient, topic: str, *, partition: int = 0) -> list[Record]:
+    """Return every record of a partition, from its log start to its high watermark now."""
+    offset = list_offset(client, topic, EARLIEST, partition=partition)
+    end = list_offset(client, topic, LATEST, partition=partition)
+    records: list[Record] = []
+    while offset < end:
+        answer = fetch(client, topic, offset, partition=partition)
+        assert answer.error_code == ErrorCode.NONE, answer
+        fetched = [record for record in iter_records(bytes(answer.records)) if record.offset >= offset]
+        assert fetched, f"{topic}-{partition}: no records at {offset}, the end is {end}"
+        records += fetched
+        offset = fetched[-1].offset + 1
+    return records
