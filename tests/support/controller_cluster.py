@@ -224,6 +224,15 @@ async def cluster_of(
                     await broker.close()
 
 
+def _handlers(broker: SmallBroker) -> dict[ApiKey, Callable[[Any, Any], Any]]:
+    """What the broker answers; a test may put other methods in its place."""
+    return {
+        ApiKey.LEADER_AND_ISR: lambda head, request: broker.leader_and_isr(head, request),
+        ApiKey.UPDATE_METADATA: lambda head, request: broker.update_metadata(head, request),
+        ApiKey.STOP_REPLICA: lambda head, request: broker.stop_replica(head, request),
+    }
+
+
 @asynccontextmanager
 async def _serving(
     count: int, cluster: SmallCluster, racks: str, ibp: str, options: dict[str, Any]
@@ -234,13 +243,7 @@ async def _serving(
         for broker_id in range(count):
             broker = SmallBroker(broker_id, racks[broker_id] if racks else None, ibp, options)
             cluster.brokers[broker_id] = broker
-            context = serving(
-                {
-                    ApiKey.LEADER_AND_ISR: broker.leader_and_isr,
-                    ApiKey.UPDATE_METADATA: broker.update_metadata,
-                    ApiKey.STOP_REPLICA: broker.stop_replica,
-                }
-            )
+            context = serving(_handlers(broker))
             _, host, port = await context.__aenter__()
             servers.append(context)
             addresses[broker_id] = (host, port)

@@ -1,0 +1,471 @@
+"""The running controller on a real ZooKeeper and a real wire: election, resignation, failover, watches, what others do
+by hand, and the controller lost between two writes."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from controller_cluster import SmallBroker, SmallCluster, cluster_of, eventually, is_idle
+from network_serving import run
+
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.controller import events
+from engine.controller import instructions as do
+from engine.controller.events import NO_ERROR, ApiError
+from engine.controller.topic_admin import NewTopic
+from engine.network.request import CLOSE_CONNECTION
+from engine.protocol.api_keys import ApiKey
+from engine.zk.client import ZkClient
+from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+CRASH_POINTS = (
+    do.CreatePartitionStates,
+    do.UpdateLeaderAndIsr,
+    do.SetTopicAssignments,
+    do.SetReassignments,
+    do.DeleteTopicZNodes,
+    do.SendRequests,
+)
+
+
+async def create(cluster: SmallCluster, assignments: dict[int, tuple[int, ...]], topic: str = "t") -> None:
+    admin = cluster.controller.topic_admin
+    await admin.create_topic(NewTopic(topic, assignments=assignments))
+    assert await admin.wait_for_leaders(topic, assignments, 10_000)
+    await cluster.idle()
+
+
+def knows(broker: SmallBroker, partition: TopicPartition, leader: int) -> bool:
+    info = broker.metadata_cache.partition_info(partition)
+    return info is not None and info.leader == leader
+
+
+def test_brokers_learn_what_they_need_over_the_wire(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await create(cluster, {0: (1, 2), 1: (2, 0)})
+            assert cluster.brokers[1].replicas == {T0: (1, 0)}
+            assert cluster.brokers[2].replicas == {T0: (1, 0), T1: (2, 0)}
+            for broker in cluster.brokers.values():
+                assert sorted(broker.metadata_cache.alive_brokers) == [0, 1, 2]
+                assert broker.metadata_cache.controller_id == 0
+                assert knows(broker, T0, 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("ibp", ["2.6", "3.9"])
+def test_requests_go_in_the_versions_of_the_inter_broker_protocol(zk_chroot: str, ibp: str) -> None:
+    async def test() -> None:
+        options = {"is_alter_partition_enabled": ibp == "3.9", "uses_topic_ids": ibp == "3.9"}
+        async with cluster_of(zk_chroot, 2, ibp=ibp, **options) as cluster:
+            await create(cluster, {0: (1, 0)})
+            keys = {key for key, _ in cluster.brokers[1].received}
+            assert keys == {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA}
+            (request,) = [r for key, r in cluster.brokers[1].received if key is ApiKey.LEADER_AND_ISR]
+            assert (request.topic_states[0].topic_id != bytes(16)) is (ibp == "3.9")
+            await cluster.controller.topic_admin.delete_topic("t")
+            await eventually(lambda: T0 not in cluster.brokers[1].replicas, "deletion")
+
+    run(test)
+
+
+def test_another_broker_takes_over_when_the_controller_dies(zk_chroot: str) -> None:
+    """Scene main/19: leader -1 first, the election follows."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await create(cluster, {0: (0, 1), 1: (1, 0)})
+            await cluster.brokers[0].crash()
+            new = await cluster.wait_for_controller()
+            assert new.controller.controller_epoch == 2
+            await eventually(lambda: is_idle(new), "the end of the take-over")
+            await cluster.idle()
+            first, second = await cluster.state(T0), await cluster.state(T1)
+            assert (first.leader, first.leader_epoch, first.isr, first.partition_epoch) == (1, 2, (1,), 2)
+            assert (second.leader, second.leader_epoch, second.isr) == (1, 1, (1,))
+            assert sorted(cluster.brokers[2].metadata_cache.alive_brokers) == [1, 2]
+            assert knows(cluster.brokers[2], T0, 1)
+
+    run(test)
+
+
+def test_a_broker_dies_and_returns(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await create(cluster, {0: (1, 2), 1: (2, 1)})
+            broker = cluster.brokers[1]
+            await broker.crash()
+            await eventually(lambda: knows(cluster.brokers[2], T0, 2), "the new leader")
+            await cluster.idle()
+            assert (await cluster.state(T0)).isr == (2,)
+            await broker.open(cluster.hosts, broker.endpoint.host, broker.endpoint.port)
+            await eventually(lambda: broker.replicas.get(T0) == (2, 1), "its partitions")
+            await cluster.idle()
+            assert (await cluster.catch_up(T0, 2, 1)).isr == (2, 1)
+
+    run(test)
+
+
+def test_a_lost_session_is_survived(zk_chroot: str) -> None:
+    """Scene main/36: the zombie learns that it was replaced, registers again and is an ordinary broker."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            await create(cluster, {0: (0, 1)})
+            zombie = cluster.brokers[0]
+            old_epoch = zombie.broker_epoch
+            await end_session(cluster.hosts, zombie.zk.client)
+            await eventually(lambda: cluster.brokers[1].controller.is_active, "the other one's election")
+            await eventually(lambda: zombie.broker_epoch != old_epoch, "its new registration")
+            await cluster.idle()
+            assert not zombie.controller.is_active
+            assert zombie.controller.controller_id == 1
+            assert (await cluster.state(T0)).leader == 1
+            await eventually(lambda: zombie.replicas[T0][0] == 1, "what it follows now")
+
+    run(test)
+
+
+async def end_session(hosts: str, client: ZkClient) -> None:
+    """End a session on the server while its owner thinks it lives: another connection takes it over and closes it."""
+    session_id, password = client.session_credentials
+    host, _, port = hosts.partition("/")[0].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = struct.pack(">iqiqi16sB", 0, 0, 6_000, session_id, 16, password, 0)
+    writer.write(struct.pack(">i", len(body)) + body)
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    await reader.readexactly(size)
+    writer.write(struct.pack(">iii", 8, 1, -11))
+    await reader.read(100)
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_deposed_controller_writes_nothing(zk_chroot: str) -> None:
+    """Another broker is elected while an event is being processed: the next write is refused by the epoch check."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            await create(cluster, {0: (1, 0)})
+            old = cluster.controller
+
+            async def depose(instruction: Any) -> None:
+                if isinstance(instruction, do.UpdateLeaderAndIsr):
+                    old.on_instruction = None
+                    await cluster.brokers[1].zk.client.delete("/controller")
+                    await eventually(lambda: cluster.brokers[1].controller.is_active, "the other one's election")
+
+            # Its own notice of the deletion waits in the queue behind the event that is being processed.
+            old.on_instruction = depose
+            before = await cluster.state(T0)
+            answer = await old.controller.ask(events.ControlledShutdown(1, cluster.brokers[1].broker_epoch))
+            assert isinstance(answer, ApiError)
+            assert answer.code is ErrorCode.STALE_CONTROLLER_EPOCH
+            await eventually(lambda: not old.controller.is_active, "its resignation")
+            assert (await cluster.state(T0)).leader_epoch == before.leader_epoch
+
+    run(test)
+
+
+def test_requests_to_a_broker_that_is_not_the_controller_are_refused(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            other = cluster.brokers[1].controller
+            assert await other.ask(events.AlterPartitionReassignments({T0: (1,)})) == events.NOT_CONTROLLER
+            assert await other.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
+            await cluster.brokers[0].controller.stop()
+            assert await cluster.brokers[0].controller.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
+
+    run(test)
+
+
+def test_whoever_waits_is_told_when_the_controller_stops(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            controller = cluster.controller.controller
+            held = asyncio.Event()
+
+            async def hold(instruction: Any) -> None:
+                held.set()
+                await asyncio.Event().wait()
+
+            cluster.controller.on_instruction = hold
+            waiting = [
+                asyncio.create_task(controller.ask(events.AlterPartitionReassignments({T0: (0,)}))) for _ in range(3)
+            ]
+            await held.wait()
+            await controller.stop()
+            assert [await task for task in waiting] == [events.NOT_CONTROLLER] * 3
+
+    run(test)
+
+
+def test_a_broker_that_does_not_answer_is_asked_until_it_is_gone(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            broker = cluster.brokers[1]
+            answers = broker.leader_and_isr
+            refused = 0
+
+            def drop(head: Any, request: Any) -> Any:
+                nonlocal refused
+                refused += 1
+                return CLOSE_CONNECTION
+
+            broker.leader_and_isr = drop  # type: ignore[method-assign]
+            admin = cluster.controller.topic_admin
+            await admin.create_topic(NewTopic("t", assignments={0: (0, 1)}))
+            assert await admin.wait_for_leaders("t", (0,), 10_000), "others are not held up"
+            await eventually(lambda: refused >= 3, "the third attempt")
+            assert T0 not in broker.metadata_cache.topics, "requests keep their order"
+            broker.leader_and_isr = answers  # type: ignore[method-assign]
+            await eventually(lambda: knows(broker, T0, 0), "what was sent behind it")
+            assert broker.replicas == {T0: (0, 0)}
+
+    run(test)
+
+
+# By hand
+
+
+def test_a_reassignment_znode_deleted_by_hand_does_not_blind_the_controller(zk_chroot: str) -> None:
+    """Kafka's watch is used up then (scene legacy-bad/03)."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await create(cluster, {0: (0, 1)})
+            zk, path = cluster.brokers[2].zk.client, ReassignPartitionsZNode.path
+            context = cluster.controller.controller.core.context
+            await zk.create(path, ReassignPartitionsZNode.encode({T0: (0, 2)}))
+            await eventually(lambda: T0 in context.partitions_being_reassigned, "the start")
+            await cluster.idle()
+            await zk.delete(path)
+            await cluster.catch_up(T0, 0, 1, 2)
+            await eventually(lambda: context.replicas(T0) == (0, 2), "the end")
+            await cluster.idle()
+            await zk.create(path, ReassignPartitionsZNode.encode({T0: (1, 2)}))
+            await eventually(lambda: context.replicas(T0) == (1, 2, 0), "the second start")
+            await cluster.idle()
+            await zk.set(path, ReassignPartitionsZNode.encode({T0: (0, 1)}))
+            await eventually(lambda: context.replicas(T0)[:2] == (0, 1), "the change of the znode while it runs")
+
+    run(test)
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"version":1}', b'{"partitions":[{"topic":"t"}]}', b"\xff"])
+def test_senseless_admin_znodes_are_removed(zk_chroot: str, data: bytes) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            zk = cluster.brokers[0].zk.client
+            for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+                await zk.create(path, data)
+            await cluster.idle()
+            for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+                async with asyncio.timeout(5):
+                    while await zk.exists(path) is not None:
+                        await cluster.idle()
+            for path in ("/isr_change_notification/isr_change_", "/log_dir_event_notification/log_dir_event_"):
+                await zk.create(path, data, sequential=True)
+            await cluster.idle()
+            for parent in ("/isr_change_notification", "/log_dir_event_notification"):
+                async with asyncio.timeout(5):
+                    while await zk.children(parent):
+                        await cluster.idle()
+            await create(cluster, {0: (0,)})
+
+    run(test)
+
+
+def test_a_senseless_topic_znode_harms_no_other_topic(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            zk = cluster.brokers[0].zk.client
+            await zk.create("/brokers/topics/broken", b"{")
+            await create(cluster, {0: (0,)})
+            assert "broken" not in cluster.controller.controller.core.context.topics
+            await zk.set("/brokers/topics/broken", b'{"version":1,"partitions":{"0":[0]}}')
+            broken = TopicPartition("broken", 0)
+            await eventually(lambda: knows(cluster.brokers[0], broken, 0), "the mended topic")
+            assert cluster.controller.controller.core.context.topic_ids.get("broken") is not None
+
+    run(test)
+
+
+def test_a_state_by_a_later_controller_is_left_alone(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2, is_alter_partition_enabled=False) as cluster:
+            await create(cluster, {0: (1, 0)})
+            zk = cluster.brokers[0].zk.client
+            path = "/brokers/topics/t/partitions/0/state"
+            later = b'{"controller_epoch":99,"leader":0,"version":1,"leader_epoch":7,"isr":[0]}'
+            await zk.set(path, later)
+            answer = await cluster.controller.controller.ask(events.ElectLeaders((T0,), events.ElectionType.UNCLEAN))
+            assert answer[T0].code is ErrorCode.ELECTION_NOT_NEEDED
+            await cluster.brokers[1].crash()
+            await cluster.idle()
+            assert (await zk.get(path))[0] == later
+
+    run(test)
+
+
+def test_leaders_go_back_by_themselves(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            await create(cluster, {0: (1, 0)})
+            broker = cluster.brokers[1]
+            await broker.crash()
+            await eventually(lambda: knows(cluster.brokers[0], T0, 0), "the other leader")
+            await broker.open(cluster.hosts, broker.endpoint.host, broker.endpoint.port)
+            await eventually(lambda: T0 in broker.replicas and broker.replicas[T0][0] == 0, "its return")
+            await cluster.idle()
+            await cluster.catch_up(T0, 0, 1)
+            cluster.controller.controller._schedule_rebalance(1)
+            await eventually(lambda: knows(cluster.brokers[0], T0, 1), "the preferred leader")
+
+    run(test)
+
+
+# Crash points
+
+
+OPERATIONS = ("create", "delete", "reassign", "death")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_next_controller_finishes_what_was_begun(zk_chroot: str, operation: str) -> None:
+    """The controller's session ends after its first, second, third … write; another broker finishes the work."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 4) as cluster:
+            lost_after = 0
+            while True:
+                topic = f"t{lost_after}"
+                partition = TopicPartition(topic, 0)
+                if operation != "create":
+                    await create(cluster, {0: (3, 2), 1: (2, 3)}, topic)
+                old = cluster.controller
+                lost = lose_after(old, lost_after)
+                begun = asyncio.create_task(begin(cluster, operation, topic))
+                await finish(cluster, operation, partition, old, lost)
+                await asyncio.gather(begun, return_exceptions=True)
+                old.on_instruction = None
+                for broker in cluster.brokers.values():
+                    if not broker.is_answering:
+                        await reopen(cluster, broker)
+                await cluster.idle()
+                if not lost.is_set():
+                    break
+                lost_after += 1
+            assert lost_after >= 2
+
+    run(test)
+
+
+def lose_after(broker: SmallBroker, count: int) -> asyncio.Event:
+    """Have a controller's session end before its write number ``count``; the event tells that it happened."""
+    lost = asyncio.Event()
+    left = count
+
+    async def hook(instruction: Any) -> None:
+        nonlocal left
+        if isinstance(instruction, CRASH_POINTS):
+            if left == 0:
+                lost.set()
+                broker.on_instruction = None
+                broker.is_answering = False
+                await broker.zk.close()
+            left -= 1
+
+    broker.on_instruction = hook
+    return lost
+
+
+async def begin(cluster: SmallCluster, operation: str, topic: str) -> None:
+    admin = cluster.controller.topic_admin
+    match operation:
+        case "create":
+            await admin.create_topic(NewTopic(topic, assignments={0: (3, 2), 1: (2, 3)}))
+        case "delete":
+            await admin.delete_topic(topic)
+        case "reassign":
+            data = ReassignPartitionsZNode.encode({TopicPartition(topic, 0): (1, 2)})
+            await cluster.controller.zk.client.create(ReassignPartitionsZNode.path, data)
+        case "death":
+            dying = next(b for b in (3, 2) if not cluster.brokers[b].controller.is_active)
+            await cluster.brokers[dying].crash()
+
+
+async def reopen(cluster: SmallCluster, broker: SmallBroker) -> None:
+    """Start a broker again that was lost."""
+    await broker.controller.stop()
+    await broker.open(cluster.hosts, broker.endpoint.host, broker.endpoint.port)
+
+
+async def finish(
+    cluster: SmallCluster, operation: str, partition: TopicPartition, old: SmallBroker, lost: asyncio.Event
+) -> None:
+    """Wait until the work is done, by whichever controller; one that was lost returns as an ordinary broker."""
+
+    def is_done() -> bool:
+        active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
+        if len(active) != 1 or not is_idle(active[0]):
+            return False
+        context = active[0].controller.core.context
+        leadership = context.leadership.get(partition)
+        match operation:
+            case "create":
+                return leadership is not None and leadership.leader_and_isr.leader in (2, 3)
+            case "delete":
+                return partition.topic not in context.topics
+            case "reassign":
+                return context.replicas(partition) == (1, 2)
+            case _:
+                return (
+                    leadership is not None
+                    and leadership.leader_and_isr.leader in context.live_brokers
+                    and (len(context.live_brokers) < 4)
+                )
+
+    async with asyncio.timeout(20):
+        while not is_done():
+            await asyncio.sleep(0.01)
+            others = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
+            if lost.is_set() and not old.is_answering and others:
+                await reopen(cluster, old)
+            if operation == "reassign":
+                await let_followers_catch_up(cluster, partition)
+
+
+async def let_followers_catch_up(cluster: SmallCluster, partition: TopicPartition) -> None:
+    """Ask for the whole ISR, as the leader would once its followers are there."""
+    active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
+    if len(active) != 1 or partition not in active[0].controller.core.context.partitions_being_reassigned:
+        return
+    state = await cluster.state(partition)
+    if state.leader >= 0 and cluster.brokers[state.leader].is_answering:
+        members = tuple(b for b in (3, 2, 1) if cluster.brokers[b].is_answering)
+        await cluster.catch_up(partition, *members)
+
+
+def test_reassignment_over_the_whole_way(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 4) as cluster:
+            await create(cluster, {0: (0, 1)})
+            controller = cluster.controller.controller
+            answer = await controller.ask(events.AlterPartitionReassignments({T0: (2, 3)}))
+            assert answer == {T0: NO_ERROR}
+            await cluster.idle()
+            await cluster.catch_up(T0, 0, 1, 2, 3)
+            await cluster.idle()
+            state = await cluster.state(T0)
+            assert (state.leader, state.isr) == (2, (2, 3))
+            await eventually(lambda: T0 not in cluster.brokers[0].replicas, "the old replica's end")
+            assert await controller.ask(events.ListPartitionReassignments(None)) == {}
+
+    run(test)
