@@ -142,9 +142,7 @@ def kill(
     broker: BrokerId,
     signal: Annotated[
         str,
-        typer.Option(
-            "--signal", "-s", metavar="NAME", help="KILL crashes it, STOP hangs it, CONT lets it go on; TERM."
-        ),
+        typer.Option("--signal", "-s", metavar="NAME", help="KILL: crash, STOP: hang, CONT: go on; TERM."),
     ] = "KILL",
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> None:

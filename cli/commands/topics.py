@@ -6,3 +6,5 @@ from cli.commands import topics_change, topics_read
 from cli.commands.topics_group import group
 
 __all__ = ["group", "topics_change", "topics_read"]
+
+group.put_in_order("list", "describe", "create", "alter", "delete")

@@ -99,6 +99,10 @@ class CommandGroup:
 
         return register
 
+    def put_in_order(self, *names: str) -> None:
+        """Let the help show the commands in this order, whichever module declared them first."""
+        self.click_group.commands = {name: self.click_group.commands[name] for name in names}
+
 
 def single_command(
     name: str, *, needs: Needs = NEEDS_NOTHING, examples: Sequence[str]

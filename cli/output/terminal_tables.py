@@ -54,7 +54,7 @@ def _print_section(console: Console, section: Section) -> None:
 def _print_table(console: Console, table: Table) -> None:
     if not table.rows:
         return
-    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in table.columns:
         right = column.kind in _RIGHT
         grid.add_column(column.heading, justify="right" if right else "left", overflow="fold", no_wrap=right)

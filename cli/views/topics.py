@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.output.values import human_text
 from engine.admin.topic_reader import TopicName
 from engine.admin.topics import PartitionDescription, TopicDescription
 from engine.common.model import NO_LEADER
@@ -76,8 +75,7 @@ def _section(topic: TopicDescription) -> Section:
     if topic.marked_for_deletion:
         facts.append("MARKED FOR DELETION")
     lines = [" · ".join(facts)]
-    if topic.configs:
-        lines.append("configs: " + human_text(Kind.TEXT, topic.configs))
+    lines += [f"  {key}={value}" for key, value in topic.configs.items()]
     table = Table((*_PARTITION, *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions])
     return Section(topic.topic, _without_empty(table), lines)
 

@@ -1,7 +1,8 @@
-"""Recorded clusters that stand still in a real ZooKeeper."""
+"""Recorded clusters that stand still in a real ZooKeeper, and one that lives."""
 
 from __future__ import annotations
 
+from live_cluster import live_cluster, topic_name
 from znode_trees import recorded
 
-__all__ = ["recorded"]
+__all__ = ["live_cluster", "recorded", "topic_name"]

@@ -1,0 +1,149 @@
+"""The reference page of all commands, made from the commands themselves: ``python -m cli.reference`` writes it.
+
+A test compares the page with what this makes, so it is always true.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cli.exit_codes import ExitCode
+from cli.framework.command import OPTIONS_PANEL, KlammCommand
+from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
+from cli.framework.root import Entry, load
+from cli.main import root_command
+from cli.output.format import OutputFormat
+from cli.table_of_commands import ENTRIES
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+
+_HEAD = """\
+# Commands
+
+<!-- Made by `python -m cli.reference` from the commands themselves; do not edit. -->
+
+`klamm COMMAND --help` says the same on a terminal. stdout is data, stderr is talk.
+
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    return _HEAD + "\n".join([*_contents(), *_exit_codes(), *_formats(), *_shared_options(), *_commands()])
+
+
+def main() -> None:
+    """Write the page, or with ``--check`` say whether it is true."""
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if PAGE.read_text("utf-8") == page() else "docs/reference/cli.md is old: python -m cli.reference")
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(), "utf-8")
+
+
+def _contents() -> Iterator[str]:
+    yield "| command | does |"
+    yield "|---|---|"
+    for entry in ENTRIES:
+        for words, command in _commands_of(entry):
+            anchor = words.replace(" ", "-")
+            yield f"| [`{words}`](#{anchor}) | {_first_sentence(command)} |"
+    yield ""
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "## Exit codes\n"
+    yield "| code | name | meaning |"
+    yield "|---|---|---|"
+    for code in ExitCode:
+        yield f"| {int(code)} | {code.name} | {code.meaning} |"
+    yield ""
+
+
+def _formats() -> Iterator[str]:
+    names = ", ".join(f"`{one.value}`" for one in OutputFormat)
+    yield "## Formats\n"
+    yield f"`-o` takes {names}; without it a terminal gets `table` and a pipe `plain` (tab-separated, no header)."
+    yield "Keys are snake_case, times ISO 8601 in UTC with milliseconds, durations end in `_ms`, sizes in `_bytes`."
+    yield "With `json` and `jsonl` an error is an object on stderr: "
+    yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` where the cluster named one.\n'
+
+
+def _shared_options() -> Iterator[str]:
+    yield "## Options that many commands share\n"
+    sample = dict(_commands_of(next(entry for entry in ENTRIES if entry.name == "topics")))["topics delete"]
+    for panel in (CLUSTER_PANEL, COMMON_PANEL):
+        yield f"**{panel}**\n"
+        yield from _options(sample, panel)
+        yield ""
+
+
+def _commands() -> Iterator[str]:
+    for entry in ENTRIES:
+        for words, command in _commands_of(entry):
+            yield from _command(words, command, entry)
+
+
+def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
+    yield f"## {words}\n"
+    yield f"{command.help or ''}\n"
+    aliases = ", ".join(f"`klamm {alias}`" for alias in entry.aliases)
+    if aliases:
+        yield f"Also: {aliases}.\n"
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    usage = "".join(f" {_argument(param)}" for param in arguments)
+    yield f"    klamm {words}{usage} [OPTIONS]\n"
+    own = [*(_record(param) for param in arguments), *_options(command, OPTIONS_PANEL)]
+    if own:
+        yield from own
+        yield ""
+    panels = {_panel(param) for param in command.params}
+    shared = [panel.lower() for panel in (CLUSTER_PANEL, COMMON_PANEL) if panel in panels]
+    yield f"Takes the shared options: {', '.join(shared)}.\n"
+    yield "".join(f"    {example}\n" for example in command.examples)
+
+
+def _commands_of(entry: Entry) -> Iterator[tuple[str, KlammCommand]]:
+    command: Any = load(entry)
+    commands = getattr(command, "commands", None)
+    if commands is None:
+        yield entry.name, command
+        return
+    for word, one in commands.items():
+        yield f"{entry.name} {word}", one
+
+
+def _options(command: KlammCommand, panel: str) -> list[str]:
+    return [
+        _record(param)
+        for param in command.params
+        if param.param_type_name == "option" and not getattr(param, "hidden", False) and _panel(param) == panel
+    ]
+
+
+def _record(param: Any) -> str:
+    with root_command().make_context("klamm", [], resilient_parsing=True) as context:
+        names, text = param.get_help_record(context)
+    if param.param_type_name == "argument":
+        names = names.partition(" ")[0]
+    return f"* `{names}`: {text}"
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    name = f"{name}…" if param.nargs != 1 else name
+    return name if param.required else f"[{name}]"
+
+
+def _panel(param: Any) -> str:
+    return getattr(param, "rich_help_panel", None) or OPTIONS_PANEL
+
+
+def _first_sentence(command: KlammCommand) -> str:
+    return (command.help or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""The reference page says what the commands say."""
+
+from __future__ import annotations
+
+from cli.reference import PAGE, page
+
+
+def test_the_page_is_true() -> None:
+    assert PAGE.read_text("utf-8") == page(), "make it anew: python -m cli.reference"

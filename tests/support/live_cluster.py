@@ -1,0 +1,31 @@
+"""Two brokers of ours and a ZooKeeper for all tests of a pytest process that need records and leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from engine.local.cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A running cluster of two brokers in racks a and b, which creates no topic by itself."""
+    settings = {
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": "2",
+        "num.partitions": "2",
+        "auto.leader.rebalance.enable": "false",
+    }
+    folder: Path = tmp_path_factory.mktemp("live-cluster")
+    with LocalCluster(2, directory=folder, racks=["a", "b"], config=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A topic's name that nobody else uses."""
+    return f"t-{uuid4().hex[:10]}"
