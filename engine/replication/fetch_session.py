@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.protocol.apis.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
@@ -113,7 +113,7 @@ class FollowerFetchSession:
         self, response: FetchResponse, plan: FetchPlan, api_version: int
     ) -> list[tuple[TopicPartition, PartitionData]] | None:
         """Take note of the answer and return its partitions; None when the session has to begin anew."""
-        error = ErrorCode(response.error_code)
+        error = error_code(response.error_code)
         if error is not ErrorCode.NONE:
             logger.info(
                 "%s Node was unable to process the fetch request with (sessionId=%d, epoch=%s): %s.",

@@ -49,6 +49,8 @@ class FetchTable:
         self.who = who
         self._host = host
         self._failed = failed
+        self.leaves_out = False
+        """Some partitions are throttled at the moment."""
         self._delayed: dict[TopicPartition, FetchState] = {}
         self._truncates_on_fetch = truncates_on_fetch
 
@@ -96,7 +98,7 @@ class FetchTable:
     def want(self, state: FetchState) -> None:
         """Have the partition in the next request, with what it says now."""
         partition = self._host.hosted_partition(state.topic_partition)
-        if partition is None or partition.log is None:
+        if partition is None or partition.log is None or state.is_throttled:
             self.session.drop(state.topic_partition)
             return
         wanted = FetchWanted(
@@ -128,8 +130,10 @@ class FetchTable:
         """Leave out what is throttled, over its quota and not in sync; take it back in when that ends."""
         quota = self._host.follower_quota
         is_exceeded = quota.is_exceeded
+        self.leaves_out = False
         for topic_partition, state in self.states.items():
             is_throttled = is_exceeded and not state.is_in_sync and quota.is_throttled(topic_partition)
+            self.leaves_out |= is_throttled
             if is_throttled != state.is_throttled:
                 state.is_throttled = is_throttled
                 if is_throttled:

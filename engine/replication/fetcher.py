@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from engine.common.errors import ErrorCode, KafkaError, KlammError
+from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.replication.fetch_cuts import LogCutter
@@ -98,7 +98,7 @@ class ReplicaFetcher:
         self._table.end_delays()
         if self._table.truncating:
             await self._cutter.cut_before_fetching()
-        if self._host.follower_quota.has_throttled:
+        if self._host.follower_quota.has_throttled or self._table.leaves_out:
             self._table.throttle()
         if self._table.session.is_empty:
             await self._wait_for_work()
@@ -158,7 +158,7 @@ class ReplicaFetcher:
             elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(state)
             else:
-                self._refused(state, ErrorCode(data.error_code))
+                self._refused(state, error_code(data.error_code))
         return out_of_range
 
     def _take(self, state: FetchState, data: PartitionData) -> None:
@@ -188,16 +188,30 @@ class ReplicaFetcher:
         log = hosted_log(partition)
         assert partition is not None
         size_bytes = 0 if data.records is None else len(data.records)
-        state.fetch_offset = append_fetched(partition, state.fetch_offset, data)
+        fetched_from = state.fetch_offset
+        state.fetch_offset = append_fetched(partition, fetched_from, data)
         state.lag = max(0, data.high_watermark - state.fetch_offset)
-        state.failures = 0
         if size_bytes:
             state.last_fetched_epoch = log.leader_epochs.latest_epoch
             self.fetched_bytes_total += size_bytes
             quota = self._host.follower_quota
             if quota.has_throttled and quota.is_throttled(state.topic_partition):
                 quota.record(size_bytes)
+        if size_bytes and state.fetch_offset == fetched_from:
+            self._too_large(state)
+            return
+        state.failures = 0
         self._table.want(state)
+
+    def _too_large(self, state: FetchState) -> None:
+        """Not even one batch came whole: leaders that are asked before Fetch 3 cut it off (KIP-74)."""
+        logger.error(
+            "%s Replication is failing due to a message that is greater than replica.fetch.max.bytes for partition %s. "
+            "Raise replica.fetch.max.bytes above the largest max.message.bytes of broker and topics.",
+            self._who,
+            state.topic_partition,
+        )
+        self._table.delay([state])
 
     def _refused(self, state: FetchState, error: ErrorCode) -> None:
         if error is ErrorCode.FENCED_LEADER_EPOCH:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import Node, TopicPartition
 from engine.config.metadata_version import (
     fetch_version,
@@ -112,7 +112,7 @@ class LeaderEndpoint:
         response = await self._connection.send(request, self._epochs_version)
         return {
             TopicPartition(topic.topic, found.partition): EpochAnswer(
-                ErrorCode(found.error_code), found.leader_epoch, found.end_offset
+                error_code(found.error_code), found.leader_epoch, found.end_offset
             )
             for topic in response.topics
             for found in topic.partitions
@@ -132,6 +132,6 @@ class LeaderEndpoint:
         response = await self._connection.send(request, self._list_offsets_version)
         found = response.topics[0].partitions[0]
         if found.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode(found.error_code), f"the leader's offsets of {topic_partition} were asked for")
+            raise KafkaError(error_code(found.error_code), f"the leader's offsets of {topic_partition} were asked for")
         offset: int = found.old_style_offsets[0] if self._list_offsets_version == 0 else found.offset
         return offset

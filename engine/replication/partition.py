@@ -340,6 +340,11 @@ def _diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> tu
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE when that cannot be told, or the log begins after the offset.
     """
+    if (
+        last_fetched_epoch == log.leader_epochs.latest_epoch
+        and log.log_start_offset <= fetch_offset <= log.log_end_offset
+    ):
+        return None
     epoch, end_offset = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch == NO_PARTITION_LEADER_EPOCH or end_offset == -1 or fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

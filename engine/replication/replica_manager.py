@@ -6,9 +6,11 @@ copies; who waits for a partition sits in one of the purgatories here. Source: R
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
@@ -39,6 +41,8 @@ from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 partition_logger = logging.getLogger("kafka.cluster.Partition")
+
+T = TypeVar("T")
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 """Told of partitions that this broker leads, or follows, since a LeaderAndIsr request."""
@@ -171,11 +175,19 @@ class ReplicaManager:
     ) -> LeaderAndIsrResponse:
         """Carry a LeaderAndIsr request out. Broker epochs are the caller's to check."""
         change = LeaderAndIsrChange(self, request, correlation_id, api_version)
-        return await self._changes.run(change.carry_out)
+        return await self._undisturbed(change.carry_out)
 
     async def stop_replicas(self, request: StopReplicaRequest, *, correlation_id: int) -> StopReplicaResponse:
         """Carry a StopReplica request out. Broker epochs are the caller's to check."""
-        return await self._changes.run(StopReplicaChange(self, request, correlation_id).carry_out)
+        return await self._undisturbed(StopReplicaChange(self, request, correlation_id).carry_out)
+
+    async def _undisturbed(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Carry a change out to its end, even if the one who asked goes away.
+
+        A follower that has taken its new epoch but has no fetcher yet would be left so: the same request sent again is
+        no news.
+        """
+        return await asyncio.shield(self._supervisor.start(self._changes.run(change), "state change"))
 
     def update_metadata(self, request: UpdateMetadataRequest, *, correlation_id: int) -> list[TopicPartition]:
         """Take an UpdateMetadata request over; return the partitions that are being deleted.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_folders import stored_batches
@@ -15,6 +19,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.config.metadata_version import MetadataVersion
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.replication.settings import ReplicationSettings
 
 HISTORIES = int(os.environ.get("KLAMM_REPLICATION_HISTORIES", "8"))
@@ -384,5 +389,124 @@ def test_replicas_are_equal_after_any_history_and_keep_what_was_committed(
             assert all(not b.replica_manager.fetchers.failed for b in w.brokers.values())
             assert committed
             assert committed.items() <= committed_batches(w, 1).items()
+
+    run_virtual(test)
+
+
+def test_a_throttled_follower_outside_the_isr_keeps_to_its_rate(tmp_path: Path) -> None:
+    async def test() -> None:
+        small = replace(settings(), replica_fetch_max_bytes=5000)
+        async with world(tmp_path, 1, 2, log_config=LogConfig(), settings=small) as w:
+            await w.lead(1)
+            w.produce(1, b"x")
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            for _ in range(200):
+                w.produce(1, b"y" * 1000)
+            await w.until(lambda: w.states[TP].isr == (1,), "2 leaves the ISR")
+            quota = w.brokers[2].replica_manager.follower_quota
+            quota.throttle(TP.topic, {0})
+            quota.rate_bytes_max = 10_000
+            w.cut.clear()
+            await w.until(lambda: w.log(2).log_end_offset > 1, "it begins")
+            await w.let_pass(5000)
+            assert len(w.log_bytes(2)) < 10_000 * 6 + 5000
+            quota.throttle(TP.topic, ())
+            await w.until_equal(2)
+
+    run_virtual(test)
+
+
+def test_who_asked_for_a_state_change_may_go_away(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, tell=(1,))
+            w.brokers[2].replica_manager.update_metadata(w.update_metadata(), correlation_id=1)
+            asking = asyncio.create_task(w.tell(2))
+            await asyncio.sleep(0)
+            asking.cancel()
+            w.produce(1, b"x")
+            await w.until(lambda: TP in w.brokers[2].replica_manager.partitions, "the change is carried out")
+            await w.until_equal(2)
+
+    run_virtual(test)
+
+
+def tampered(w: World, change: Callable[[PartitionData], None]) -> None:
+    """Have every partition of a Fetch answer changed on its way."""
+
+    def tamper(response: Any) -> None:
+        if isinstance(response, FetchResponse):
+            for topic in response.responses:
+                for data in topic.partitions:
+                    change(data)
+
+    w.tamper = tamper
+
+
+def test_a_message_above_the_old_fetch_limit_is_told_and_tried_slowly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before Fetch 3 a leader cuts a batch that is larger than asked for; nothing can be appended then."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"small")
+            await w.until_equal(2)
+
+            def cut(data: PartitionData) -> None:
+                data.records = None if data.records is None else data.records[:100]
+
+            tampered(w, cut)
+            w.sent.clear()
+            w.produce(1, b"y" * 1000)
+            await w.let_pass(4000)
+            assert w.log(2).log_end_offset == 1
+            assert len(w.sent) < 20
+
+    run_virtual(test)
+    assert any("greater than replica.fetch.max.bytes" in r.getMessage() for r in caplog.records)
+
+
+def test_records_broken_on_the_way_are_fetched_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            broken = 0
+
+            def flip_a_bit(data: PartitionData) -> None:
+                nonlocal broken
+                if data.records and broken < 3:
+                    broken += 1
+                    spoilt = bytearray(data.records)
+                    spoilt[-1] ^= 1
+                    data.records = memoryview(bytes(spoilt))
+
+            tampered(w, flip_a_bit)
+            w.produce(1, b"x" * 100)
+            await w.until_equal(2)
+            assert broken == 3
+            assert w.log_bytes(1) == w.log_bytes(2)
+
+    run_virtual(test)
+
+
+def test_an_answer_that_makes_no_sense_pauses_and_harms_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            spoilt = 0
+
+            def unknown_error(data: PartitionData) -> None:
+                nonlocal spoilt
+                if spoilt < 3:
+                    spoilt += 1
+                    data.error_code = 12345
+
+            tampered(w, unknown_error)
+            w.produce(1, b"x")
+            await w.until_equal(2)
+            assert spoilt == 3
 
     run_virtual(test)

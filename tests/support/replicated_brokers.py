@@ -132,7 +132,9 @@ class InProcessConnection:
         encoded = encode_response(answer, ApiKey(header.api_key), api_version, 1)
         await asyncio.sleep(0.0005)
         world.check_link(self._source, target)
-        return decode_response(memoryview(flat(encoded))[4:], ApiKey(header.api_key), api_version)[1]
+        _, response = decode_response(memoryview(flat(encoded))[4:], ApiKey(header.api_key), api_version)
+        world.tamper(response)
+        return response
 
     async def close(self) -> None:
         return None
@@ -173,6 +175,8 @@ class World:
         self.sent: list[tuple[int, int, ApiKey, int, Any]] = []
         self.isr_updates: list[IsrUpdate] = []
         self.refuse_isr: ErrorCode | None = None
+        self.tamper: Callable[[Any], None] = lambda _response: None
+        """May change an answer that arrives."""
         self.brokers: dict[int, StandInBroker] = {b: StandInBroker(self, b) for b in sorted(self.alive)}
 
     # -- network
