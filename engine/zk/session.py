@@ -125,8 +125,12 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
         if state == KeeperState.EXPIRED_SESSION:
             # Seen by the connection loop before it would open a new session.
             self._stopped.set()
+        is_end = state in (KeeperState.EXPIRED_SESSION, KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        # The end is told before the calls that end with it: who was told SessionLost finds the session gone.
+        if is_end and state != before:
+            self._session.state_changed(before, state)
         super()._session_callback(state)
-        if state != before:
+        if not is_end and state != before:
             self._session.state_changed(before, state)
 
     def _take_watch_event(self, buffer: bytes, offset: int) -> None:

@@ -26,7 +26,7 @@ class SessionEvent(Enum):
     RECONNECTED = "reconnected"
     """The same session goes on; missed watch events follow."""
     LOST = "lost"
-    """The session is over: its ephemerals go, outstanding calls have ended with SessionLost, forget cached versions."""
+    """The session is over: its ephemerals go, outstanding calls end with SessionLost, forget cached versions."""
     NEW_SESSION = "new session"
     """Another session is open; watch callbacks are told right after."""
     AUTH_FAILED = "auth failed"

@@ -6,10 +6,11 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import pytest
 
+from engine.local.addresses import own_loopback_address
 from engine.zk.client import ZkClient
 
 Connect = Callable[..., AbstractAsyncContextManager[ZkClient]]
@@ -47,6 +48,65 @@ def end_session(zk_chroot: str) -> Callable[[ZkClient], Awaitable[None]]:
         await asyncio.to_thread(steal_and_close, *client.session_credentials)
 
     return end
+
+
+class Proxy:
+    """A TCP proxy before ZooKeeper that can hold back requests or answers, and cut all connections."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self.may_ask, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_ask.set()
+        self.may_answer.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.address = ""
+
+    async def start(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._serve, own_loopback_address(), 0)
+        host, port = server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return server
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(*self._target)
+        self._writers |= {writer, inner_writer}
+        await asyncio.gather(
+            self._pump(reader, inner_writer, self.may_ask), self._pump(inner_reader, writer, self.may_answer)
+        )
+        self._writers -= {writer, inner_writer}
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(65_536):
+                await gate.wait()
+                writer.write(chunk)
+        writer.close()
+
+    def cut(self) -> None:
+        """Break all connections; what was held back is lost."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+@pytest.fixture
+def open_proxy(zk_chroot: str) -> Callable[[], AbstractAsyncContextManager[Proxy]]:
+    """``async with open_proxy() as proxy``: connect to ``proxy.address + chroot``."""
+    host, port = zk_chroot.partition("/")[0].split(":")
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Proxy]:
+        proxy = Proxy(host, int(port))
+        server = await proxy.start()
+        try:
+            yield proxy
+        finally:
+            proxy.may_ask.set()
+            proxy.may_answer.set()
+            proxy.cut()
+            server.close()
+            await server.wait_closed()
+
+    return opened
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
-from engine.zk.errors import SessionLost
-from engine.zk.operations import Check, Create, SetData
+from engine.zk.errors import BadVersion, SessionLost
+from engine.zk.operations import Check, Create, Delete, SetData
 from engine.zk.session_keeper import SessionEvent
 
 
@@ -36,41 +36,136 @@ def test_expired_session_is_told_and_replaced(connect, end_session, until) -> No
     asyncio.run(run())
 
 
-def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_next() -> None:
-    async def run(server: EmbeddedZooKeeper) -> None:
-        client = await ZkClient.connect(server.connect_string, session_timeout_ms=1_000)
-        try:
-            await client.create("/counter", b"")
+def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_next(
+    connect, end_session, open_proxy, until, zk_chroot: str
+) -> None:
+    async def run() -> None:
+        chroot = zk_chroot[zk_chroot.index("/") :]
+        async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
             told: list[SessionEvent] = []
             client.add_session_listener(told.append)
-            server.pause()
-            waiting = [asyncio.ensure_future(client.set("/counter", b"%d" % n)) for n in range(5)]
-            many = asyncio.ensure_future(client.get_many(["/counter"] * 3_000))
-            client.break_connection()
-            # The server wakes up to find the session expired: its clock went on, no heartbeat came.
-            queued = asyncio.ensure_future(client.set("/counter", b"queued"))
-            await asyncio.to_thread(_let_expire, server)
-            outcomes = await asyncio.gather(*waiting, many, queued, return_exceptions=True)
-            async with asyncio.timeout(20):
-                await client.wait_connected()
-            _, stat = await client.get("/counter")
-            done = sum(not isinstance(outcome, BaseException) for outcome in [*outcomes[:5], outcomes[6]])
-            lost = sum(isinstance(outcome, SessionLost) for outcome in outcomes)
-            if SessionEvent.LOST in told:
-                assert lost + done == len(outcomes) or lost + done == len(outcomes) - 1
-            assert stat.version >= done
-        finally:
-            await client.close()
+            await client.create("/counter", b"")
+            proxy.may_ask.clear()
+            calls = [
+                *(client.set("/counter", b"%d" % number) for number in range(5)),
+                client.get("/counter"),
+                client.get_many(["/counter"] * 3_000),
+                client.create("/made", b"", ephemeral=True),
+                client.multi([Check("/counter", 0), SetData("/counter", b"")]),
+                client.multi_many([[SetData("/counter", b"")]] * 3_000),
+            ]
+            waiting = [asyncio.ensure_future(call) for call in calls]
+            await asyncio.sleep(0)
+            await end_session(client)
+            proxy.cut()
+            await until(lambda: SessionEvent.SUSPENDED in told)
+            # Asked while the connection is broken and nobody knows yet that the session is over.
+            waiting.append(asyncio.ensure_future(client.set("/counter", b"late")))
+            await asyncio.sleep(0)
+            proxy.may_ask.set()
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [SessionLost] * 11
+            await client.wait_connected()
+            await client.sync()
+            stat = await witness.exists("/counter")
+            assert stat is not None and stat.version == 0
+            assert await witness.exists("/made") is None
 
-    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
-        asyncio.run(run(server))
+    asyncio.run(run())
 
 
-def _let_expire(server: EmbeddedZooKeeper) -> None:
-    import time
+def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, until, zk_chroot: str) -> None:
+    async def run() -> None:
+        chroot = zk_chroot[zk_chroot.index("/") :]
+        async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
+            for path in ("/set", "/set-any", "/gone", "/in-multi", "/guard"):
+                await client.create(path, b"")
+            await client.ensure_path("/seq")
+            proxy.may_answer.clear()
+            calls = [
+                client.set("/set", b"x", 0),
+                client.set("/set-any", b"x"),
+                client.create("/made", b"x"),
+                client.create("/mine", b"x", ephemeral=True),
+                client.create("/seq/n-", b"x", sequential=True),
+                client.delete("/gone", 0),
+                client.multi(
+                    [Check("/guard", 0), Create("/twin", b"1"), SetData("/twin", b"2", 0), Delete("/in-multi")]
+                ),
+                client.multi_many([[Check("/guard", 0), Create(f"/many-{number}", b"")] for number in range(50)]),
+                client.write_many([Create(f"/each-{number}", b"") for number in range(50)]),
+            ]
+            waiting = [asyncio.ensure_future(call) for call in calls]
+            async with asyncio.timeout(10):
+                # Of the six there are at first two go; three single ones, twin included, and a hundred come.
+                while len(await witness.children("/")) != 107:
+                    await asyncio.sleep(0.005)
+            session_id = client.session_id
+            proxy.cut()
+            proxy.may_answer.set()
+            done = await asyncio.gather(*waiting)
+            assert (done[0].version, done[1].version) == (1, 1)
+            assert done[2:6] == ["/made", "/mine", "/seq/n-0000000000", None]
+            assert (done[6][1], done[6][2].version) == ("/twin", 1)
+            assert [outcome[1] for outcome in done[7]] == [f"/many-{number}" for number in range(50)]
+            assert done[8] == [f"/each-{number}" for number in range(50)]
+            assert client.session_id == session_id
+            assert await witness.children("/seq") == ["n-0000000000"]
+            versions = [stat.version for stat in await witness.exists_many(["/set", "/set-any", "/twin"])]
+            assert versions == [1, 1, 1]
 
-    time.sleep(2.5)
-    server.resume()
+    asyncio.run(run())
+
+
+def test_writes_that_got_lost_themselves_are_sent_again(connect, open_proxy, until, zk_chroot: str) -> None:
+    async def run() -> None:
+        chroot = zk_chroot[zk_chroot.index("/") :]
+        async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
+            told: list[SessionEvent] = []
+            client.add_session_listener(told.append)
+            await client.create("/set", b"")
+            await client.ensure_path("/seq")
+            proxy.may_ask.clear()
+            calls = [
+                client.set("/set", b"x", 0),
+                client.create("/made", b"x"),
+                client.create("/seq/n-", b"x", sequential=True),
+                client.multi([Create("/twin", b"1"), SetData("/twin", b"2", 0)]),
+                client.write_many([Create("/single", b"")]),
+            ]
+            waiting = [asyncio.ensure_future(call) for call in calls]
+            await asyncio.sleep(0)
+            proxy.cut()
+            await until(lambda: SessionEvent.SUSPENDED in told)
+            proxy.may_ask.set()
+            done = await asyncio.gather(*waiting)
+            assert done[0].version == 1
+            assert done[1:3] == ["/made", "/seq/n-0000000000"]
+            assert done[3][0] == "/twin"
+            assert done[4] == ["/single"]
+
+    asyncio.run(run())
+
+
+def test_lost_answer_and_another_writer_since(connect, open_proxy, zk_chroot: str) -> None:
+    """The own write happened and was overwritten: nobody can tell any more, so it counts as refused."""
+
+    async def run() -> None:
+        chroot = zk_chroot[zk_chroot.index("/") :]
+        async with connect() as other, open_proxy() as proxy, connect(proxy.address + chroot) as client:
+            await client.create("/set", b"")
+            proxy.may_answer.clear()
+            waiting = asyncio.ensure_future(client.set("/set", b"mine", 0))
+            while (await other.get("/set"))[0] != b"mine":
+                await asyncio.sleep(0.001)
+            await other.set("/set", b"theirs", 1)
+            proxy.cut()
+            proxy.may_answer.set()
+            with pytest.raises(BadVersion):
+                await waiting
+            assert (await other.get("/set"))[0] == b"theirs"
+
+    asyncio.run(run())
 
 
 def test_calls_between_two_sessions_are_refused(connect, end_session, until) -> None:
