@@ -1,7 +1,8 @@
 """Work for the disk that takes its time: ``run`` in any thread, then ``finish`` on the event loop.
 
 ``run`` touches only what it was given when it was made, and never raises an OSError: ``finish`` knows of it, tells
-the environment that the log dir failed, or takes over the result.
+the environment that the log dir failed, or takes over the result. A job that is finished before its run has ended (its
+waiter was cancelled) counts as not done.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
 from engine.storage.small_files import replace_file, sync_path
+
+if TYPE_CHECKING:
+    from engine.storage.log import Log
 
 
 class DiskJob(Protocol):
@@ -29,25 +33,27 @@ class DiskJob(Protocol):
 class _Job:
     """Keeps the error of a run for its finish."""
 
-    __slots__ = ("_environment", "_error", "_log_dir", "_what")
+    __slots__ = ("_environment", "_error", "_has_run", "_log_dir", "_what")
 
     def __init__(self, environment: LogEnvironment, log_dir: Path, what: str) -> None:
         self._environment = environment
         self._log_dir = log_dir
         self._what = what
         self._error: OSError | None = None
+        self._has_run = False
 
     def run(self) -> None:
         try:
             self._work()
         except OSError as error:
             self._error = error
+        self._has_run = True
 
     def finish(self) -> None:
-        if self._error is None:
-            self._done()
-        else:
+        if self._error is not None:
             self._environment.fail_dir(self._log_dir, f"Error while {self._what}", self._error)
+        elif self._has_run:
+            self._done()
 
     def _work(self) -> None:
         """Overridden: the slow part."""
@@ -82,7 +88,6 @@ class FlushJob(_Job):
             sync_path(path)
 
     def _done(self) -> None:
-        self._files = []
         self._on_done()
 
 
@@ -98,6 +103,33 @@ class WriteJob(_Job):
 
     def _work(self) -> None:
         replace_file(self._path, self._text, sync=True)
+
+
+class CreateJob(_Job):
+    """Opens or makes folders of partitions in one log dir."""
+
+    __slots__ = ("_folders", "_load", "_on_done", "_opened")
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        log_dir: Path,
+        folders: list[Path],
+        load: Callable[[Path], Log],
+        on_done: Callable[[list[Log]], None],
+    ) -> None:
+        super().__init__(environment, log_dir, f"creating logs in {log_dir}")
+        self._folders = folders
+        self._load = load
+        self._on_done = on_done
+        self._opened: list[Log] = []
+
+    def _work(self) -> None:
+        for folder in self._folders:
+            self._opened.append(self._load(folder))
+
+    def _done(self) -> None:
+        self._on_done(self._opened)
 
 
 class DeleteJob(_Job):

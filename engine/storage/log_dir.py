@@ -17,7 +17,7 @@ from engine.formats.meta_properties import (
     decode_meta_properties,
     encode_meta_properties,
 )
-from engine.storage.small_files import replace_file, sync_path
+from engine.storage.small_files import remove_temporary_files, replace_file, sync_path
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class LogDir:
                 "this directory; stop it first, or give this broker a log dir of its own.",
                 path=str(self.path),
             ) from error
+        remove_temporary_files(self.path)
         _locked_here.add(key)
         self._lock_fd, self._lock_key = fd, key
 

@@ -187,6 +187,7 @@ class LogMaintenance(LogCore):
             self.producers.truncate_fully_and_start_at(offset)
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
             self._end_at(offset)
+            self.recovery_point = offset
             self.update_high_watermark(offset)
         except OSError as error:
             raise self._storage_error(f"starting anew at offset {offset}", error) from error
@@ -197,6 +198,7 @@ class LogMaintenance(LogCore):
         self._schedule_flush()
         now_ms = self._environment.clock.now_ms()
         rebuild_producer_state(self.producers, self._segments, self.log_start_offset, offset, now_ms=now_ms)
+        self.producers.on_high_watermark(self.high_watermark)
         self._refresh_first_unstable()
 
     # --- topic id, folder, end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +22,9 @@ from engine.formats.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     encode_offset_checkpoint,
 )
-from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
+from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
 from engine.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
-from engine.storage.disk_jobs import DeleteJob, DiskJob, WriteJob
+from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, WriteJob
 from engine.storage.log import Log
 from engine.storage.log_core import LogCore
 from engine.storage.log_dir import LogDir
@@ -254,13 +254,34 @@ class LogManager:
             log.assign_topic_id(topic_id)
         return log
 
+    def creation_jobs(self, topic_partitions: Iterable[TopicPartition]) -> list[DiskJob]:
+        """Return the making of logs that are not there yet, for ``get_or_create`` to find afterwards.
+
+        Making one takes the disk a millisecond or so: who needs hundreds lets threads make them, and waits.
+        """
+        folders: dict[Path, list[Path]] = {}
+        for topic_partition in topic_partitions:
+            if topic_partition not in self.logs and self.live_dirs:
+                path = self._dirs_by_load()[0]
+                self._dirs[path].log_count += 1
+                folders.setdefault(path, []).append(path / log_dir_name(topic_partition))
+        return [CreateJob(self, path, names, self._open, self._created) for path, names in folders.items()]
+
+    def _open(self, folder: Path) -> Log:
+        topic_partition, _ = parse_log_dir_name(folder.name)
+        return load_log(folder, self._topic_config(topic_partition.topic), self, Checkpoints())
+
+    def _created(self, logs: list[Log]) -> None:
+        for log in logs:
+            if self._dirs[log.log_dir].is_online and self.logs.setdefault(log.topic_partition, log) is log:
+                logger.info("Created log partition=%s dir=%s", log.topic_partition, log.dir)
+
     def _create(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
-        config = self._topic_config(topic_partition.topic)
         for path in candidates:
             if path not in self._dirs or not self._dirs[path].is_online:
                 continue
             try:
-                log = load_log(path / name, config, self, Checkpoints())
+                log = self._open(path / name)
             except OSError as error:
                 self.fail_dir(path, f"Error while creating log for {topic_partition}", error)
                 continue

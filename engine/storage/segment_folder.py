@@ -20,6 +20,7 @@ from engine.formats.segment_files import (
     segment_file_name,
 )
 from engine.storage.batch_scan import scan_batches
+from engine.storage.small_files import TEMPORARY_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class SegmentFolder:
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in self.sizes):
             self._remove_temporary()
             self._finish_swaps()
+        for name in [name for name in self.sizes if name.endswith(TEMPORARY_SUFFIX)]:
+            self._remove(name)
         for name in [name for name in self.sizes if name.endswith(INDEX_SUFFIXES)]:
             offset = offset_of_file_name(name)
             if offset is not None and segment_file_name(offset, LOG_SUFFIX) not in self.sizes:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
+TEMPORARY_SUFFIX = ".tmp"
+
+_numbers = itertools.count()
+
 
 def replace_file(path: Path, text: str, *, sync: bool) -> None:
-    """Write ``text`` to ``<path>.tmp`` and put it in place.
+    """Write ``text`` beside ``path``, under a name that nobody else uses, and put it in place.
 
     With ``sync`` it is on the disk when this returns, folder entry included; without, only a crash of the whole
-    machine can lose it.
+    machine can lose it. Two threads may write the same file: the one that ends last wins.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{next(_numbers)}{TEMPORARY_SUFFIX}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         remaining = memoryview(text.encode("utf-8"))
@@ -37,3 +42,10 @@ def sync_path(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what a crash left of files that were about to be replaced."""
+    for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
+        if path.is_file():
+            path.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from engine.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, decode_offset_
 from engine.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
 from engine.formats.producer_snapshot import decode_producer_snapshot
 from engine.protocol.records.batch import iter_records
+from engine.protocol.records.header import iter_batches
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
@@ -179,6 +180,30 @@ def test_the_same_appends_give_the_same_files(tmp_path: Path, partition: str) ->
     log.close()
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
     assert folder_content(log.dir, *kinds) == folder_content(source, *kinds)
+
+
+def test_the_same_deletion_of_records_leaves_the_same_files(tmp_path: Path) -> None:
+    """Thirty records in batches, DeleteRecords up to 17, a retention run, an orderly restart and stop."""
+    running = RECORDED / "running" / "data" / "deleted-records-0"
+    environment = StandIn()
+    log = open_log(tmp_path / "deleted-records-0", config_of("deleted-records"), environment)
+    for path in sorted([*running.glob("*.log"), *running.glob("*.log.deleted")]):
+        data = path.read_bytes()
+        for position, header in iter_batches(data):
+            log.append_as_leader(as_sent(data[position : position + header.size_bytes]), 0)
+    log.update_high_watermark(30)
+    log.increment_log_start_offset(17)
+    assert log.delete_old_segments(environment.clock.now_ms()) == 2
+    kinds = (".deleted", ".log", ".snapshot", "leader-epoch-checkpoint")
+    assert folder_content(log.dir, *kinds) == folder_content(running, *kinds)
+    log.flush()
+    log.close()
+    environment.delete_now()
+    log = open_log(log.dir, log.config, environment, log_start_offset=17)
+    log.close()
+    clean = RECORDED / "clean" / "data" / "deleted-records-0"
+    kinds = (".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint")
+    assert folder_content(log.dir, *kinds) == folder_content(clean, *kinds)
 
 
 def test_a_follower_writes_the_same_files(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""The leader epoch cache: assignments, ends of epochs (KIP-101, KIP-279), truncation from both sides, its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.common.errors import CorruptFileError
+from engine.formats.checkpoints import EpochEntry
+from engine.storage.leader_epoch_cache import LeaderEpochCache
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LeaderEpochCache:
+    return LeaderEpochCache.load(tmp_path)
+
+
+def filled(cache: LeaderEpochCache, *entries: tuple[int, int]) -> LeaderEpochCache:
+    for leader_epoch, start_offset in entries:
+        cache.assign(leader_epoch, start_offset)
+    assert cache.entries == tuple(EpochEntry(*entry) for entry in entries)
+    return cache
+
+
+def test_every_change_is_in_the_file(cache: LeaderEpochCache) -> None:
+    changes = [
+        lambda: cache.assign(2, 0),
+        lambda: cache.assign(4, 11),
+        lambda: cache.assign(7, 30),
+        lambda: cache.truncate_from_end(20),
+        lambda: cache.truncate_from_start(5),
+        lambda: cache.clear(),
+    ]
+    for change in changes:
+        cache.is_unsynced = False
+        change()
+        assert cache.is_unsynced
+        assert LeaderEpochCache.load(cache.folder).entries == cache.entries
+
+
+def test_an_epoch_keeps_its_first_start(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 6))
+    cache.assign(2, 7)
+    assert cache.entries == ((2, 6),)
+    assert (cache.latest_epoch, cache.previous_epoch) == (2, None)
+    cache.assign(3, 9)
+    assert (cache.latest_epoch, cache.previous_epoch) == (3, 2)
+
+
+def test_contradicting_entries_go(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 6), (3, 8), (5, 10))
+    cache.assign(4, 9)
+    assert cache.entries == ((2, 6), (3, 8), (4, 9))
+    cache.assign(6, 8)
+    assert cache.entries == ((2, 6), (6, 8))
+    cache.assign(1, 20)
+    assert cache.entries == ((1, 20),)
+    cache.assign(7, 0)
+    assert cache.entries == ((7, 0),)
+    for wrong in ((-1, 5), (5, -1)):
+        with pytest.raises(ValueError, match="invalid"):
+            cache.assign(*wrong)
+
+
+def test_where_epochs_end(cache: LeaderEpochCache) -> None:
+    assert cache.end_offset_for(0, 50) == (-1, -1)
+    filled(cache, (2, 10), (4, 20), (7, 30))
+    assert cache.end_offset_for(-1, 50) == (-1, -1)
+    assert cache.end_offset_for(1, 50) == (1, 10), "before all that is known: where the first known one begins"
+    assert cache.end_offset_for(2, 50) == (2, 20)
+    assert cache.end_offset_for(3, 50) == (2, 20), "never heard of: the largest before it"
+    assert cache.end_offset_for(4, 50) == (4, 30)
+    assert cache.end_offset_for(6, 50) == (4, 30)
+    assert cache.end_offset_for(7, 50) == (7, 50), "the latest ends where the log does"
+    assert cache.end_offset_for(8, 50) == (-1, -1)
+
+
+def test_epochs_of_offsets(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 10), (4, 20))
+    epochs = [cache.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)]
+    assert epochs == [None, 2, 2, 4, 4]
+
+
+def test_truncation_from_the_end(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 6), (3, 8), (4, 11))
+    cache.truncate_from_end(12)
+    assert len(cache.entries) == 3
+    cache.truncate_from_end(9)
+    assert cache.entries == ((2, 6), (3, 8))
+    cache.truncate_from_end(8)
+    assert cache.entries == ((2, 6),)
+    cache.truncate_from_end(6)
+    assert cache.entries == ()
+    assert cache.latest_epoch == -1
+
+
+def test_truncation_from_the_start(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 6), (3, 8), (4, 11))
+    cache.truncate_from_start(5)
+    cache.truncate_from_start(6)
+    assert cache.entries == ((2, 6), (3, 8), (4, 11))
+    cache.truncate_from_start(7)
+    assert cache.entries == ((2, 7), (3, 8), (4, 11))
+    cache.truncate_from_start(8)
+    assert cache.entries == ((3, 8), (4, 11))
+    cache.truncate_from_start(20)
+    assert cache.entries == ((4, 20),)
+    assert cache.earliest_entry == cache.latest_entry == (4, 20)
+
+
+def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n5 x\n")
+    with pytest.raises(CorruptFileError, match="5 x"):
+        LeaderEpochCache.load(tmp_path)

@@ -1,0 +1,313 @@
+"""Idempotent producers and transactions as a partition's log sees them: sequences, epochs, markers, stable offset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_folders import StandIn, data_batch, marker_batch, open_log
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.config.log_config import LogConfig
+from engine.storage.append_origin import AppendOrigin
+from engine.storage.log import Log
+
+INT_MAX = 2**31 - 1
+
+
+def send(log: Log, count: int, producer_id: int, producer_epoch: int, base_sequence: int, **options: object) -> int:
+    """Append ``count`` records; return the first offset, or minus the error code."""
+    batch = data_batch(*[b"v"] * count, producer=(producer_id, producer_epoch, base_sequence), **options)  # type: ignore[arg-type]
+    try:
+        return log.append_as_leader(batch, 0).first_offset
+    except KafkaError as error:
+        return -error.code
+
+
+def end(log: Log, producer_id: int, *, commit: bool, producer_epoch: int = 0, coordinator_epoch: int = 0) -> int:
+    marker = marker_batch(producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch)
+    offset = log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR).first_offset
+    log.update_high_watermark(log.log_end_offset)
+    return offset
+
+
+def reopened(log: Log, environment: StandIn | None = None) -> Log:
+    log.flush()
+    log.close()
+    return open_log(log.dir, log.config, environment)
+
+
+def crashed(log: Log, environment: StandIn | None = None) -> Log:
+    log.abandon()
+    return open_log(log.dir, log.config, environment, clean=False)
+
+
+def test_duplicates_of_the_last_five_batches_are_answered_with_their_offsets(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    firsts = [send(log, 3, 1, 0, 3 * n) for n in range(7)]
+    assert firsts == [0, 3, 6, 9, 12, 15, 18]
+    assert [send(log, 3, 1, 0, 3 * n) for n in range(2, 7)] == firsts[2:]
+    for forgotten in (0, 1):
+        assert send(log, 3, 1, 0, 3 * forgotten) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    # Part of a batch is no duplicate.
+    assert send(log, 2, 1, 0, 18) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 21
+
+
+def test_a_duplicate_tells_when_it_was_written(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 2, 1, 0, 0, timestamp_ms=500)
+    result = log.append_as_leader(data_batch(b"v", b"v", producer=(1, 0, 0), timestamp_ms=900), 0)
+    assert result.is_duplicate
+    assert (result.first_offset, result.last_offset, result.log_append_time_ms) == (0, 1, 501)
+
+
+def test_gaps_are_refused_and_producers_do_not_mix(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 2, 1, 0, 0) == 0
+    assert send(log, 2, 2, 0, 0) == 2
+    assert send(log, 1, 1, 0, 3) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 1, 1, 0, 2) == 4
+    assert send(log, 1, 2, 0, 2) == 5
+
+
+def test_sequences_wrap(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 4, 1, 0, INT_MAX - 5) == 0
+    assert send(log, 4, 1, 0, INT_MAX - 1) == 4
+    assert send(log, 4, 1, 0, INT_MAX - 1) == 4
+    assert send(log, 1, 1, 0, 1) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 1, 1, 0, 2) == 8
+    log = reopened(log)
+    assert send(log, 1, 1, 0, 3) == 9
+
+
+def test_a_new_epoch_begins_with_sequence_zero_and_fences_the_old(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 2, 1, 5, 0) == 0
+    assert send(log, 1, 1, 6, 2) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 1, 1, 6, 0) == 2
+    assert send(log, 1, 1, 5, 2) == -ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, 1, 1, 6, 1) == 3
+
+
+def test_of_an_unknown_producer_any_sequence_is_taken(tmp_path: Path) -> None:
+    """Its records may have been deleted (KIP-360)."""
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 1, 1, 3, 77) == 0
+    assert send(log, 1, 1, 3, 78) == 1
+
+
+def test_only_clients_are_checked_for_sequences(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0)
+    batch = data_batch(b"v", producer=(1, 0, 40))
+    assert log.append_as_leader(batch, 0, origin=AppendOrigin.COORDINATOR).first_offset == 1
+
+
+@pytest.mark.parametrize("again", [reopened, crashed])
+def test_producers_survive_restart_and_kill(tmp_path: Path, again: object) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=300))
+    for n in range(12):
+        assert send(log, 1, 1, 0, n, timestamp_ms=StandIn().clock.now_ms()) == n
+    assert len(log.segments) > 2
+    log = again(log)  # type: ignore[operator]
+    assert send(log, 1, 1, 0, 11) == 11
+    assert send(log, 1, 1, 0, 13) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 1, 1, 0, 12, timestamp_ms=StandIn().clock.now_ms()) == 12
+
+
+def test_a_follower_that_becomes_leader_knows_the_producers(tmp_path: Path) -> None:
+    leader, follower = open_log(tmp_path / "t-0"), open_log(tmp_path / "u-0")
+    send(leader, 3, 1, 0, 0)
+    send(leader, 2, 1, 0, 3)
+    follower.append_as_follower(memoryview(leader.segments[0].path.read_bytes()))
+    assert send(follower, 2, 1, 0, 3) == 3
+    assert send(follower, 1, 1, 0, 4) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(follower, 1, 1, 0, 5) == 5
+
+
+def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
+    now_ms = StandIn().clock.now_ms()
+    for n in range(10):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log.truncate_to(4)
+    assert send(log, 1, 1, 0, 9) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 1, 1, 0, 4, timestamp_ms=now_ms) == 4
+    log.truncate_fully_and_start_at(100)
+    assert log.producers.producers == {}
+    assert send(log, 1, 1, 0, 9) == 100
+
+
+def test_silent_producers_expire(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", environment=environment)
+    now_ms = environment.clock.now_ms()
+    send(log, 1, 1, 0, 0, timestamp_ms=now_ms)
+    send(log, 1, 2, 0, 0, timestamp_ms=now_ms, transactional=True)
+    environment.clock.advance(environment.producer_id_expiration_ms - 1)
+    log.producers.expire(environment.clock.now_ms())
+    assert set(log.producers.producers) == {1, 2}
+    environment.clock.advance(1)
+    log.producers.expire(environment.clock.now_ms())
+    assert set(log.producers.producers) == {2}, "an open transaction is not forgotten"
+    assert send(log, 1, 1, 0, 50) == 2
+    assert set(reopened(log, environment).producers.producers) == {2}
+
+
+def test_snapshots_stand_at_segments_and_the_end(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
+    for n in range(7):
+        send(log, 1, 1, 0, n)
+    assert log.producers.snapshots.offsets == tuple(segment.base_offset for segment in log.segments[1:])
+    log = reopened(log)
+    assert log.producers.snapshots.offsets[-1] == 7
+    send(log, 1, 2, 0, 0)
+    log = reopened(log)
+    assert log.producers.snapshots.offsets[-2:] == (log.segments[-1].base_offset, 8)
+
+
+def test_a_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    now_ms = StandIn().clock.now_ms()
+    for n in range(3):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log.flush()
+    log.close()
+    snapshot = log.producers.snapshots.path(3)
+    snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"\xff")
+    log = open_log(log.dir)
+    assert send(log, 1, 1, 0, 2) == 2
+    assert send(log, 1, 1, 0, 3, timestamp_ms=now_ms) == 3
+
+
+def test_many_producers_are_written_in_the_order_of_javas_hash_map(tmp_path: Path) -> None:
+    """HashMap<Long, …> of 16 buckets: 33 and 1 share bucket 1, 16 is in bucket 0."""
+    log = open_log(tmp_path / "t-0")
+    for producer_id in (33, 5, 16, 1, 2**32 + 3):
+        send(log, 1, producer_id, 0, 0)
+    log.producers.take_snapshot()
+    stored = log.producers.snapshots.read(5)
+    assert [entry.producer_id for entry in stored] == [16, 33, 1, 2**32 + 3, 5]
+
+
+# --- transactions
+
+
+def test_the_last_stable_offset_waits_for_the_oldest_open_transaction(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 9, 0, 0)
+    send(log, 1, 1, 0, 0, transactional=True)
+    send(log, 1, 2, 0, 0, transactional=True)
+    send(log, 1, 1, 0, 1, transactional=True)
+    log.update_high_watermark(4)
+    assert (log.high_watermark, log.last_stable_offset) == (4, 1)
+    end(log, 2, commit=True)
+    assert log.last_stable_offset == 1
+    end(log, 1, commit=False)
+    assert log.last_stable_offset == log.high_watermark == 6
+    aborted = log.collect_aborted_transactions(0, 6)
+    assert [(one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset) for one in aborted] == [
+        (1, 1, 5, 6)
+    ]
+
+
+def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 2, 1, 0, 0, transactional=True)
+    log.append_as_leader(marker_batch(1, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 0
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 3
+
+
+def test_a_marker_without_records_here_changes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    end(log, 1, commit=False)
+    assert (log.last_stable_offset, log.collect_aborted_transactions(0, 1)) == (1, [])
+    assert not log.segments[0].path.with_suffix(".txnindex").exists()
+
+
+def test_writes_outside_of_an_open_transaction_are_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    assert send(log, 1, 1, 0, 1) == -ErrorCode.INVALID_TXN_STATE
+    assert send(log, 1, 1, 0, 1, transactional=True) == 1
+
+
+def test_a_zombie_coordinator_is_fenced(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    end(log, 1, commit=True, coordinator_epoch=7)
+    with pytest.raises(KafkaError) as caught:
+        end(log, 1, commit=True, coordinator_epoch=6)
+    assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with pytest.raises(KafkaError) as caught:
+        end(log, 1, commit=True, producer_epoch=-1, coordinator_epoch=7)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("again", [reopened, crashed])
+def test_open_and_aborted_transactions_survive_restart_and_kill(tmp_path: Path, again: object) -> None:
+    now_ms = StandIn().clock.now_ms()
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
+    sequence = 0
+    for n in range(4):
+        send(log, 1, 1, 0, sequence, transactional=True, timestamp_ms=now_ms)
+        sequence += 1
+        end(log, 1, commit=n % 2 == 0)
+    send(log, 1, 1, 0, sequence, transactional=True, timestamp_ms=now_ms)
+    expected = log.collect_aborted_transactions(0, 100)
+    assert [one.first_offset for one in expected] == [2, 6]
+    log = again(log)  # type: ignore[operator]
+    log.update_high_watermark(log.log_end_offset)
+    assert log.collect_aborted_transactions(0, 100) == expected
+    assert (log.last_stable_offset, log.high_watermark) == (8, 9)
+    end(log, 1, commit=True)
+    assert log.last_stable_offset == 10
+
+
+def test_truncation_takes_aborted_transactions_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    end(log, 1, commit=False)
+    send(log, 1, 1, 0, 1, transactional=True)
+    end(log, 1, commit=False)
+    log.truncate_to(3)
+    assert [one.first_offset for one in log.collect_aborted_transactions(0, 10)] == [0]
+    assert log.first_unstable_offset == 2
+    log.truncate_to(1)
+    assert log.collect_aborted_transactions(0, 10) == []
+    assert log.first_unstable_offset == 0
+
+
+def test_deleting_records_moves_the_unstable_offset_along(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 5, 1, 0, 0, transactional=True)
+    log.update_high_watermark(5)
+    log.increment_log_start_offset(3)
+    assert log.last_stable_offset == 3
+
+
+def test_hanging_transactions_are_noticed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    now_ms = StandIn().clock.now_ms()
+    assert not log.producers.has_late_transaction(now_ms, 900_000)
+    send(log, 1, 1, 0, 0, transactional=True, timestamp_ms=now_ms)
+    assert not log.producers.has_late_transaction(now_ms + 1_200_000, 900_000)
+    assert log.producers.has_late_transaction(now_ms + 1_200_001, 900_000)
+
+
+def test_what_a_read_may_hide_reaches_as_far_as_its_bytes(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0))
+    for n in range(6):
+        send(log, 1, 1, 0, n, transactional=True)
+        end(log, 1, commit=False)
+    read = log.read(0, 100, limit_offset=log.last_stable_offset, min_one_batch=True)
+    bound = log.upper_bound_offset(read)
+    assert 0 < bound < log.log_end_offset
+    assert [one.first_offset for one in log.collect_aborted_transactions(0, bound)] == [0]
+    whole = log.read(0, 10_000, limit_offset=log.last_stable_offset, min_one_batch=True)
+    assert len(log.collect_aborted_transactions(0, log.upper_bound_offset(whole))) == 6

@@ -1,0 +1,165 @@
+"""Reads: what bytes come, how few system calls it takes, and offsets by time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from log_folders import StandIn, data_batch, open_log, read_all, recorded_copy, values_of
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.config.log_config import LogConfig
+from engine.protocol.records.header import iter_batches
+from engine.storage.log import Log
+
+SIZE = len(data_batch(b"x" * 50))
+
+
+def filled(folder: Path, count: int = 10, per_segment: int = 4) -> Log:
+    log = open_log(folder, LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=SIZE))
+    for n in range(count):
+        log.append_as_leader(data_batch(b"%02d" % n + b"x" * 48, timestamp_ms=1000 + 10 * n), 0)
+    log.update_high_watermark(count)
+    return log
+
+
+def test_a_read_goes_to_the_end_of_a_segment_or_to_the_limit(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    for offset, limit, count in ((0, 10, 4), (2, 10, 2), (4, 10, 4), (9, 10, 1), (0, 3, 3), (5, 6, 1), (8, 10, 2)):
+        read = log.read(offset, 10_000, limit_offset=limit, min_one_batch=True)
+        assert read.size_bytes == count * SIZE, (offset, limit)
+        assert read.position == log.position_of(offset)
+        assert read.records is not None
+        assert next(iter_batches(read.records.read()))[1].base_offset == offset
+    for offset, limit in ((10, 10), (5, 5), (7, 3)):
+        assert log.read(offset, 10_000, limit_offset=limit, min_one_batch=True).records is None
+
+
+def test_max_bytes_cuts_within_a_batch_but_the_first_comes_whole_if_wanted(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    assert log.read(0, SIZE + 10, limit_offset=10, min_one_batch=True).size_bytes == SIZE + 10
+    whole = log.read(0, 10, limit_offset=10, min_one_batch=True)
+    assert (whole.size_bytes, whole.is_first_batch_incomplete) == (SIZE, False)
+    part = log.read(0, 10, limit_offset=10, min_one_batch=False)
+    assert (part.size_bytes, part.is_first_batch_incomplete) == (10, True)
+    assert log.read(0, 0, limit_offset=10, min_one_batch=False).records is None
+    assert log.read(0, 0, limit_offset=10, min_one_batch=True).size_bytes == SIZE
+
+
+def test_an_offset_within_a_batch_reads_the_whole_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(data_batch(b"a", b"b", b"c"), 0)
+    log.append_as_leader(data_batch(b"d"), 0)
+    read = log.read(2, 10_000, limit_offset=4, min_one_batch=True)
+    assert read.position.position == 0
+    assert values_of(log, 2) == [(2, b"c"), (3, b"d")]
+
+
+def test_positions_count_the_bytes_that_wait(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    assert log.position_of(5).bytes_until(log.position_of(7)) == 2 * SIZE
+    assert log.position_of(3).is_on_older_segment(log.end_position())
+    assert log.end_position() == log.position_of(10) == (8, 2 * SIZE)
+    with pytest.raises(KafkaError) as caught:
+        log.position_of(11)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_reader_that_keeps_up_costs_no_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(tmp_path / "t-0", count=1, per_segment=1000)
+    log.read(0, 10_000, limit_offset=1, min_one_batch=True)
+    calls: list[str] = []
+    for name in ("pread", "open", "stat"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, real=real, name=name, **kw: calls.append(name) or real(*args, **kw))
+    for end in range(1, 20):
+        for _ in range(3):
+            log.append_as_leader(data_batch(b"x" * 50), 0)
+        first = 1 + 3 * (end - 1)
+        assert log.read(first, 10_000, limit_offset=first + 3, min_one_batch=True).size_bytes == 3 * SIZE
+        assert log.read(first + 3, 10_000, limit_offset=first + 3, min_one_batch=True).records is None
+    # A second reader behind the high watermark of replicas that fetch up to the end.
+    assert log.read(4, 10_000, limit_offset=7, min_one_batch=True).size_bytes == 3 * SIZE
+    assert calls == []
+
+
+def test_idle_files_are_closed_and_opened_again(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0", count=40)
+    read_all(log)
+    opened = len(os.listdir("/proc/self/fd"))
+    log.release_idle_files()
+    assert len(os.listdir("/proc/self/fd")) == opened, "used since the last call"
+    log.release_idle_files()
+    assert len(os.listdir("/proc/self/fd")) == opened - 10
+    assert [offset for offset, _ in values_of(log)] == list(range(40))
+    log.append_as_leader(data_batch(b"after"), 0)
+    assert values_of(log, 40) == [(40, b"after")]
+
+
+def test_a_range_outlives_truncation_of_what_follows(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    read = log.read(8, SIZE, limit_offset=10, min_one_batch=True)
+    assert read.records is not None
+    expected = read.records.read()
+    log.truncate_to(9)
+    assert read.records.read() == expected
+
+
+def test_offsets_by_time(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    for timestamp_ms, offset in ((0, 0), (1000, 0), (1001, 1), (1035, 4), (1090, 9)):
+        found = log.offset_for_timestamp(timestamp_ms)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms, found.leader_epoch) == (offset, 1000 + 10 * offset, 0)
+    assert log.offset_for_timestamp(1091) is None
+    log.increment_log_start_offset(6)
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert found.offset == 6
+    assert log.earliest_offset() == (6, -1, 0)
+    assert log.latest_offset() == (10, -1, 0)
+    assert log.offset_of_max_timestamp() == (9, 1090, 0)
+
+
+def test_the_first_record_of_a_time_within_a_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(data_batch(b"a", b"b", b"c", timestamp_ms=100), 4)
+    assert log.offset_for_timestamp(101) == (1, 101, 4)
+    assert log.offset_of_max_timestamp() == (2, 102, 4)
+
+
+def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+    assert log.earliest_offset() == log.latest_offset() == (0, -1, None)
+    assert log.segment_offsets_before(-1, 10) == [0]
+
+
+def test_times_of_kafkas_old_formats(tmp_path: Path) -> None:
+    """Messages of v0 have none, those of v1 do, also inside a compressed wrapper."""
+    log_dir = recorded_copy("formats-mixed", tmp_path / "data")
+    old = open_log(log_dir / "v0-lz4-0")
+    assert old.offset_of_max_timestamp() is None
+    for name in ("v1-none-0", "v1-gzip-0", "v1-snappy-0"):
+        log = open_log(log_dir / name)
+        newest = log.offset_of_max_timestamp()
+        assert newest is not None
+        assert log.offset_for_timestamp(newest.timestamp_ms) == newest
+
+
+def test_segment_offsets_for_the_first_version_of_list_offsets(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=4 * SIZE), environment)
+    for n in range(10):
+        log.append_as_leader(data_batch(b"x" * 50, timestamp_ms=n), 0)
+    for index, segment in enumerate(log.segments):
+        os.utime(segment.path, ns=(0, (1_000 + 1_000 * index) * 1_000_000))
+    assert log.segment_offsets_before(-1, 10) == [10, 8, 4, 0]
+    assert log.segment_offsets_before(-1, 2) == [10, 8]
+    assert log.segment_offsets_before(-2, 10) == [0]
+    assert log.segment_offsets_before(2_500, 10) == [4, 0]
+    assert log.segment_offsets_before(2_500, 1) == [4]
+    assert log.segment_offsets_before(999, 10) == []
+    assert log.segment_offsets_before(-1, 0) == []

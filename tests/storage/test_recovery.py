@@ -1,0 +1,222 @@
+"""Starts after a crash: torn tails, lost and damaged indexes, interrupted cleaning, and what a flush promises."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+from log_folders import StandIn, data_batch, folder_content, open_log, recorded_copy, values_of
+
+from engine.config.log_config import LogConfig
+from engine.storage import segment_recovery
+from engine.storage.log import Log
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=80, segment_index_bytes=240)
+
+
+def filled(folder: Path, count: int = 12, environment: StandIn | None = None) -> Log:
+    log = open_log(folder, CONFIG, environment)
+    for n in range(count):
+        log.append_as_leader(data_batch(b"%03d" % n + b"x" * 40, timestamp_ms=1000 + n), n // 5)
+    return log
+
+
+def crashed(log: Log, *, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    log.abandon()
+    return open_log(log.dir, log.config, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=False)
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    expected = values_of(log)
+    files = folder_content(log.dir, ".log")
+    again = crashed(log)
+    assert values_of(again) == expected
+    assert folder_content(log.dir, ".log") == files
+    assert again.leader_epochs.entries == ((0, 0), (1, 5), (2, 10))
+    assert again.offset_of_max_timestamp() == (11, 1011, 2)
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 60, 104, 105, 150])
+def test_a_torn_tail_is_cut(tmp_path: Path, lost_bytes: int) -> None:
+    log = filled(tmp_path / "t-0", count=3)
+    path = log.segments[-1].path
+    path.write_bytes(path.read_bytes()[:-lost_bytes])
+    again = crashed(log)
+    left = 3 - -(-lost_bytes // (log.size_bytes // 3))
+    assert again.log_end_offset == left
+    assert path.stat().st_size == again.size_bytes
+    assert again.append_as_leader(data_batch(b"next"), 7).first_offset == left
+
+
+@pytest.mark.parametrize("tail", [bytes(40), bytes(5000), b"garbage" * 30, b"\xff" * 200])
+def test_what_follows_the_last_batch_is_cut(tmp_path: Path, tail: bytes) -> None:
+    log = filled(tmp_path / "t-0", count=3)
+    path = log.segments[-1].path
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + tail)
+    assert crashed(log).log_end_offset == 3
+    assert path.stat().st_size == size
+
+
+def test_later_segments_go_with_a_damaged_one(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = filled(tmp_path / "t-0", environment=environment)
+    middle, expected = log.segments[1], values_of(log)
+    data = bytearray(middle.path.read_bytes())
+    data[-10] ^= 1
+    middle.path.write_bytes(data)
+    log.abandon()
+    again = open_log(log.dir, CONFIG, environment, clean=False)
+    assert [segment.base_offset for segment in again.segments] == [0, middle.base_offset]
+    assert again.log_end_offset < 12
+    assert values_of(again) == expected[: again.log_end_offset]
+    assert again.leader_epochs.latest_epoch == (again.log_end_offset - 1) // 5
+    assert len(environment.deletions[0][1]) >= 8, "they are kept until the delay is over"
+
+
+def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:
+    """Damage before the recovery point is not looked for at start, as in Kafka."""
+    log = filled(tmp_path / "t-0")
+    log.flush()
+    first = log.segments[0].path
+    first.write_bytes(b"\xff" * first.stat().st_size)
+    assert crashed(log, recovery_point=12).log_end_offset == 12
+
+
+def test_after_an_orderly_stop_nothing_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(tmp_path / "t-0")
+    log.flush()
+    log.close()
+    monkeypatch.setattr(segment_recovery, "check_batches", None)
+    assert open_log(log.dir, CONFIG).log_end_offset == 12
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_lost_indexes_are_built_anew(tmp_path: Path, clean: bool) -> None:
+    log = filled(tmp_path / "t-0")
+    log.flush()
+    log.close()
+    expected = folder_content(log.dir, "index")
+    for suffix in ("index", "timeindex"):
+        for path in log.dir.glob(f"*.{suffix}"):
+            path.unlink()
+    again = open_log(log.dir, CONFIG, clean=clean)
+    assert values_of(again) == values_of(log)
+    again.flush()
+    again.close()
+    assert folder_content(log.dir, "index") == expected
+
+
+def test_preallocated_indexes_of_a_copied_folder_are_understood(tmp_path: Path) -> None:
+    """The folder of a running broker, with a clean-shutdown mark that should not be there."""
+    folder = recorded_copy("running", tmp_path / "data") / "segments-0"
+    log = open_log(folder, LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=1024))
+    assert log.log_end_offset == 120
+    assert log.segments[-1].offset_index.count == 1
+    assert log.append_as_leader(data_batch(b"x"), 0).first_offset == 120
+
+
+def test_epochs_that_the_cache_misses_come_from_the_batches(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    (log.dir / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert crashed(log).leader_epochs.entries == ((0, 0), (1, 5), (2, 10))
+    (log.dir / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n9 900\n")
+    assert crashed(log).leader_epochs.entries[0] == (0, 0)
+
+
+def test_an_empty_folder_is_an_empty_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", CONFIG, clean=False, recovery_point=77, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (5, 5, 5)
+
+
+def test_a_finished_swap_is_completed_and_an_unfinished_cleaning_thrown_away(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    log.flush()
+    log.close()
+    expected = values_of(log)
+    first, second = log.segments[0].base_offset, log.segments[1].base_offset
+    merged = log.segments[0].path.read_bytes() + log.segments[1].path.read_bytes()
+    swap = log.dir / f"{first:020d}.log.swap"
+    swap.write_bytes(merged)
+    for kind in ("index", "timeindex"):
+        shutil.copy(log.dir / f"{first:020d}.{kind}", log.dir / f"{first:020d}.{kind}.swap")
+    (log.dir / f"{log.segments[2].base_offset:020d}.log.cleaned").write_bytes(b"half")
+    again = open_log(log.dir, CONFIG, clean=False)
+    assert second not in [segment.base_offset for segment in again.segments]
+    assert values_of(again) == expected
+    assert folder_content(log.dir, ".swap", ".cleaned") == {}
+
+
+def test_a_swap_beyond_an_unfinished_cleaning_is_thrown_away(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    log.flush()
+    log.close()
+    expected = values_of(log)
+    (log.dir / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    (log.dir / f"{log.segments[1].base_offset:020d}.log.swap").write_bytes(b"part of a split")
+    again = open_log(log.dir, CONFIG, clean=False)
+    assert values_of(again) == expected
+
+
+def test_a_long_recovery_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = filled(tmp_path / "t-0", count=4)
+    monkeypatch.setattr(segment_recovery, "_BATCHES_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(segment_recovery, "PROGRESS_INTERVAL_MS", 0)
+    with caplog.at_level(logging.INFO):
+        crashed(log)
+    lines = [record.getMessage() for record in caplog.records if "Still recovering" in record.getMessage()]
+    assert len(lines) == 4
+    assert "done_percent=33" in lines[0]
+    assert "00000000000000000000.log" in lines[0]
+
+
+def test_a_flush_reaches_no_further_than_asked(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    log.flush(log.segments[1].base_offset)
+    assert log.recovery_point == log.segments[1].base_offset
+    log.flush()
+    assert (log.recovery_point, log.unflushed_records) == (12, 0)
+    assert log.begin_flush() is None
+
+
+def test_a_truncation_during_a_flush_keeps_the_recovery_point_back(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    job = log.begin_flush()
+    assert job is not None
+    job.run()
+    log.truncate_to(4)
+    log.append_as_leader(data_batch(b"other"), 9)
+    job.finish()
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 5
+
+
+def test_flush_messages_asks_for_a_flush(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", LogConfig(flush_messages=3), environment)
+    log.append_as_leader(data_batch(b"a", b"b"), 0)
+    assert (environment.flushes, log.is_flush_due) == ([], False)
+    log.append_as_leader(data_batch(b"c"), 0)
+    assert (environment.flushes, log.is_flush_due) == ([(log, 3)], True)
+    log.flush(3)
+    assert not log.is_flush_due
+    log.append_as_follower(memoryview(_at(data_batch(b"d", b"e", b"f"), 3)))
+    assert environment.flushes == [(log, 3), (log, 6)]
+
+
+def _at(batch: memoryview, base_offset: int) -> bytes:
+    batch[0:8] = base_offset.to_bytes(8, "big")
+    batch[12:16] = bytes(4)
+    return bytes(batch)
+
+
+def test_a_roll_asks_for_a_flush_of_what_is_done(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = filled(tmp_path / "t-0", count=7, environment=environment)
+    assert environment.flushes == [(log, segment.base_offset) for segment in log.segments[1:]]
