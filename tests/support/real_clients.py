@@ -10,19 +10,14 @@ import json
 import shutil
 import subprocess
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
-
-with warnings.catch_warnings():
-    # It reads its schemas in a way that Python 3.11 deprecates and 3.13 takes back; Python's own module is blamed.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
-    from kafka import TopicPartition as PythonTopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonTopicPartition
 
 DEADLINE_S = 30.0
 
