@@ -46,7 +46,7 @@ def build_response(context: RequestContext, fetch: FetchContext, reads: FetchRea
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     for wanted, read in zip(reads.partitions, reads.reads, strict=True):
-        records = read.records
+        records: object = read.records
         if version < 4 and records is not None:
             read, records = _down_converted(read, version, wanted.fetch_offset, budget)
         if not fetch.must_answer(wanted, _outcome(read)):
