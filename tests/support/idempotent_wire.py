@@ -1,0 +1,39 @@
+"""An idempotent producer that says exactly which sequence goes out: to repeat, to skip, to come back after a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wire_client import WireClient, produce
+
+from engine.common.errors import ErrorCode
+from engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.protocol.records.batch import Record, encode_batch
+
+TIME_MS = 1_700_000_000_000
+
+
+class SequencedProducer:
+    """One producer id; the caller chooses every batch's first sequence."""
+
+    def __init__(self, client: WireClient) -> None:
+        answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+        assert answer.error_code == ErrorCode.NONE
+        self.producer_id: int = answer.producer_id
+        self.producer_epoch: int = answer.producer_epoch
+
+    def batch(self, first_sequence: int, count: int, producer_epoch: int | None = None) -> bytes:
+        """Return the batch with these sequences; the same sequences always make the same bytes."""
+        values = [(first_sequence + index) % 2**31 for index in range(count)]
+        return encode_batch(
+            [Record(index, TIME_MS, None, b"%d:%d" % (self.producer_id, value)) for index, value in enumerate(values)],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch if producer_epoch is None else producer_epoch,
+            base_sequence=first_sequence,
+        )
+
+    def send(
+        self, client: WireClient, topic: str, first_sequence: int, count: int, producer_epoch: int | None = None
+    ) -> Any:
+        """Produce one batch with acks=all; return the partition's answer."""
+        return produce(client, topic, self.batch(first_sequence, count, producer_epoch), acks=-1)
