@@ -53,24 +53,26 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
     """Append what a producer sends, and answer as soon as its ``acks`` allow."""
     acks = request.acks
     waiting: list[_Waiting] = []
+    refused: list[TopicPartition] = []
     responses = [
         TopicProduceResponse(
             name=topic.name,
-            partition_responses=[_append(context, request, topic.name, data, waiting) for data in topic.partition_data],
+            partition_responses=[
+                _append(context, request, topic.name, data, waiting, refused) for data in topic.partition_data
+            ],
         )
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
     if acks == 0:
-        has_failed = any(p.error_code for t in responses for p in t.partition_responses)
-        return CLOSE_CONNECTION if has_failed else NO_RESPONSE
+        return CLOSE_CONNECTION if refused else NO_RESPONSE
+    if refused and context.api_version >= 10:
+        _name_new_leaders(context, response)
     if waiting:
         operation = DelayedProduce(request.timeout_ms, waiting, response)
         keys = [w.partition.topic_partition for w in waiting]
         if not context.broker.replica_manager.delayed_produce.try_complete_else_watch(operation, keys):
             return operation.deferred
-    if context.api_version >= 10:
-        _name_new_leaders(context, response)
     return response
 
 
@@ -116,8 +118,14 @@ class DelayedProduce(DelayedOperation):
 
 
 def _append(
-    context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData, waiting: list[_Waiting]
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: str,
+    data: PartitionProduceData,
+    waiting: list[_Waiting],
+    refused: list[TopicPartition],
 ) -> PartitionProduceResponse:
+    """Append one partition's batches; note what has to wait for other replicas, and what was refused."""
     acks = request.acks
     index = data.index
     try:
@@ -129,6 +137,7 @@ def _append(
         records = _checked_records(data.records, context.api_version)
         result = partition.append_records_to_leader(records, acks)
     except KafkaError as error:
+        refused.append(TopicPartition(topic, index))
         return _refusal(index, error)
     answer = PartitionProduceResponse(
         index=index,
