@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from engine.common.errors import CoordinationError
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ZkClient
+from engine.zk.client import ReadOutcome, ZkClient
 from engine.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
 from engine.zk.guarded import children_or_none, raise_first, write_guarded
-from engine.zk.operations import Check, Delete, SetData, ZnodeStat
+from engine.zk.operations import Check, Delete, SetData
 from engine.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
@@ -65,9 +65,8 @@ class ConfigZnodes:
     async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return the settings of many entities, empty for those without; an error is a value in its place."""
         paths = [f"/config/{entity_path}" for entity_path in entity_paths]
-        answers = await self._client.get_many(paths)
-        found = zip(entity_paths, paths, answers, strict=True)
-        return {entity_path: _decoded(path, answer) for entity_path, path, answer in found}
+        found = await self._client.read_many(paths, lambda position, outcome: _decoded(paths[position], outcome))
+        return dict(zip(entity_paths, found, strict=True))
 
     async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return the overrides of many topics by topic; an error is a value in its place."""
@@ -178,7 +177,7 @@ class ConfigZnodes:
         raise_first(await write_guarded(self._client, deletes, None), NoNode)
 
 
-def _decoded(path: str, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> dict[str, str] | CoordinationError:
+def _decoded(path: str, answer: ReadOutcome) -> dict[str, str] | CoordinationError:
     if isinstance(answer, NoNode):
         return {}
     if isinstance(answer, ZooKeeperError):

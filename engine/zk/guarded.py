@@ -6,7 +6,7 @@ One multi per znode, all of a call in flight at once: one stale version does not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from engine.zk.client import ZkClient
 from engine.zk.errors import ControllerMoved, MultiFailed, NoNode, ZooKeeperError
@@ -18,7 +18,7 @@ WriteOutcome = OperationResult | ZooKeeperError
 
 
 async def write_guarded(
-    client: ZkClient, operations: Sequence[Operation], epoch_zk_version: int | None
+    client: ZkClient, operations: Iterable[Operation], epoch_zk_version: int | None
 ) -> list[WriteOutcome]:
     """Do each write on condition that the controller epoch's znode has the given version.
 
@@ -35,7 +35,7 @@ async def write_guarded(
     if epoch_zk_version is None:
         return await client.write_many(operations)
     guard = Check(ControllerEpochZNode.path, epoch_zk_version)
-    outcomes = await client.multi_many([[guard, operation] for operation in operations])
+    outcomes = await client.multi_many([guard, operation] for operation in operations)
     results: list[WriteOutcome] = []
     for outcome in outcomes:
         if isinstance(outcome, MultiFailed):

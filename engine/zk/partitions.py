@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ZkClient
+from engine.zk.client import ReadOutcome, ZkClient
 from engine.zk.errors import BadVersion, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
 from engine.zk.guarded import WriteOutcome, children_or_none, raise_first, write_guarded
-from engine.zk.operations import Create, Operation, SetData, ZnodeStat
+from engine.zk.operations import Create, SetData, ZnodeStat
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
 
 PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
@@ -41,8 +41,11 @@ class PartitionZnodes:
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, PartitionStateRead]:
         """Return the states of partitions; ``partition_epoch`` is each znode's version."""
-        answers = await self._client.get_many(TopicPartitionStateZNode.path(partition) for partition in partitions)
-        return {tp: _decoded(tp, answer) for tp, answer in zip(partitions, answers, strict=True)}
+        states = await self._client.read_many(
+            map(TopicPartitionStateZNode.path, partitions),
+            lambda position, outcome: _decoded(partitions[position], outcome),
+        )
+        return dict(zip(partitions, states, strict=True))
 
     async def get_partition_ids(self, topic: str) -> set[int]:
         """Return which partitions of a topic have a znode of their own; none where the topic has no such folder."""
@@ -65,18 +68,19 @@ class PartitionZnodes:
         raise_first(
             await self._create([TopicPartitionZNode.path(tp) for tp in states], epoch_zk_version), NodeExists, NoNode
         )
-        creates: list[Operation] = []
-        for partition, state in states.items():
-            path = TopicPartitionStateZNode.path(partition)
-            creates.append(Create(path, TopicPartitionStateZNode.encode(state), acl=self._acl(path)))
+        creates = (self._create_state(partition, state) for partition, state in states.items())
         outcomes = await write_guarded(self._client, creates, epoch_zk_version)
         return {
             partition: outcome if isinstance(outcome, ZooKeeperError) else None
             for partition, outcome in zip(states, outcomes, strict=True)
         }
 
+    def _create_state(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> Create:
+        path = TopicPartitionStateZNode.path(partition)
+        return Create(path, TopicPartitionStateZNode.encode(state), acl=self._acl(path))
+
     async def _create(self, paths: Sequence[str], epoch_zk_version: int | None) -> list[WriteOutcome]:
-        creates = [Create(path, acl=self._acl(path)) for path in paths]
+        creates = (Create(path, acl=self._acl(path)) for path in paths)
         return await write_guarded(self._client, creates, epoch_zk_version)
 
     async def update_partition_states(
@@ -87,14 +91,14 @@ class PartitionZnodes:
         Raises:
             ControllerMoved: another controller has been elected.
         """
-        writes = [
+        writes = (
             SetData(
                 TopicPartitionStateZNode.path(partition),
                 TopicPartitionStateZNode.encode(LeaderIsrAndControllerEpoch(state, controller_epoch)),
                 state.partition_epoch,
             )
             for partition, state in states.items()
-        ]
+        )
         updates = PartitionStateUpdates()
         outcomes = await write_guarded(self._client, writes, epoch_zk_version)
         for (partition, state), outcome in zip(states.items(), outcomes, strict=True):
@@ -119,7 +123,7 @@ class PartitionZnodes:
             return None
 
 
-def _decoded(partition: TopicPartition, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> PartitionStateRead:
+def _decoded(partition: TopicPartition, answer: ReadOutcome) -> PartitionStateRead:
     if isinstance(answer, NoNode):
         return None
     if isinstance(answer, ZooKeeperError):

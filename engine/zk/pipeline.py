@@ -1,62 +1,106 @@
-"""Sends many requests with a window of them in flight. Knows sessions, not what the requests mean."""
+"""Sends many requests with a window of them in flight. Knows sessions, not what the requests mean.
+
+Requests are made and answers are converted one by one as the window moves, so that tens of thousands of them never hold
+the event loop for long.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from engine.zk.errors import SessionLost, ZooKeeperError
+from engine.zk.errors import ConnectionLost, SessionLost, ZooKeeperError
 from engine.zk.requests import Request
 from engine.zk.session import Session
 
 WINDOW = 1_000
 """Requests in flight at once: more gain nothing, and hold up those of others for longer."""
 
+_SENT_PER_TURN = 100
+"""Requests made at a stretch while the window fills, a millisecond or two."""
 
-async def send_all(session: Session, wanted: Sequence[Request]) -> list[Any]:
+Convert = Callable[[int, Any], Any]
+"""Turns an answer, or an error other than ConnectionLost, into what the caller wants; gets its position too."""
+
+
+async def send_all(session: Session, wanted: Iterable[Request], convert: Convert | None = None) -> list[Any]:
     """Send all requests and return their answers in the same order; an error is a value in its place.
+
+    Args:
+        convert: applied to each answer when it comes; a ConnectionLost is left as it is.
 
     Raises:
         SessionLost: the session ended before the last answer.
     """
-    if not wanted:
-        return []
-    batch = _Batch(session, wanted)
-    return await batch.run()
+    return await _Batch(session, wanted, convert).run()
 
 
 class _Batch:
     """One run of ``send_all``: no task per request, one future for all."""
 
-    def __init__(self, session: Session, wanted: Sequence[Request]) -> None:
+    def __init__(self, session: Session, wanted: Iterable[Request], convert: Convert | None) -> None:
         self._session = session
-        self._wanted = wanted
-        self._answers: list[Any] = [None] * len(wanted)
-        self._sent = 0
-        self._unanswered = len(wanted)
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wanted = iter(wanted)
+        self._convert = convert
+        self._answers: list[Any] = []
+        self._unanswered = 0
+        self._is_all_sent = False
+        self._done: asyncio.Future[None] = session.loop.create_future()
 
     async def run(self) -> list[Any]:
-        for _ in range(min(WINDOW, len(self._wanted))):
-            self._send_next()
+        self._fill_window()
         await self._done
         return self._answers
 
-    def _send_next(self) -> None:
-        index = self._sent
-        self._sent += 1
-        self._session.submit(self._wanted[index], lambda value, error: self._take(index, value, error))
+    def _fill_window(self) -> None:
+        if self._done.done():
+            return
+        self._send(min(_SENT_PER_TURN, WINDOW - self._unanswered))
+        if not self._is_all_sent and self._unanswered < WINDOW:
+            self._session.loop.call_soon(self._fill_window)
+
+    def _send(self, count: int) -> None:
+        sent = 0
+        try:
+            for request in islice(self._wanted, count):
+                self._session.submit(request, partial(self._take, len(self._answers)))
+                self._answers.append(None)
+                self._unanswered += 1
+                sent += 1
+        except Exception as failure:
+            # What makes the requests is the caller's: its failure is the call's.
+            self._fail(failure)
+            return
+        if sent < count:
+            self._is_all_sent = True
+            self._finish_if_answered()
 
     def _take(self, index: int, value: Any, error: ZooKeeperError | None) -> None:
         if self._done.done():
             return
         if isinstance(error, SessionLost):
-            self._done.set_exception(error)
+            self._fail(error)
             return
-        self._answers[index] = value if error is None else error
+        answer = value if error is None else error
+        if self._convert is not None and not isinstance(answer, ConnectionLost):
+            try:
+                answer = self._convert(index, answer)
+            except Exception as failure:
+                self._fail(failure)
+                return
+        self._answers[index] = answer
         self._unanswered -= 1
-        if not self._unanswered:
+        if not self._is_all_sent:
+            self._send(1)
+        self._finish_if_answered()
+
+    def _finish_if_answered(self) -> None:
+        if self._is_all_sent and not self._unanswered and not self._done.done():
             self._done.set_result(None)
-        elif self._sent < len(self._wanted):
-            self._send_next()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._done.done():
+            self._done.set_exception(error)

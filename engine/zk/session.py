@@ -264,6 +264,9 @@ class Session:
 
     def watch_fired(self, event_type: int, path: str) -> None:
         """Runs in the connection thread."""
+        if event_type not in _WATCH_EVENT_TYPES:
+            # Of watches that were removed, or persistent: none of ours.
+            return
         known = WatchEventType(event_type)
         self.watches.fired(known, path)
         self.inbox.put(self._on_watch, known, path)
@@ -282,6 +285,7 @@ class Session:
         self._on_state(state)
 
 
+_WATCH_EVENT_TYPES = frozenset(each.value for each in WatchEventType)
 _STATES = {
     KeeperState.CONNECTED: ConnectionState.CONNECTED,
     KeeperState.CONNECTED_RO: ConnectionState.CONNECTED,

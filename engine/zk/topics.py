@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.common.errors import CoordinationError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ZkClient
+from engine.zk.client import ReadOutcome, ZkClient
 from engine.zk.errors import BadVersion, NoNode, ZnodeFormatError, ZooKeeperError
 from engine.zk.guarded import children_or_none, raise_first, write_guarded
 from engine.zk.operations import ANY_VERSION, Delete, Operation, SetData, ZnodeStat
@@ -56,8 +56,10 @@ class TopicZnodes:
         self, topics: Sequence[str]
     ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
         """As ``get_topic_assignments``, with None for a topic without znode and an error for a broken one."""
-        answers = await self._client.get_many(TopicZNode.path(topic) for topic in topics)
-        return {topic: _decoded(topic, answer) for topic, answer in zip(topics, answers, strict=True)}
+        found = await self._client.read_many(
+            map(TopicZNode.path, topics), lambda position, outcome: _decoded(topics[position], outcome)
+        )
+        return dict(zip(topics, found, strict=True))
 
     async def get_topic_ids(self, topics: Sequence[str]) -> dict[str, bytes]:
         """Return the ids of those topics that have one."""
@@ -110,14 +112,14 @@ class TopicZnodes:
             ControllerMoved: another controller has been elected.
         """
         topics = list(wanted)
-        writes = [
+        writes = (
             SetData(
                 TopicZNode.path(each.topic),
                 TopicZNode.encode(each.topic_id, each.assignment),
                 ANY_VERSION if each.zk_version is None else each.zk_version,
             )
             for each in topics
-        ]
+        )
         outcomes = await write_guarded(self._client, writes, epoch_zk_version)
         return {each.topic: _version(outcome) for each, outcome in zip(topics, outcomes, strict=True)}
 
@@ -142,9 +144,7 @@ class TopicZnodes:
         raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 
 
-def _decoded(
-    topic: str, answer: tuple[bytes, ZnodeStat] | ZooKeeperError
-) -> TopicIdReplicaAssignment | CoordinationError | None:
+def _decoded(topic: str, answer: ReadOutcome) -> TopicIdReplicaAssignment | CoordinationError | None:
     if isinstance(answer, NoNode):
         return None
     if isinstance(answer, ZooKeeperError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from engine.zk import requests
 from engine.zk.errors import ConnectionLost, MultiFailed, NoNode, ZooKeeperError
@@ -11,6 +11,8 @@ from engine.zk.lost_answers import LostWrite, ZnodeSeen
 from engine.zk.operations import Check, Create, Operation, OperationResult
 from engine.zk.pipeline import send_all
 from engine.zk.session import Session
+
+T = TypeVar("T")
 
 MultiOutcome = list[OperationResult] | ZooKeeperError
 """The results of a multi that was done, or why it was refused."""
@@ -30,31 +32,36 @@ async def write_one(session: Session, operation: Operation, chroot: str) -> Oper
 
 
 async def write_singles(
-    session: Session, operations: Sequence[Operation], chroot: str
+    session: Session, operations: Iterable[Operation], chroot: str
 ) -> list[OperationResult | ZooKeeperError]:
     """Do many writes with a window in flight, each for itself; an error is a value in its place."""
     zxid_before = session.last_zxid
-    answers = await send_all(session, [requests.write(operation, chroot) for operation in operations])
-    outcomes: list[OperationResult | ZooKeeperError] = []
-    for operation, answer in zip(operations, answers, strict=True):
-        if isinstance(answer, ConnectionLost):
-            outcomes.append(await _settle_single(session, LostWrite([operation], zxid_before, session.id), chroot))
-        else:
-            outcomes.append(_below(chroot, answer))
+    kept: list[Operation] = []
+    wanted = (requests.write(operation, chroot) for operation in _keeping(operations, kept))
+    outcomes = await send_all(session, wanted, lambda _, answer: _below(chroot, answer))
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, ConnectionLost):
+            outcomes[index] = await _settle_single(session, LostWrite([kept[index]], zxid_before, session.id), chroot)
     return outcomes
 
 
-async def write_multis(session: Session, multis: Sequence[Sequence[Operation]], chroot: str) -> list[MultiOutcome]:
+async def write_multis(session: Session, multis: Iterable[Sequence[Operation]], chroot: str) -> list[MultiOutcome]:
     """Do many multis with a window in flight; each is done or refused for itself."""
     zxid_before = session.last_zxid
-    answers = await send_all(session, [requests.multi(operations, chroot) for operations in multis])
-    outcomes: list[MultiOutcome] = []
-    for operations, answer in zip(multis, answers, strict=True):
-        if isinstance(answer, ConnectionLost):
-            outcomes.append(await _settle_multi(session, LostWrite(operations, zxid_before, session.id), chroot))
-        else:
-            outcomes.append(_outcome(chroot, answer))
+    kept: list[Sequence[Operation]] = []
+    wanted = (requests.multi(operations, chroot) for operations in _keeping(multis, kept))
+    outcomes = await send_all(session, wanted, lambda _, answer: _outcome(chroot, answer))
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, ConnectionLost):
+            outcomes[index] = await _settle_multi(session, LostWrite(kept[index], zxid_before, session.id), chroot)
     return outcomes
+
+
+def _keeping(items: Iterable[T], kept: list[T]) -> Iterator[T]:
+    """Yield the items and remember them: one whose answer gets lost is needed again."""
+    for item in items:
+        kept.append(item)
+        yield item
 
 
 async def _settle_single(session: Session, lost: LostWrite, chroot: str) -> OperationResult | ZooKeeperError:

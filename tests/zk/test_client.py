@@ -146,6 +146,27 @@ def test_many_multis_succeed_and_fail_each_for_itself(connect) -> None:
     asyncio.run(run())
 
 
+def test_failures_of_the_caller_in_a_pipeline_are_the_callers(connect) -> None:
+    async def run() -> None:
+        def operations(count: int):
+            for number in range(count):
+                yield Create(f"/made-{number}", b"")
+            raise LookupError("on purpose")
+
+        async with connect() as client:
+            for count in (0, 50, 150, 2_500):
+                with pytest.raises(LookupError):
+                    await client.write_many(operations(count))
+            with pytest.raises(ZeroDivisionError):
+                await client.read_many(["/"] * 2_500, lambda position, _: 1 // (2_000 - position))
+            assert await client.read_many(["/", "/nope"], lambda position, outcome: (position, type(outcome))) == [
+                (0, tuple),
+                (1, NoNode),
+            ]
+
+    asyncio.run(run())
+
+
 def test_large_and_odd_data_come_back(connect) -> None:
     async def run() -> None:
         async with connect() as client:

@@ -67,11 +67,13 @@ class WitnessedClient(ZkClient):
         return result
 
     async def write_many(self, operations: Any) -> list[Any]:
+        operations = list(operations)
         outcomes = await super().write_many(operations)
         self.writes += [_noted(operation, result) for operation, result in zip(operations, outcomes, strict=True)]
         return outcomes
 
     async def multi_many(self, multis: Any) -> list[MultiOutcome]:
+        multis = list(multis)
         outcomes = await super().multi_many(multis)
         for operations, outcome in zip(multis, outcomes, strict=True):
             noted = []
