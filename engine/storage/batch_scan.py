@@ -27,6 +27,9 @@ CHECK_CHUNK_BYTES = 1024 * 1024
 _PLACE = struct.Struct(">qi4xb6xi")
 """base_offset, batch_length, magic, last_offset_delta"""
 
+_PREFIX = struct.Struct(">qi")
+"""base_offset, batch_length"""
+
 _LENGTH_MIN_V2 = BATCH_OVERHEAD - LOG_OVERHEAD
 _new = tuple.__new__
 
@@ -45,6 +48,12 @@ def parse_batch(buffer: bytes | memoryview, index: int) -> BatchHeader | None:
         return read_batch_header(buffer, index)
     except KafkaError:
         return None
+
+
+def batch_size_at(fd: int, position: int) -> int:
+    """Return the size in bytes of the batch that begins at ``position``; 0 where the file ends."""
+    prefix = os.pread(fd, LOG_OVERHEAD, position)
+    return LOG_OVERHEAD + _PREFIX.unpack(prefix)[1] if len(prefix) == LOG_OVERHEAD else 0
 
 
 def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -1,4 +1,4 @@
-"""Appending to a log: the short way for what clients send as a rule, and the long way for everything else.
+"""Appending to a leader's log: the short way for what clients send as a rule, and the long way for everything else.
 
 The short way takes one version 2 batch of a client as it is: header and checksum are checked, offset and leader epoch
 stamped into the received buffer, which is written by one call. No record is looked at.
@@ -7,7 +7,6 @@ stamped into the received buffer, which is written by one call. No record is loo
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -28,11 +27,9 @@ from engine.protocol.records.layout import (
 )
 from engine.protocol.records.validate import check_batch, prepare_append
 from engine.storage.append_origin import AppendOrigin
-from engine.storage.log_core import LogCore
-from engine.storage.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction, ProducerAppend
-from engine.storage.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, OffsetsOutOfOrder, UnexpectedAppendOffset
-from engine.storage.segment import LogSegment
-from engine.storage.transaction_markers import read_marker
+from engine.storage.log_write import LogWrites, PlacedBatches
+from engine.storage.producer_entry import SEQUENCE_MODULUS, BatchMetadata
+from engine.storage.results import NO_APPEND_TIME, AppendResult
 
 _STAMP = struct.Struct(">qii")
 """base_offset, batch_length, partition_leader_epoch: one call for the two fields that the leader sets."""
@@ -43,27 +40,7 @@ _TIMESTAMP = struct.Struct(">q")
 _CLIENT = AppendOrigin.CLIENT
 
 
-class _Batches(NamedTuple):
-    """Whole batches that are about to be written."""
-
-    records: memoryview
-    headers: list[tuple[int, BatchHeader]]
-    first_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    max_timestamp_offset: int
-    log_append_time_ms: int
-
-
-class _Checked(NamedTuple):
-    """What the producers' checks found."""
-
-    appends: dict[int, ProducerAppend]
-    completed: list[CompletedTransaction]
-    duplicate: BatchMetadata | None
-
-
-class LogAppends(LogCore):
+class LeaderAppends(LogWrites):
     """The appending side of ``Log``."""
 
     __slots__ = ()
@@ -130,36 +107,6 @@ class LogAppends(LogCore):
             self._environment.flush_soon(self, end_offset)
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
-    def append_as_follower(self, records: memoryview) -> AppendResult:
-        """Append batches of the leader as they are, offsets and leader epochs included.
-
-        Messages of v0 and v1 are taken too; they clear the epoch cache. An incomplete batch at the end is left away.
-
-        Raises:
-            UnexpectedAppendOffset: they begin before the log's end.
-            OffsetsOutOfOrder: they do not ascend.
-            KafkaError: CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR when the disk fails.
-        """
-        self._check_online()
-        headers = list(iter_batches(records))
-        if not headers:
-            return self._nothing(-1)
-        self._check_replicated(records, headers)
-        appended_bytes = 0
-        for run in self._runs(headers):
-            appended_bytes += self._append_run(records, run)
-        first, last = headers[0][1], headers[-1][1]
-        count = sum(max(header.record_count, 0) for _, header in headers)
-        return AppendResult(
-            first.base_offset,
-            last.last_offset,
-            NO_APPEND_TIME,
-            self.log_start_offset,
-            count,
-            appended_bytes,
-            last.partition_leader_epoch,
-        )
-
     # --- the long way of a leader
 
     def _append_the_long_way(self, records: memoryview, leader_epoch: int, origin: AppendOrigin) -> AppendResult:
@@ -215,7 +162,7 @@ class LogAppends(LogCore):
 
     def _place(
         self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int, origin: AppendOrigin
-    ) -> _Batches:
+    ) -> PlacedBatches:
         """Give the batches their offsets: in place if their headers say all, else through the records' rules."""
         if all(self._is_taken_as_it_is(header, origin) for _, header in headers):
             return self._stamped(records, headers, leader_epoch)
@@ -229,7 +176,7 @@ class LogAppends(LogCore):
         )
         if prepared.is_rebuilt:
             self._check_batch_size(len(prepared.records))
-        return _Batches(
+        return PlacedBatches(
             memoryview(prepared.records),
             [(0, read_batch_header(prepared.records))],
             prepared.first_offset,
@@ -250,7 +197,7 @@ class LogAppends(LogCore):
         codec = self._rules.codec
         return not self._stamps_append_time and (codec is None or codec == attributes & CODEC_MASK)
 
-    def _stamped(self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int) -> _Batches:
+    def _stamped(self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int) -> PlacedBatches:
         next_offset = self.log_end_offset
         max_timestamp_ms, max_timestamp_offset, append_time_ms = NO_TIMESTAMP, next_offset, NO_APPEND_TIME
         placed = []
@@ -264,7 +211,7 @@ class LogAppends(LogCore):
             placed.append((position, header))
             next_offset = header.next_offset
         end = headers[-1][0] + headers[-1][1].size_bytes
-        return _Batches(
+        return PlacedBatches(
             records[:end],
             placed,
             self.log_end_offset,
@@ -293,176 +240,3 @@ class LogAppends(LogCore):
             leader_epoch,
             is_duplicate=True,
         )
-
-    # --- the long way of a follower
-
-    def _check_replicated(self, records: memoryview, headers: list[tuple[int, BatchHeader]]) -> None:
-        last_offset = -1
-        for position, header in headers:
-            if header.last_offset <= last_offset:
-                raise OffsetsOutOfOrder(
-                    f"Out of order offsets found in append to {self.topic_partition}: {header.last_offset} follows "
-                    f"{last_offset}"
-                )
-            last_offset = header.last_offset
-            if not verify_crc(records, position, header.size_bytes):
-                raise self._corrupt(header.crc)
-        first_offset = headers[0][1].base_offset
-        if first_offset < self.log_end_offset:
-            raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self.topic_partition}. First offset {first_offset} is less than the "
-                f"next offset {self.log_end_offset}. Last offset in append: {last_offset}. "
-                f"Log start offset = {self.log_start_offset}",
-                first_offset=first_offset,
-                last_offset=last_offset,
-            )
-
-    def _runs(self, headers: list[tuple[int, BatchHeader]]) -> list[list[tuple[int, BatchHeader]]]:
-        """Split batches that do not fit into one segment."""
-        segment_bytes = self.config.segment_bytes
-        first_position = headers[0][0]
-        if headers[-1][0] + headers[-1][1].size_bytes - first_position <= segment_bytes:
-            return [headers]
-        runs: list[list[tuple[int, BatchHeader]]] = []
-        run_bytes = 0
-        for position, header in headers:
-            if not runs or run_bytes + header.size_bytes > segment_bytes:
-                runs.append([])
-                run_bytes = 0
-            runs[-1].append((position, header))
-            run_bytes += header.size_bytes
-        return runs
-
-    def _append_run(self, records: memoryview, headers: list[tuple[int, BatchHeader]]) -> int:
-        max_timestamp_ms, max_timestamp_offset = NO_TIMESTAMP, headers[0][1].base_offset
-        latest_epoch = self.leader_epochs.latest_epoch
-        for _, header in headers:
-            if header.max_timestamp > max_timestamp_ms:
-                max_timestamp_ms, max_timestamp_offset = header.max_timestamp, header.last_offset
-            if header.partition_leader_epoch != latest_epoch or header.magic < 2:
-                self._follow_epoch(header)
-                latest_epoch = self.leader_epochs.latest_epoch
-        start = headers[0][0]
-        end = headers[-1][0] + headers[-1][1].size_bytes
-        batches = _Batches(
-            records[start:end],
-            [(position - start, header) for position, header in headers],
-            headers[0][1].base_offset,
-            headers[-1][1].last_offset,
-            max_timestamp_ms,
-            max_timestamp_offset,
-            NO_APPEND_TIME,
-        )
-        self._write(batches, self._check_producers(batches, AppendOrigin.REPLICATION))
-        return end - start
-
-    def _follow_epoch(self, header: BatchHeader) -> None:
-        if header.magic >= 2:
-            if header.partition_leader_epoch >= 0:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
-        elif self.leader_epochs.entries:
-            try:
-                self.leader_epochs.clear()
-            except OSError as error:
-                raise self._storage_error("clearing the leader epochs", error) from error
-
-    # --- what both need
-
-    def _check_producers(self, batches: _Batches, origin: AppendOrigin) -> _Checked:
-        appends: dict[int, ProducerAppend] = {}
-        completed: list[CompletedTransaction] = []
-        for position, header in batches.headers:
-            producer_id = header.producer_id
-            if producer_id < 0:
-                continue
-            if origin is _CLIENT:
-                known = self.producers.producers.get(producer_id)
-                duplicate = (
-                    None
-                    if known is None
-                    else known.find_duplicate(header.producer_epoch, header.base_sequence, header.last_sequence)
-                )
-                if duplicate is not None:
-                    return _Checked(appends, completed, duplicate)
-            append = appends.get(producer_id)
-            if append is None:
-                append = appends[producer_id] = self.producers.prepare(producer_id, origin)
-            if not header.is_control:
-                append.add_data(header, header.base_offset)
-                continue
-            marker = read_marker(batches.records, position, header)
-            ended = (
-                None if marker is None else append.end_transaction(marker, header.producer_epoch, header.base_offset)
-            )
-            if ended is not None:
-                completed.append(ended)
-        return _Checked(appends, completed, None)
-
-    def _write(self, batches: _Batches, checked: _Checked) -> None:
-        """Write placed batches to the active segment, or to a new one, and take over all that follows from it."""
-        size_bytes = len(batches.records)
-        if self._should_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset):
-            self.roll(batches.first_offset)
-        segment = self._active
-        position = segment.size_bytes
-        try:
-            segment.append(
-                batches.records,
-                size_bytes,
-                batches.last_offset,
-                batches.max_timestamp_ms,
-                batches.max_timestamp_offset,
-            )
-            self._set_log_end_offset(batches.last_offset + 1)
-            for append in checked.appends.values():
-                self.producers.apply(append)
-            for completed in checked.completed:
-                self._complete_transaction(segment, completed)
-        except OSError as error:
-            raise self._append_failed(segment, position, error) from error
-        if position == 0:
-            self._schedule_roll()
-        self._last_append_offset = batches.first_offset
-        self._last_append_position = position
-        self.producers.map_end_offset = self.log_end_offset
-        if checked.appends:
-            self._refresh_first_unstable()
-        if self.log_end_offset >= self._flush_at_offset:
-            self._environment.flush_soon(self, self.log_end_offset)
-
-    def _complete_transaction(self, segment: LogSegment, completed: CompletedTransaction) -> None:
-        if completed.is_aborted:
-            segment.add_aborted(self.producers.aborted(completed))
-        self.producers.complete(completed)
-
-    def _assign_epoch(self, leader_epoch: int, offset: int) -> None:
-        try:
-            self.leader_epochs.assign(leader_epoch, offset)
-        except OSError as error:
-            raise self._storage_error("noting a leader epoch", error) from error
-
-    def _append_failed(self, segment: LogSegment, position: int, error: OSError) -> KafkaError:
-        """Take back what was written, so that no half batch is served, and report the log dir."""
-        segment.size_bytes = position
-        try:
-            segment.cut_back(position)
-        except OSError as second:
-            error.add_note(f"What was written could not be cut off either: {second}")
-        return self._storage_error("appending records", error)
-
-    def _check_batch_size(self, size_bytes: int) -> None:
-        if size_bytes > self.config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {self.topic_partition} is {size_bytes} bytes which exceeds "
-                f"the maximum configured value of {self.config.max_message_bytes}.",
-            )
-
-    def _corrupt(self, crc: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"Record is corrupt (stored crc = {crc}) in topic partition {self.topic_partition}.",
-        )
-
-    def _nothing(self, leader_epoch: int) -> AppendResult:
-        return AppendResult(NO_OFFSET, NO_OFFSET, NO_APPEND_TIME, self.log_start_offset, 0, 0, leader_epoch)

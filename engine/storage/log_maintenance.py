@@ -249,7 +249,8 @@ class LogMaintenance(LogCore):
     def close(self) -> None:
         """Leave everything in order for the next start: snapshot at the end, indexes complete and trimmed.
 
-        Flush first. Raises KafkaError KAFKA_STORAGE_ERROR when the disk fails.
+        Flush then: what is written here is to reach the disk too. Raises KafkaError KAFKA_STORAGE_ERROR when the disk
+        fails.
         """
         self._check_online()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +24,17 @@ from engine.formats.checkpoints import (
     encode_offset_checkpoint,
 )
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
-from engine.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
 from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, WriteJob
 from engine.storage.log import Log
 from engine.storage.log_core import LogCore
-from engine.storage.log_dir import LogDir
+from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
 
 logger = logging.getLogger(__name__)
+
+FLUSH_THREADS = 8
+"""Files brought to the disk at once when the broker stops: the disk's own queue does the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,11 @@ class LogManager:
         self.future_logs: dict[TopicPartition, Log] = {}
         self._topic_config = topic_config
         self._on_dir_failure = on_dir_failure
-        self._dirs = {path.absolute(): LogDir(path.absolute()) for path in config.log_dirs}
+        self._dirs = LogDirs(config.log_dirs)
         self._deletions: list[tuple[int, Path, list[Path]]] = []
         self._flushes: dict[int, tuple[LogCore, int]] = {}
         self._dirs_to_checkpoint: set[Path] = set()
-        if len({path.resolve() for path in config.log_dirs}) < len(config.log_dirs):
-            raise StorageError(f"Duplicate log directory found: {', '.join(map(str, config.log_dirs))}")
-        self._open_dirs()
+        self._dirs.open(self.fail_dir)
 
     # --- environment of the logs
 
@@ -108,12 +109,12 @@ class LogManager:
     @property
     def live_dirs(self) -> list[Path]:
         """Log dirs that can be used, in the order of ``log.dirs``."""
-        return [path for path, log_dir in self._dirs.items() if log_dir.is_online]
+        return self._dirs.live
 
     @property
     def offline_dirs(self) -> list[Path]:
         """Log dirs that have failed."""
-        return [path for path, log_dir in self._dirs.items() if not log_dir.is_online]
+        return self._dirs.offline
 
     def check_identity(self, cluster_id: str | None, broker_id: int | None) -> tuple[str | None, int | None]:
         """Check ``meta.properties`` of all dirs; return cluster and broker id as they are known now.
@@ -122,45 +123,15 @@ class LogManager:
             ConfigError: a dir belongs to another broker or cluster, in Kafka's words.
             CorruptFileError: a file is damaged.
         """
-        found: dict[str, MetaProperties] = {}
-        for path in self.live_dirs:
-            try:
-                properties = self._dirs[path].read_meta_properties()
-            except OSError as error:
-                self.fail_dir(path, "Disk error while reading meta.properties", error)
-                continue
-            if properties is not None:
-                found[str(path / META_PROPERTIES_FILE)] = properties
-        return check_meta_properties(found, cluster_id=cluster_id, broker_id=broker_id)
+        return self._dirs.check_identity(cluster_id, broker_id, self.fail_dir)
 
     def write_identity(self, cluster_id: str, broker_id: int) -> None:
         """Write ``meta.properties`` where it is missing or incomplete."""
-        for path in self.live_dirs:
-            try:
-                old = self._dirs[path].read_meta_properties() or MetaProperties()
-                new = MetaProperties(0, broker_id, cluster_id, old.directory_id)
-                if new != old:
-                    self._dirs[path].write_meta_properties(new, self.clock.now_ms())
-            except OSError as error:
-                self.fail_dir(path, "Disk error while writing meta.properties", error)
-
-    def _open_dirs(self) -> None:
-        for path, log_dir in self._dirs.items():
-            try:
-                log_dir.prepare()
-                log_dir.lock()
-            except OSError as error:
-                self.fail_dir(path, "Failed to create, validate or lock the log dir", error)
-            except StorageError:
-                self.release()
-                raise
-        if not self.live_dirs:
-            raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
+        self._dirs.write_identity(cluster_id, broker_id, self.clock.now_ms(), self.fail_dir)
 
     def release(self) -> None:
         """Let go of the log dirs without having closed the logs."""
-        for log_dir in self._dirs.values():
-            log_dir.unlock()
+        self._dirs.release()
 
     # --- start and stop
 
@@ -177,8 +148,7 @@ class LogManager:
                 self.fail_dir(path, "Error while loading the log dir", loaded)
             else:
                 self._take_in(loaded)
-        if not self.live_dirs:
-            raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
+        self._dirs.check_any_is_live()
 
     def _take_in(self, log: Log) -> None:
         if not self._dirs[log.log_dir].is_online:
@@ -202,14 +172,20 @@ class LogManager:
         self.release()
 
     def _close_logs(self, path: Path) -> bool:
-        """Close the logs of a dir and write its checkpoints; return whether all went well."""
+        """Close the logs of a dir, flush them and write its checkpoints; return whether all went well."""
+        jobs: list[DiskJob] = []
         for log in self._logs_in(path):
             try:
-                log.flush()
                 log.close()
+                job = log.begin_flush()
             except KafkaError as error:
                 logger.warning("A log could not be closed partition=%s: %s", log.topic_partition, error)
                 return False
+            jobs += [] if job is None else [job]
+        with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="log-closing") as pool:
+            list(pool.map(lambda job: job.run(), jobs))
+        for done in jobs:
+            done.finish()
         _run(self._offset_jobs(path))
         return self._dirs[path].is_online
 
@@ -248,7 +224,7 @@ class LogManager:
                     f"Can not create log for {topic_partition} because log directories "
                     f"{', '.join(map(str, self.offline_dirs))} are offline",
                 )
-            candidates = self._dirs_by_load() if preferred_dir is None else [preferred_dir]
+            candidates = self._dirs.by_load if preferred_dir is None else [preferred_dir]
             log = self.logs[topic_partition] = self._create(topic_partition, log_dir_name(topic_partition), candidates)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
@@ -262,7 +238,7 @@ class LogManager:
         folders: dict[Path, list[Path]] = {}
         for topic_partition in topic_partitions:
             if topic_partition not in self.logs and self.live_dirs:
-                path = self._dirs_by_load()[0]
+                path = self._dirs.by_load[0]
                 self._dirs[path].log_count += 1
                 folders.setdefault(path, []).append(path / log_dir_name(topic_partition))
         return [CreateJob(self, path, names, self._open, self._created) for path, names in folders.items()]
@@ -292,10 +268,6 @@ class LogManager:
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"No log directories available for {topic_partition}. Tried {', '.join(map(str, candidates))}",
         )
-
-    def _dirs_by_load(self) -> list[Path]:
-        """The dir with the fewest logs first, those with equally many in the order of ``log.dirs``."""
-        return sorted(self.live_dirs, key=lambda path: self._dirs[path].log_count)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition's log away; its files go after ``log.segment.delete.delay.ms``. No log: nothing happens.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.formats.index_entries import AbortedTransaction
+from engine.storage.batch_scan import batch_size_at
 from engine.storage.file_range import FileRange, OpenFile
 from engine.storage.log_core import LogCore
 from engine.storage.results import LogPosition, LogRead
@@ -150,10 +151,9 @@ class LogReads(LogCore):
             return LogRead(None, where)
         file = self._open(segment)
         try:
-            first = next(segment.iter_batches(position), None)
+            first_bytes = batch_size_at(file.fd, position)
         except OSError as error:
             raise self._storage_error("reading", error) from error
-        first_bytes = 0 if first is None else first[1].size_bytes
         size_bytes = max(max_bytes, first_bytes) if min_one_batch else max_bytes
         if size_bytes <= 0:
             return LogRead(None, where)
