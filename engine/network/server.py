@@ -82,7 +82,7 @@ class SocketServer:
         self._is_stopping = False
 
     def bind(self, listener: ListenerSpec) -> BoundListener:
-        """Take the address; nobody is answered there yet.
+        """Take the address and listen; nobody is answered there yet, whoever connects waits.
 
         Raises:
             OperationError: the address is taken or not of this machine.
@@ -183,7 +183,9 @@ def _reason(connection: Connection) -> str:
 
 
 def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
-    """Return a listening address bound with the buffer sizes that accepted connections inherit.
+    """Return a listening socket with the buffer sizes that accepted connections inherit.
+
+    It listens at once: two processes may bind one address with SO_REUSEADDR, but only one may listen there.
 
     Raises:
         OperationError: the address is taken or not of this machine.
@@ -198,6 +200,7 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
     sock.setblocking(False)
     try:
         sock.bind((listener.host, listener.port))
+        sock.listen(limits.socket_listen_backlog_size)
     except OSError as error:
         sock.close()
         raise _bind_error(listener, error) from error

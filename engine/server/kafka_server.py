@@ -29,7 +29,7 @@ from engine.handlers.fetch_sessions import FetchSessionCache
 from engine.handlers.registry import all_handlers
 from engine.network.request import Peer
 from engine.network.routes import HandlerSpec, RouteTable
-from engine.network.server import SocketServer
+from engine.network.server import BoundListener, SocketServer
 from engine.replication.alter_partition import AlterPartitionManager
 from engine.replication.controller_channel import ControllerChannel
 from engine.replication.isr_updater import IsrUpdater
@@ -96,6 +96,7 @@ class KafkaServer:
         self._stop_requested = asyncio.Event()
         self._supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
+        self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
 
     @property
@@ -118,8 +119,9 @@ class KafkaServer:
         await self._load_logs()
         self._make_replication()
         self._make_controller()
-        await self._open_network()
+        self._bind_network()
         await self._register()
+        await self._open_network()
         await self._begin_to_work()
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
@@ -253,8 +255,8 @@ class KafkaServer:
         self.producer_ids = ProducerIdManager(source)
         self._ends_with("producer ids", self.producer_ids.close)
 
-    async def _open_network(self) -> None:
-        """Bind all listeners before anything is announced, then accept: who is told the address may come at once."""
+    def _bind_network(self) -> None:
+        """Listen on all addresses before anything is announced: who is told an address may come at once, and waits."""
         config = self.config
         handlers = {
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async)
@@ -264,9 +266,12 @@ class KafkaServer:
             RouteTable(handlers, answer_unknown_version), self._make_request, server_limits(config)
         )
         self._ends_with("network", self._network.stop)
-        bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listeners]
-        self.advertised_listeners = advertised(config.advertised_listeners, bound)
-        for listener in bound:
+        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listeners]
+        self.advertised_listeners = advertised(config.advertised_listeners, self._bound)
+
+    async def _open_network(self) -> None:
+        """Answer from now on. Before, while it waited for its id, this broker would have told clients of no topics."""
+        for listener in self._bound:
             await self._network.accept(listener)
         self._network.start_idle_sweep()
 
