@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +49,18 @@ def environment(folder: Path, **extra: str) -> dict[str, str]:
     return kept | {"XDG_CONFIG_HOME": str(folder / "config"), "TERM": "xterm-256color"} | extra
 
 
-def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str]) -> Ran:
+def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdin: str | bytes = b"") -> Ran:
     """Run the program's ``main`` in this process: as ``klamm``, without the cost of a process. For much of one kind."""
     capture.readouterr()
-    code = main([str(argument) for argument in arguments])
+    before = sys.stdin
+    with tempfile.TemporaryFile("w+b") as file, io.TextIOWrapper(file) as text:
+        file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        file.seek(0)
+        sys.stdin = text
+        try:
+            code = main([str(argument) for argument in arguments])
+        finally:
+            sys.stdin = before
     said = capture.readouterr()
     return Ran(code, said.out, said.err)
 

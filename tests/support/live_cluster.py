@@ -19,6 +19,8 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
         "default.replication.factor": "2",
         "num.partitions": "2",
         "auto.leader.rebalance.enable": "false",
+        # The last broker of a cluster has nobody to hand its partitions to, and would try three times.
+        "controlled.shutdown.retry.backoff.ms": "100",
     }
     folder: Path = tmp_path_factory.mktemp("live-cluster")
     with LocalCluster(2, directory=folder, racks=["a", "b"], config=settings) as cluster:

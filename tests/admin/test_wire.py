@@ -1,0 +1,184 @@
+"""Whom the tools ask over the wire, and what they make of rare answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
+
+from engine.admin.client_properties import ClientProperties
+from engine.admin.errors import NotFound, Refused, StillUnderWay, Unreachable
+from engine.admin.topic_changes import NewTopic, TopicOutcome
+from engine.admin.topic_changes_wire import create_topic, delete_topics
+from engine.admin.wire import WireCluster
+from engine.common.errors import ErrorCode
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from engine.protocol.apis.metadata import MetadataRequest
+
+Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
+
+
+def play(scene: Scene, **options: Any) -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(20), scripted_cluster(2, **options) as cluster:
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=500))
+            try:
+                await scene(cluster, wire)
+            finally:
+                await wire.close()
+
+    asyncio.run(playing())
+
+
+def created(code: int = 0, message: str | None = None) -> Callable[[Any], CreateTopicsResponse]:
+    return lambda request: CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=request.topics[0].name, error_code=code, error_message=message)]
+    )
+
+
+def test_a_controller_that_has_moved_is_found_again() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        def moved(request: CreateTopicsRequest) -> CreateTopicsResponse:
+            cluster.controller_id = 1
+            return created(ErrorCode.NOT_CONTROLLER)(request)
+
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = moved
+        cluster.brokers[1].answers[ApiKey.CREATE_TOPICS] = created()
+        change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
+        assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
+        assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+def test_without_a_controller_the_tools_wait_for_one() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.controller_id = -1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await wire.controller_id()
+        cluster.controller_id = 1
+        assert await wire.controller_id() == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.TOPIC_ALREADY_EXISTS, Refused),
+        (ErrorCode.POLICY_VIOLATION, Refused),
+        (ErrorCode.REQUEST_TIMED_OUT, StillUnderWay),
+        (119, Refused),
+        (30_000, Refused),
+    ],
+)
+def test_refusals_carry_the_clusters_words(code: int, error: type[Exception]) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = created(code, "because of this")
+        with pytest.raises(error) as refused:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        if isinstance(refused.value, Refused):
+            assert refused.value.message == "because of this"
+            assert refused.value.where == "topic t"
+
+    play(scene)
+
+
+def test_if_not_exists() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = created(ErrorCode.TOPIC_ALREADY_EXISTS)
+        change = await create_topic(wire, NewTopic("t"), timeout_ms=1000, if_not_exists=True)
+        assert change.result is TopicOutcome.EXISTS
+
+    play(scene)
+
+
+@pytest.mark.parametrize("answer", [HANG_UP, SILENCE])
+def test_a_change_without_an_answer_is_not_sent_again(answer: object) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = lambda request: answer
+        with pytest.raises(Unreachable) as lost:
+            await create_topic(wire, NewTopic("t"), timeout_ms=200)
+        assert lost.value.where == f"{cluster.brokers[0].host}:9092"
+        assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [1, 5, 6])
+def test_deleting_in_every_form_of_the_request(version: int) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        def answer(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+            names = [topic.name for topic in request.topics] or request.topic_names
+            codes = {"a": 0, "b": int(ErrorCode.TOPIC_DELETION_DISABLED), "c": int(ErrorCode.REQUEST_TIMED_OUT)}
+            return DeleteTopicsResponse(
+                responses=[DeletableTopicResult(name=name, error_code=codes[name or ""]) for name in names]
+            )
+
+        cluster.brokers[0].answers[ApiKey.DELETE_TOPICS] = answer
+        changes, refusals = await delete_topics(wire, ["a", "b", "c"], timeout_ms=1000)
+        assert [(c.topic, c.result) for c in changes] == [
+            ("a", TopicOutcome.DELETED),
+            ("c", TopicOutcome.MARKED_FOR_DELETION),
+        ]
+        assert [(error.message, error.where) for error in refusals] == [("TOPIC_DELETION_DISABLED", "topic b")]
+
+    play(scene, version_max={ApiKey.DELETE_TOPICS: version})
+
+
+def test_the_first_broker_that_answers_is_enough() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        await cluster.brokers[0].stop()
+        assert sorted(await wire.nodes()) == [0, 1]
+
+    play(scene)
+
+
+def test_nobody_answers() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        for broker in cluster.brokers:
+            await broker.stop()
+        with pytest.raises(Unreachable) as nobody:
+            await wire.nodes()
+        assert all(str(broker.port) in (nobody.value.where or "") for broker in cluster.brokers)
+
+    play(scene)
+
+
+def test_a_broker_id_that_nobody_has() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with pytest.raises(NotFound) as unknown:
+            await wire.client_of(7)
+        assert unknown.value.hint == "live brokers: 0, 1"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 12])
+def test_no_version_of_metadata_creates_a_topic(version: int) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.leaders = {"a": [0], "b": [0]}
+        response = await wire.metadata(["a"])
+        assert [topic.name for topic in response.topics] == ["a"]
+        (request,) = cluster.brokers[0].requests(MetadataRequest)
+        if version >= 4:
+            assert not request.allow_auto_topic_creation
+        else:
+            assert not request.topics, "an old broker may create what it is asked for by name"
+
+    play(scene, version_max={ApiKey.METADATA: version})
+
+
+def test_an_api_that_the_broker_does_not_have() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with pytest.raises(Refused) as refused:
+            await create_topic(wire, NewTopic("t"), timeout_ms=1000)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    play(scene)

@@ -1,0 +1,170 @@
+"""Records through the real program and a living cluster: in by stdin, out in every form."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+
+from engine.local.cluster import LocalCluster
+
+Program = Callable[..., Ran]
+
+
+@pytest.fixture
+def program(
+    live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Program:
+    """Runs commands against the cluster, in which a topic of two partitions was made."""
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+
+    def run(*words: str, stdin: str | bytes = b"") -> Ran:
+        return in_process(*words, stdin=stdin, capture=capsys)
+
+    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "2").code == 0
+    return run
+
+
+def test_lines_in_and_lines_out(program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(1000)]
+    where = ("--bootstrap-server", live_cluster.bootstrap_servers)
+    sent = klamm("produce", topic_name, *where, folder=tmp_path, stdin="\n".join(lines))
+    assert (sent.code, sent.err) == (0, "1000 records sent\n")
+    assert sum(int(row[2]) for row in sent.rows) == 1000
+    got = klamm("consume", topic_name, "--until-end", *where, folder=tmp_path)
+    assert (got.code, got.err) == (0, "1000 records\n")
+    assert sorted(got.out.splitlines()) == sorted(lines)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_stored_as_asked_for(
+    program: Program, topic_name: str, codec: str, live_cluster: LocalCluster
+) -> None:
+    text = "the same words again and again " * 20
+    sent = program("produce", topic_name, "--compression", codec, "--partition", "0", stdin=f"{text}\n{text}\n")
+    assert sent.code == 0, sent.err
+    leader = program("topics", "describe", topic_name, "-o", "json").json[0]["partitions"][0]["leader"]
+    (log_dir,) = live_cluster.broker(leader).spec.log_dirs
+    dumped = program("dump", f"{log_dir}/{topic_name}-0/00000000000000000000.log", "-o", "jsonl")
+    codecs = {row["codec"] for row in map(json.loads, dumped.out.splitlines()) if row["kind"] == "batch"}
+    assert codecs == {codec}
+    assert program("consume", topic_name, "-e").out == f"{text}\n{text}\n"
+
+
+def test_keys_headers_and_nulls(program: Program, topic_name: str) -> None:
+    sent = program(
+        "produce", topic_name, "--key-separator", ":", "--headers", "--null-marker", "NULL", "--header", "app=test",
+        stdin="a:1,b:2\tk:v\n\tk:NULL\n",
+    )  # fmt: skip
+    assert sent.code == 0, sent.err
+    assert len(sent.rows) == 1, "one key, one partition"
+    got = program("consume", topic_name, "-e", "-o", "jsonl")
+    first, second = [json.loads(line) for line in got.out.splitlines()]
+    assert (first["key"], first["value"]) == ("k", "v")
+    assert first["headers"] == [
+        {"key": "app", "value": "test"},
+        {"key": "a", "value": "1"},
+        {"key": "b", "value": "2"},
+    ]
+    assert (second["value"], second["partition"], second["offset"]) == (None, first["partition"], first["offset"] + 1)
+    assert set(first) == {
+        "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+    }  # fmt: skip
+    assert first["timestamp"].endswith("Z")
+    pattern = "%t/%p/%o %k=%s %K %S %h%%\\n"
+    printed = program("consume", topic_name, "-e", "--format", pattern).out.splitlines()
+    assert printed[0] == f"{topic_name}/{first['partition']}/0 k=v 1 1 app=test,a=1,b=2%"
+    assert printed[1].endswith("k= 1 -1 app=test%")
+
+
+def test_bytes_that_are_no_text_survive(program: Program, topic_name: str) -> None:
+    value = bytes(byte for byte in range(256) if byte not in b"\r\n")
+    assert program("produce", topic_name, "--partition", "1", stdin=value + b"\n").code == 0
+    line = program("consume", topic_name, "-e", "-o", "jsonl").out
+    assert json.loads(line)["value_encoding"] == "base64"
+    assert program("produce", topic_name, "--input", "jsonl", stdin=line).code == 0
+    first, second = program("consume", topic_name, "-e", "-o", "jsonl").out.splitlines()
+    assert json.loads(first)["value"] == json.loads(second)["value"]
+    assert json.loads(second)["partition"] == 1
+
+
+def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> None:
+    program("produce", topic_name, "--partition", "0", stdin="".join(f"{number}\n" for number in range(10)))
+    one = ("--partition", "0")
+    assert program("consume", topic_name, *one, "--offset", "7", "-e").out == "7\n8\n9\n"
+    assert program("consume", topic_name, *one, "--offset", "-2", "-e").out == "8\n9\n"
+    assert program("consume", topic_name, "--from-beginning", "--max-messages", "3").out == "0\n1\n2\n"
+    assert program("consume", topic_name, "--from-beginning", "-n", "1", "-o", "csv").out.startswith("topic,partition")
+    waited = program("consume", topic_name, "--timeout-ms", "300")
+    assert (waited.code, waited.out) == (0, "")
+    gone = program("consume", topic_name, *one, "--offset", "99", "-e")
+    assert gone.code in (0, 4), "nothing is there between the end and an offset beyond it"
+
+
+def test_acks_and_idempotence_by_choice(program: Program, topic_name: str) -> None:
+    for options in (["--acks", "0"], ["--acks", "1"], ["--no-idempotence"]):
+        assert program("produce", topic_name, *options, stdin="x\n").code == 0
+    assert program("consume", topic_name, "-e").out == "x\nx\nx\n"
+    assert program("produce", topic_name, "--acks", "2", stdin="x").code == 2
+    assert program("produce", topic_name, "--compression", "rar", stdin="x").code == 2
+
+
+def test_wrong_input_is_named_by_its_line(program: Program, topic_name: str) -> None:
+    ran = program("produce", topic_name, "--key-separator", ":", stdin="a:b\nno separator\n")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: no key separator ':': line 2 of stdin")
+    assert program("produce", "absent", stdin="x").code == 2
+    assert program("consume", "absent", "-e").code == 2
+    dry = program("produce", topic_name, "--dry-run", stdin="x\n")
+    assert (dry.code, "dry run" in dry.err) == (0, True)
+    assert program("consume", topic_name, "-e").out == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    program("produce", topic_name, stdin="x\n" * 10_000)
+    command = f"{PROGRAM} consume {topic_name} --from-beginning -b {live_cluster.bootstrap_servers} | head -2"
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False, env=environment(Path())
+    )
+    assert (ran.returncode, ran.stdout) == (0, b"x\nx\n")
+    assert b"error" not in ran.stderr
+
+
+def test_ctrl_c_ends_a_consumer_with_130(topic_name: str, program: Program, live_cluster: LocalCluster) -> None:
+    program("produce", topic_name, stdin="first\n")
+    process = subprocess.Popen(
+        [PROGRAM, "consume", topic_name, "--from-beginning", "-b", live_cluster.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(Path()),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"first\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.decode().splitlines() == ["1 records", "error: interrupted"]
+
+
+def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_cluster: LocalCluster) -> None:
+    """A line in a pipe that stays open is sent before the next one comes."""
+    producer = subprocess.Popen(
+        [PROGRAM, "produce", topic_name, "-b", live_cluster.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(Path()),
+    )
+    assert producer.stdin is not None
+    producer.stdin.write(b"now\n")
+    producer.stdin.flush()
+    deadline = time.monotonic() + 20
+    while program("consume", topic_name, "-e").out != "now\n":
+        assert time.monotonic() < deadline
+    producer.stdin.close()
+    assert producer.wait(20) == 0
