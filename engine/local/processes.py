@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -46,10 +45,10 @@ class LocalProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Whether this very process still runs, even if only with some of its threads; a zombie does not."""
         if self._child is not None:
             return self._child.poll() is None
-        return _start_ticks(self.pid) == self.identity.start_ticks
+        return not self.wait(0)
 
     @property
     def exit_code(self) -> int | None:
@@ -63,7 +62,6 @@ class LocalProcess:
         except ProcessLookupError:
             return False
         try:
-            # Checked after opening: from here on the descriptor means this process and no later one.
             if not self.is_alive:
                 return False
             signal.pidfd_send_signal(pid_fd, signal_number)
@@ -74,16 +72,24 @@ class LocalProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; False when it still runs after ``timeout_s`` seconds."""
-        deadline = time.monotonic() + timeout_s
-        with suppress(ProcessLookupError):
+        """Wait until it has ended with all its threads; False when it still runs after ``timeout_s`` seconds."""
+        try:
             pid_fd = os.pidfd_open(self.pid)
-            try:
-                while self.is_alive and (left := deadline - time.monotonic()) > 0:
-                    select.select([pid_fd], [], [], left)
-            finally:
-                os.close(pid_fd)
-        return not self.is_alive
+        except ProcessLookupError:
+            return True
+        try:
+            # Compared after opening: from here on the descriptor means this process and no later one.
+            if _start_ticks(self.pid) != self.identity.start_ticks:
+                return True
+            # The descriptor and not /proc: there a process is a zombie while threads of it still hold its sockets.
+            poller = select.poll()
+            poller.register(pid_fd, select.POLLIN)
+            has_ended = bool(poller.poll(timeout_s * 1000))
+        finally:
+            os.close(pid_fd)
+        if has_ended and self._child is not None:
+            self._child.wait()
+        return has_ended
 
     def stop(self, timeout_s: float = 10.0) -> bool:
         """TERM, and KILL after ``timeout_s`` seconds; True when TERM was enough. A paused process is continued."""
@@ -159,9 +165,9 @@ def _start_free(words: list[str], sink: IO[bytes], environ: Mapping[str, str] | 
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return a running process's start time; None for none and for a zombie."""
+    """Return a process's start time; None where there is none."""
     fields = _stat_fields(Path(f"/proc/{pid}/stat"))
-    return None if not fields or fields[0] in "ZX" else int(fields[19])
+    return int(fields[19]) if fields else None
 
 
 def _thread_states(pid: int) -> list[str]:
