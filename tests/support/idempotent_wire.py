@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from wire_client import WireClient, produce
@@ -10,7 +11,8 @@ from engine.common.errors import ErrorCode
 from engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.protocol.records.batch import Record, encode_batch
 
-TIME_MS = 1_700_000_000_000
+NOW_MS = time.time_ns() // 1_000_000
+"""A producer whose records are older than a day is forgotten at the next start, as in Kafka."""
 
 
 class SequencedProducer:
@@ -26,7 +28,7 @@ class SequencedProducer:
         """Return the batch with these sequences; the same sequences always make the same bytes."""
         values = [(first_sequence + index) % 2**31 for index in range(count)]
         return encode_batch(
-            [Record(index, TIME_MS, None, b"%d:%d" % (self.producer_id, value)) for index, value in enumerate(values)],
+            [Record(index, NOW_MS, None, b"%d:%d" % (self.producer_id, value)) for index, value in enumerate(values)],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch if producer_epoch is None else producer_epoch,
             base_sequence=first_sequence,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,6 +124,16 @@ def create_topic(
     with WireClient(f"{host}:{port}", timeout_s=30.0) as client:
         (result,) = client.ask(request, 5).topics
     assert result.error_code == ErrorCode.NONE, f"{topic}: {result.error_code} {result.error_message}"
+
+
+def wait_until_led(address: str, *topics: str, timeout_s: float = 20.0) -> None:
+    """Wait until every partition of the topics has a leader: a broker that has started is told by the controller."""
+    deadline = time.monotonic() + timeout_s
+    with WireClient(address) as client:
+        for topic in topics:
+            while (told := describe_topic(client, topic)).error_code or any(p.error_code for p in told.partitions):
+                assert time.monotonic() < deadline, f"{topic} is not led: {told}"
+                time.sleep(0.01)
 
 
 def describe_topic(client: WireClient, topic: str) -> Any:

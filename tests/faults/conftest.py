@@ -1,0 +1,22 @@
+"""Clusters that are made to be killed: short sessions, so that a killed broker's id is soon free again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.local.cluster import LocalCluster
+
+QUICK_SESSIONS = {"zookeeper.session.timeout.ms": "2000"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One broker with two log dirs, for the tests of one module."""
+    with LocalCluster(1, config=QUICK_SESSIONS, log_dir_count=2) as running:
+        yield running
+        log = (running.broker(0).logs_path / "server.log").read_text()
+        assert "could not be handled" not in log
+        assert "Traceback" not in log
+        assert "Traceback" not in running.broker(0).output_path.read_text()

@@ -1,0 +1,46 @@
+"""kill -9 in the middle of a load, again and again: what was acknowledged is there, once, in order.
+
+``KLAMM_KILL_ROUNDS`` sets how many times; the default keeps CI short.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from producing import Witness
+from wire_client import create_topic
+
+from engine.local.cluster import LocalCluster
+
+ROUNDS = int(os.environ.get("KLAMM_KILL_ROUNDS", "3"))
+PARTITIONS = 3
+
+
+def test_nothing_acknowledged_is_lost_or_doubled(cluster: LocalCluster) -> None:
+    address = cluster.bootstrap_servers
+    witnesses = [
+        # acks=all, in order and once, whatever happens in between: librdkafka sends again what was not answered.
+        Witness(address, "idempotent", PARTITIONS, {"enable.idempotence": True, "acks": "all"}),
+        # acks=1, sent once and never again: what got an answer before the kill must be there.
+        Witness(address, "acks-1", PARTITIONS, {"acks": "1", "retries": 0, "compression.type": "lz4"}),
+    ]
+    for witness in witnesses:
+        create_topic(address, witness.topic, partitions=PARTITIONS)
+        witness.start()
+    moments = random.Random(7)
+    for _ in range(ROUNDS):
+        for witness in witnesses:
+            witness.wait_for_more(500)
+        time.sleep(moments.uniform(0, 0.1))
+        cluster.kill_broker(0)
+        cluster.start_broker(0)
+    for witness in witnesses:
+        witness.wait_for_more(500)
+        witness.stop()
+    idempotent, acks_1 = witnesses
+    assert idempotent.check(address, exactly_once=True) > ROUNDS * 500
+    assert acks_1.check(address, exactly_once=False) > ROUNDS * 500
+    log = (cluster.broker(0).logs_path / "server.log").read_text()
+    assert log.count("clean_shutdown=False") >= 2 * (ROUNDS + 1)

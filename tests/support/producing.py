@@ -1,0 +1,111 @@
+"""A real client that never stops sending, and remembers exactly what was acknowledged: the witness of crash tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer
+from wire_client import WireClient, read_all
+
+FLUSH_S = 60.0
+
+
+@dataclass
+class Acknowledged:
+    """What one partition's producer was promised."""
+
+    numbers: list[int] = field(default_factory=list)
+    """In the order of their acknowledgements."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    failed: int = 0
+
+
+class Witness:
+    """Sends numbers 0, 1, 2 … to each partition, round robin, from a thread, until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any]) -> None:
+        self.topic = topic
+        self.acknowledged = [Acknowledged() for _ in range(partitions)]
+        self._per_second = 4000
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 0, **settings})
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"witness-{topic}", daemon=True)
+
+    @property
+    def count(self) -> int:
+        """How many records were acknowledged up to now."""
+        return sum(len(partition.numbers) for partition in self.acknowledged)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wait_for_more(self, count: int, timeout_s: float = 30.0) -> None:
+        """Wait until ``count`` more records are acknowledged: the broker takes records again."""
+        wanted = self.count + count
+        deadline = time.monotonic() + timeout_s
+        while self.count < wanted:
+            assert time.monotonic() < deadline, f"{self.topic}: {self.count} acknowledged, {wanted} wanted"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Send no more, and wait until every record has been acknowledged or has failed."""
+        self._stopping.set()
+        self._thread.join(FLUSH_S)
+        assert not self._thread.is_alive()
+        assert self._producer.flush(FLUSH_S) == 0
+
+    def check(self, address: str, *, exactly_once: bool) -> int:
+        """Assert that all acknowledged records are there, once, in order, at the offset that was told.
+
+        Args:
+            exactly_once: nothing else may be there either, but the last records, whose answer may have been lost.
+
+        Returns:
+            How many records were acknowledged.
+        """
+        with WireClient(address) as client:
+            for partition, told in enumerate(self.acknowledged):
+                records = read_all(client, self.topic, partition=partition)
+                assert [record.offset for record in records] == list(range(len(records)))
+                stored = [int(record.value or b"") for record in records]
+                assert stored == sorted(set(stored)), f"{self.topic}-{partition}: not in order, or twice"
+                for number, offset in told.offsets.items():
+                    assert stored[offset] == number, f"{self.topic}-{partition}: {number} is not at {offset}"
+                assert told.numbers == sorted(set(told.numbers))
+                if exactly_once:
+                    assert told.failed == 0
+                    assert stored == told.numbers == list(range(len(stored)))
+        return self.count
+
+    def _run(self) -> None:
+        number, begin = 0, time.monotonic()
+        while not self._stopping.is_set():
+            for partition in range(len(self.acknowledged)):
+                self._send(partition, number)
+            number += 1
+            self._producer.poll(0)
+            ahead_s = number * len(self.acknowledged) / self._per_second - (time.monotonic() - begin)
+            if ahead_s > 0:
+                self._producer.poll(ahead_s)
+
+    def _send(self, partition: int, number: int) -> None:
+        told = self.acknowledged[partition]
+
+        def delivered(error: object, message: Any) -> None:
+            if error is None:
+                told.numbers.append(number)
+                told.offsets[number] = message.offset()
+            else:
+                told.failed += 1
+
+        while True:
+            try:
+                self._producer.produce(self.topic, b"%d" % number, partition=partition, on_delivery=delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
