@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import lru_cache
 from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
@@ -148,11 +149,9 @@ class LogCore:
 
     def _apply_config(self, config: LogConfig) -> None:
         self.config = config
-        self._rules = rules = AppendRules.of(config)
-        codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
-        self._in_place_attributes = frozenset(() if rules.concerns_records else map(int, codecs))
+        self._rules, self._in_place_attributes = _rules_of(config)
         self._in_place_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self._stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._stamps_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._active.index_interval_bytes = config.index_interval_bytes
         self._schedule_roll()
         self._schedule_flush()
@@ -329,6 +328,17 @@ class LogCore:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The log dir {self.log_dir} of {self.topic_partition} is offline due to a previous failure",
             )
+
+
+@lru_cache(maxsize=256)
+def _rules_of(config: LogConfig) -> tuple[AppendRules, frozenset[int]]:
+    """Return what a topic demands of records, and the attributes of batches that may be taken by their header alone.
+
+    Thousands of partitions share a few settings.
+    """
+    rules = AppendRules.of(config)
+    codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
+    return rules, frozenset(() if rules.concerns_records else map(int, codecs))
 
 
 def open_segment(
