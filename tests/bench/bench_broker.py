@@ -78,10 +78,11 @@ class KlammBroker:
     def start(self) -> None:
         """Start and wait for the line that says so."""
         output = self._folder / "broker.out"
+        begin = len(output.read_text()) if output.exists() else 0
         command = [sys.executable, "-m", "engine.server", self._folder / "server.properties"]
         self._process = start_process(command, output=output)
         deadline = time.monotonic() + 30
-        while not (output.exists() and "started" in output.read_text()):
+        while not (output.exists() and "started" in output.read_text()[begin:]):
             if not self._process.is_alive or time.monotonic() > deadline:
                 raise RuntimeError(f"klamm's broker did not start: {output.read_text()[-2000:]}")
             time.sleep(0.005)
