@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -182,6 +183,30 @@ def test_a_flush_reaches_no_further_than_asked(tmp_path: Path) -> None:
     log.flush()
     assert (log.recovery_point, log.unflushed_records) == (12, 0)
     assert log.begin_flush() is None
+
+
+def test_a_flush_brings_every_file_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(tmp_path / "t-0", count=5)
+    log.assign_topic_id(bytes(range(16)))
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    job = log.begin_flush()
+    assert job is not None
+    log.append_as_leader(data_batch(b"later"), 0)
+    job.run()
+    job.finish()
+    first, second = (f"{segment.base_offset:020d}" for segment in log.segments)
+    assert set(synced) == {
+        *(f"{name}.{kind}" for name in (first, second) for kind in ("log", "index", "timeindex")),
+        f"{second}.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "t-0",
+    }
+    assert log.recovery_point == 5
+    synced.clear()
+    log.flush()
+    assert set(synced) == {f"{second}.log", f"{second}.index", f"{second}.timeindex"}
 
 
 def test_a_truncation_during_a_flush_keeps_the_recovery_point_back(tmp_path: Path) -> None:
