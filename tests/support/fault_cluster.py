@@ -1,0 +1,213 @@
+"""A cluster of real broker processes whose inter-broker lines can be cut, and what to wait for in it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from cut_proxy import CutProxies
+
+from engine.common.errors import CoordinationError, KlammError
+from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.local.addresses import own_loopback_address
+from engine.local.cluster import LocalCluster
+from engine.local.local_broker import LocalBroker
+from engine.zk.client import ZkClient
+from engine.zk.kafka_client import KafkaZkClient
+
+SESSION_MS = 2_000
+LAG_MS = 2_000
+_CLIENT_PORT, _INTERNAL_PORT, _PROXY_PORT = 9092, 9192, 9292
+_POLL_S = 0.05
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "zookeeper.connection.timeout.ms": "15000",
+    "replica.lag.time.max.ms": str(LAG_MS),
+    "replica.socket.timeout.ms": "5000",
+    "controller.socket.timeout.ms": "5000",
+    "controlled.shutdown.retry.backoff.ms": "300",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "log.segment.delete.delay.ms": "500",
+}
+
+T = TypeVar("T")
+
+
+class FaultCluster:
+    """Three brokers or more, each behind a proxy where the other brokers are concerned. Use as a context manager."""
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, str] | None = None,
+        log_dir_count: int = 1,
+    ) -> None:
+        self.host = own_loopback_address()
+        self.proxies = CutProxies()
+        ids = range(brokers)
+        own = {
+            broker_id: {
+                "listeners": f"CLIENT://{self.host}:{_CLIENT_PORT + broker_id},"
+                f"INTERNAL://{self.host}:{_INTERNAL_PORT + broker_id}",
+                "advertised.listeners": f"CLIENT://{self.host}:{_CLIENT_PORT + broker_id},"
+                f"INTERNAL://{self.host}:{_PROXY_PORT + broker_id}",
+                "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
+                "inter.broker.listener.name": "INTERNAL",
+            }
+            for broker_id in ids
+        }
+        self.local = LocalCluster(
+            brokers,
+            directory=directory,
+            host=self.host,
+            first_broker_port=_CLIENT_PORT,
+            config=SETTINGS | dict(config or {}),
+            broker_config=own,
+            log_dir_count=log_dir_count,
+        )
+
+    def __enter__(self) -> FaultCluster:
+        self.proxies.__enter__()
+        try:
+            for broker_id in self.local.broker_ids:
+                self.proxies.forward(self.host, _PROXY_PORT + broker_id, _INTERNAL_PORT + broker_id, broker_id)
+            self.local.start()
+        except BaseException:
+            self.proxies.__exit__()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.proxies.mend_all()
+        for broker in self.local.brokers.values():
+            # What a test wanted to see of their end it has seen: nothing here waits for a controlled shutdown.
+            broker.kill()
+        self.local.stop()
+        self.proxies.__exit__()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.local.bootstrap_servers
+
+    def broker(self, broker_id: int) -> LocalBroker:
+        return self.local.broker(broker_id)
+
+    @property
+    def running(self) -> list[int]:
+        """Ids of the brokers that run and are not paused."""
+        return [b.id for b in self.local.brokers.values() if b.is_alive and not b.is_paused]
+
+    # -- what ZooKeeper says
+
+    def zk(self, ask: Callable[[KafkaZkClient], Any]) -> Any:
+        """Run one call of a KafkaZkClient and return its result."""
+
+        async def run() -> Any:
+            client = await ZkClient.connect(self.local.zookeeper_connect, session_timeout_ms=10_000, client_name="test")
+            try:
+                return await ask(KafkaZkClient(client))
+            finally:
+                await client.close()
+
+        return asyncio.run(run())
+
+    def assignments(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the topics' assignments as ZooKeeper has them."""
+        found = self.zk(lambda zk: zk.get_topic_assignments(list(topics)))
+        return {
+            TopicPartition(topic, index): replicas
+            for topic, assignment in found.items()
+            for index, replicas in assignment.assignment.items()
+        }
+
+    def states(self, topics: Iterable[str]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Return leader and ISR of all partitions of the topics, as ZooKeeper has them."""
+        partitions = list(self.assignments(topics))
+        found = self.zk(lambda zk: zk.get_partition_states(partitions))
+        return {p: state for p, state in found.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
+
+    def controller_id(self) -> int | None:
+        """Return who is the controller, as ZooKeeper has it."""
+        found: int | None = self.zk(lambda zk: zk.get_controller_id())
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Return the znodes that should be gone once it is quiet."""
+
+        async def look(zk: KafkaZkClient) -> list[str]:
+            found = []
+            for parent in ("/admin", "/admin/delete_topics", "/isr_change_notification", "/log_dir_event_notification"):
+                found += [f"{parent}/{name}" for name in await zk.client.children(parent)]
+            return [path for path in found if path != "/admin/delete_topics"]
+
+        left: list[str] = self.zk(look)
+        return left
+
+    # -- waiting
+
+    def wait_for(self, what: str, look: Callable[[], T], *, timeout_s: float = 30.0) -> T:
+        """Call ``look`` until it returns something true, and return that.
+
+        Raises:
+            AssertionError: the time is up; it names the last thing that was seen.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                seen: object = look()
+                if seen:
+                    return seen  # type: ignore[return-value]
+            except (KlammError, CoordinationError, OSError) as error:
+                seen = error
+            assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s; last seen: {seen}"
+            time.sleep(_POLL_S)
+
+    def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 30.0) -> float:
+        """Wait until every partition is led and the ISRs do without a broker; return how many seconds it took."""
+        names, began = list(topics), time.monotonic()
+
+        def look() -> bool:
+            found = [s.leader_and_isr for s in self.states(names).values()]
+            return bool(found) and all(s.leader not in (-1, without) and without not in s.isr for s in found)
+
+        self.wait_for(f"leaders and ISRs without broker {without}", look, timeout_s=timeout_s)
+        return time.monotonic() - began
+
+    def wait_in_sync(self, topics: Iterable[str], *, timeout_s: float = 60.0) -> float:
+        """Wait until every partition is led by a live broker with a full ISR; return how many seconds it took."""
+        names, began = list(topics), time.monotonic()
+        deadline = began + timeout_s
+        while lacking := self._not_in_sync(names):
+            assert time.monotonic() < deadline, f"not in sync within {timeout_s:.0f} s: {lacking}"
+            time.sleep(_POLL_S)
+        return time.monotonic() - began
+
+    def _not_in_sync(self, topics: list[str]) -> list[str]:
+        try:
+            wanted, states, alive = self.assignments(topics), self.states(topics), set(self.running)
+        except (KlammError, CoordinationError) as error:
+            return [str(error)]
+        lacking = []
+        for partition, replicas in wanted.items():
+            state = states.get(partition)
+            if state is None or state.leader_and_isr.leader not in alive:
+                lacking.append(f"{partition} has no leader: {state}")
+            elif set(state.leader_and_isr.isr) != set(replicas.replicas) or replicas.is_being_reassigned:
+                lacking.append(f"{partition} {replicas} {state.leader_and_isr}")
+        return lacking or ([] if wanted else ["no partitions"])
+
+    def server_log(self, broker_id: int, name: str = "server.log") -> str:
+        """Return what a broker has logged so far."""
+        return (self.broker(broker_id).logs_path / name).read_text("utf-8")

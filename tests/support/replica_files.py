@@ -1,0 +1,51 @@
+"""Compares the replicas of partitions byte for byte, from the files of the brokers; nothing of the engine is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_CHUNK_BYTES = 1 << 20
+
+
+def segments(folder: Path) -> list[Path]:
+    """Return a partition's segment files in their order."""
+    return sorted(folder.glob("*.log"))
+
+
+def record_bytes(folder: Path) -> Iterator[bytes]:
+    """Yield the records of a partition; where one segment ends and the next begins is each replica's own business."""
+    for path in segments(folder):
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+
+
+def differences(folders: Iterable[Path]) -> str | None:
+    """Return how the replicas in these folders differ, or None where they are the same to the byte."""
+    first, *others = folders
+    wanted = b"".join(record_bytes(first))
+    for other in others:
+        found = b"".join(record_bytes(other))
+        if found != wanted:
+            at = next((i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), None)
+            position = min(len(wanted), len(found)) if at is None else at
+            return f"{first} ({len(wanted)} bytes) and {other} ({len(found)} bytes) part at byte {position}"
+    return None
+
+
+def replica_folder(log_dirs: Iterable[Path], topic: str, partition: int) -> Path:
+    """Return the folder of a partition on one broker."""
+    found = [path for log_dir in log_dirs if (path := log_dir / f"{topic}-{partition}").is_dir()]
+    assert len(found) == 1, f"{topic}-{partition} is in {found or 'no log dir'}"
+    return found[0]
+
+
+def assert_identical(partitions: Iterable[list[Path]], *, timeout_s: float = 20.0) -> None:
+    """Wait until all replicas of each partition are the same; followers may still be copying the last records."""
+    deadline = time.monotonic() + timeout_s
+    for folders in partitions:
+        while (difference := differences(folders)) is not None:
+            assert time.monotonic() < deadline, difference
+            time.sleep(0.1)

@@ -1,0 +1,254 @@
+"""Producers of real client libraries that write numbered records, and the check that every acknowledged one is there.
+
+A record's value is ``<writer>:<number>:<filler>``; each writer counts by itself in each partition. Afterwards, read by
+librdkafka's consumer: an acknowledged record stands at the offset it was acknowledged with, no number stands twice, and
+a writer's numbers rise.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as PythonKafkaError
+
+DELIVERY_MS = 180_000
+"""Longer than any fault lasts: what is not delivered by then counts as a failure of the cluster."""
+
+_UNANSWERED_MAX = 2_000
+Acknowledged = dict[tuple[str, int], dict[int, int]]
+"""(topic, partition) -> number -> offset."""
+
+
+class Sender(Protocol):
+    """One client library; ``on_done`` gets the offset, or an error's text."""
+
+    def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None: ...
+    def poll(self) -> None: ...
+    def flush(self, timeout_s: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class LibrdkafkaSender:
+    """librdkafka's idempotent producer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.fatal: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "delivery.timeout.ms": DELIVERY_MS,
+                "request.timeout.ms": 3000,
+                "socket.timeout.ms": 6000,
+                "socket.connection.setup.timeout.ms": 2000,
+                "reconnect.backoff.max.ms": 500,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 300,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "log_level": 0,
+                "error_cb": self._on_error,
+            }
+        )
+
+    def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
+            on_done(message.offset() if error is None else None, str(error))
+
+        self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+
+    def poll(self) -> None:
+        self._producer.poll(0)
+
+    def flush(self, timeout_s: float) -> None:
+        left = self._producer.flush(timeout_s)
+        assert left == 0, f"librdkafka still holds {left} records after {timeout_s:.0f} s"
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal.append(str(error))
+
+
+class KafkaPythonSender:
+    """kafka-python's idempotent producer.
+
+    It leaves the sockets of brokers that went away to the garbage collector: tests with faults ignore that warning, and
+    ``close`` has the garbage collected before the next test.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.fatal: list[str] = []
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap.split(","),
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=5,
+            request_timeout_ms=3000,
+            delivery_timeout_ms=DELIVERY_MS,
+            retry_backoff_ms=50,
+            reconnect_backoff_max_ms=500,
+            max_block_ms=DELIVERY_MS,
+        )
+
+    def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:
+        future = self._producer.send(topic, value, partition=partition)
+        future.add_callback(lambda metadata: on_done(metadata.offset, ""))
+        future.add_errback(lambda error: on_done(None, repr(error)))
+
+    def poll(self) -> None:
+        """Its own thread calls back."""
+
+    def flush(self, timeout_s: float) -> None:
+        try:
+            self._producer.flush(timeout_s)
+        except PythonKafkaError as error:
+            raise AssertionError(f"kafka-python still holds records after {timeout_s:.0f} s") from error
+
+    def close(self) -> None:
+        self._producer.close(timeout=1.0)
+        del self._producer
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+class Writer:
+    """Writes to all partitions of a topic in turn, from a thread of its own, until it is told to stop."""
+
+    def __init__(self, name: str, sender: LibrdkafkaSender | KafkaPythonSender, *, records_per_s: int = 1000) -> None:
+        self.name = name
+        self.acknowledged: Acknowledged = {}
+        self.failures: list[str] = []
+        self._sender = sender
+        self._pause_s = 10 / records_per_s
+        self._next: dict[tuple[str, int], int] = {}
+        self._sent_total = 0
+        self._answered_total = 0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def acknowledged_total(self) -> int:
+        return sum(map(len, list(self.acknowledged.values())))
+
+    def start(self, topic: str, partitions: int) -> None:
+        """Begin to write, or go on after ``stop``."""
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, args=(topic, partitions), name=f"writer-{self.name}")
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """End writing and wait until every record has been acknowledged or has failed."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._sender.flush(timeout_s)
+
+    def close(self) -> None:
+        """End writing, whatever is still unanswered."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._sender.close()
+
+    def check(self) -> None:
+        """Raise AssertionError if any record failed: nothing lasts as long as the client's patience."""
+        assert not self._sender.fatal, f"{self.name}: {self._sender.fatal}"
+        assert not self.failures, f"{self.name}: {len(self.failures)} records failed: {self.failures[:3]}"
+
+    def _run(self, topic: str, partitions: int) -> None:
+        for partition in itertools.cycle(range(partitions)):
+            if self._stopping.is_set():
+                return
+            if self._sent_total - self._answered_total < _UNANSWERED_MAX:
+                for _ in range(10):
+                    self._send(topic, partition)
+            self._sender.poll()
+            time.sleep(self._pause_s)
+
+    def _send(self, topic: str, partition: int) -> None:
+        key = (topic, partition)
+        number = self._next.get(key, 0)
+        self._next[key] = number + 1
+        self._sent_total += 1
+        acknowledged = self.acknowledged.setdefault(key, {})
+
+        def on_done(offset: int | None, error: str) -> None:
+            self._answered_total += 1
+            if offset is None:
+                self.failures.append(f"{topic}-{partition} {number}: {error}")
+            else:
+                acknowledged[number] = offset
+
+        filler = b"." * (number % 97)
+        self._sender.send(topic, partition, b"%s:%d:%s" % (self.name.encode(), number, filler), on_done)
+
+
+def read_partition(bootstrap: str, topic: str, partition: int, *, timeout_s: float = 30.0) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of all records of a partition, as librdkafka's consumer reads them."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "none",
+        "enable.auto.commit": False,
+        "check.crcs": True,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    try:
+        start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+        consumer.assign([TopicPartition(topic, partition, start)])
+        found: list[tuple[int, bytes]] = []
+        deadline = time.monotonic() + timeout_s
+        while not found or found[-1][0] < end - 1:
+            if start == end:
+                break
+            assert time.monotonic() < deadline, f"{topic}-{partition}: read {len(found)} of {end - start} records"
+            for message in consumer.consume(10_000, timeout=0.2):
+                assert message.error() is None, message.error()
+                found.append((message.offset(), message.value()))
+        return found
+    finally:
+        consumer.close()
+
+
+def assert_nothing_lost(bootstrap: str, topic: str, partitions: int, writers: Iterable[Writer]) -> int:
+    """Hold what can be read against what was acknowledged; return how many acknowledged records were checked."""
+    checked = 0
+    for partition in range(partitions):
+        records = read_partition(bootstrap, topic, partition)
+        offsets = [offset for offset, _ in records]
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
+        for writer in writers:
+            checked += _check(f"{topic}-{partition}", writer, records, writer.acknowledged.get((topic, partition), {}))
+    return checked
+
+
+def _check(where: str, writer: Writer, records: list[tuple[int, bytes]], acknowledged: dict[int, int]) -> int:
+    prefix = writer.name.encode() + b":"
+    numbers = [(offset, int(value.split(b":")[1])) for offset, value in records if value.startswith(prefix)]
+    counts = Counter(number for _, number in numbers)
+    twice = [number for number, count in counts.items() if count > 1]
+    assert not twice, f"{where}: {len(twice)} records of {writer.name} stand there twice, the first is {min(twice)}"
+    lost = [number for number in acknowledged if number not in counts]
+    assert not lost, f"{where}: {len(lost)} acknowledged records of {writer.name} are lost, the first is {min(lost)}"
+    falls = [(a, b) for a, b in itertools.pairwise(numbers) if b[1] < a[1]]
+    assert not falls, f"{where}: records of {writer.name} out of order: {falls[:3]}"
+    at = {number: offset for offset, number in numbers}
+    moved = [(n, offset, at[n]) for n, offset in acknowledged.items() if at[n] != offset and offset >= 0]
+    assert not moved, f"{where}: (number, acknowledged at, found at) of {writer.name}: {moved[:3]}"
+    return len(acknowledged)
