@@ -133,7 +133,7 @@ def test_a_recovery_in_threads_finds_every_log(tmp_path: Path, threads: int) -> 
     assert again.failed == []
 
 
-def test_two_thousand_clean_partitions_open_quickly(tmp_path: Path) -> None:
+def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "d").loaded()
     run(broker.logs.creation_jobs(TopicPartition("t", n) for n in range(300)))
     assert len(broker.logs.logs) == 300
