@@ -83,14 +83,10 @@ def up(
         detached=detach,
         start_timeout_s=_start_timeout_s(invocation),
     )
-    cluster.start()
     if detach:
+        cluster.start()
         return local_report(cluster.status(), notes=("running; end it with: klamm local down",))
-    try:
-        invocation.print(local_report(cluster.status(), notes=("serving, stop with Ctrl-C",)))
-        return _wait(invocation, cluster)
-    finally:
-        _end(cluster)
+    return _run_in_foreground(invocation, cluster)
 
 
 @group.command(
@@ -176,11 +172,24 @@ def _start_timeout_s(invocation: Invocation) -> float:
     return invocation.timeout_s if invocation.has_timeout_given else START_TIMEOUT_S
 
 
-def _wait(invocation: Invocation, cluster: LocalCluster) -> ExitCode:
-    """Wait for a signal, or until ZooKeeper has ended: by itself, or because of ``local down`` elsewhere."""
-    from cli.framework.signals import until_signal
+def _run_in_foreground(invocation: Invocation, cluster: LocalCluster) -> ExitCode:
+    from cli.framework.signals import StopSignals
+    from cli.views.local import local_report
 
-    if until_signal(lambda: cluster.zookeeper.is_running):
+    with StopSignals() as signals:
+        cluster.start()
+        signals.hold()
+        try:
+            invocation.print(local_report(cluster.status(), notes=("serving, stop with Ctrl-C",)))
+            is_told_to = signals.wait(lambda: cluster.zookeeper.is_running)
+            return _how_it_ended(invocation, cluster, is_told_to=is_told_to)
+        finally:
+            _end(cluster)
+
+
+def _how_it_ended(invocation: Invocation, cluster: LocalCluster, *, is_told_to: bool) -> ExitCode:
+    """Say why it ends: a signal, ``local down`` elsewhere, or ZooKeeper ended by itself."""
+    if is_told_to:
         invocation.talk.say("stopping")
         return ExitCode.DONE
     if not (cluster.directory / "local.json").exists():

@@ -47,6 +47,7 @@ def start(
 
     Prints its address once it serves.
     """
+    from cli.framework.signals import StopSignals
     from engine.local.zookeeper import EmbeddedZooKeeper
 
     settings = _settings(file)
@@ -60,19 +61,13 @@ def start(
     )
     if not invocation.goes_ahead(f"start a ZooKeeper on {server.host}:{chosen_port or '2181 or a free port'}"):
         return ExitCode.DONE
-    with server:
+    with StopSignals() as signals, server:
+        signals.hold()
         invocation.print(_report(server))
-        return _wait(invocation, server)
-
-
-def _wait(invocation: Invocation, server: EmbeddedZooKeeper) -> ExitCode:
-    """Wait for a signal, or for the server to end by itself."""
-    from cli.framework.signals import until_signal
-
-    where = str(server.data_dir)
-    if until_signal(lambda: server.is_running):
-        invocation.talk.say("stopping ZooKeeper")
-        return ExitCode.DONE
+        where = str(server.data_dir)
+        if signals.wait(lambda: server.is_running):
+            invocation.talk.say("stopping ZooKeeper")
+            return ExitCode.DONE
     invocation.talk.warn(f"ZooKeeper ended by itself: see {where}")
     return ExitCode.BAD_ANSWER
 

@@ -58,7 +58,7 @@ class Failure:
 
 def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
     """Return how ``error`` is told. ``is_accepted``: the cluster had accepted a change before it happened."""
-    if isinstance(error, TimeoutError) or _is_timeout(error):
+    if isinstance(error, TimeoutError):
         return _timed_out(error, is_accepted)
     if isinstance(error, (BrokenPipeError, ConnectionError)):
         return Failure(ExitCode.UNREACHABLE, "unreachable", str(error) or "the connection was lost")
@@ -76,6 +76,7 @@ def interrupted(left: list[str]) -> Failure:
 def _engine_failure(error: BaseException) -> Failure | None:
     from engine.admin import errors as admin
     from engine.common import errors as common
+    from engine.network.errors import NetworkError
 
     if isinstance(error, admin.AdminError):
         kafka_error = error.code.name if isinstance(error, admin.Refused) else None
@@ -89,9 +90,31 @@ def _engine_failure(error: BaseException) -> Failure | None:
         return Failure(ExitCode.USAGE, "usage", str(error), hint=error.hint)
     if isinstance(error, common.StorageError):
         return Failure(ExitCode.USAGE, "usage", str(error), error.path)
-    if isinstance(error, (common.CoordinationError, common.ProtocolError)):
-        return Failure(ExitCode.UNREACHABLE, "unreachable", str(error) or type(error).__name__)
+    if isinstance(error, NetworkError):
+        return Failure(ExitCode.UNREACHABLE, "unreachable", str(error))
+    if isinstance(error, common.CoordinationError):
+        return _zookeeper_failure(error)
+    if isinstance(error, common.RemoteProtocolError):
+        hint = "does a Kafka broker listen there?"
+        return Failure(ExitCode.UNREACHABLE, "unreachable", f"senseless answer: {error}", hint=hint)
     return None
+
+
+def _zookeeper_failure(error: BaseException) -> Failure:
+    """ZooKeeper's refusals are the cluster's, what nobody can read is a bad answer, the rest is not being there."""
+    from engine.zk import errors as zk
+
+    message = str(error) or type(error).__name__
+    if isinstance(error, (zk.NoAuth, zk.AuthFailed)):
+        return Failure(ExitCode.REFUSED, "refused", message, hint="ZooKeeper wants other credentials for this")
+    if isinstance(error, (zk.NodeExists, zk.BadVersion, zk.MultiFailed, zk.ControllerMoved)):
+        return Failure(
+            ExitCode.REFUSED, "refused", message, hint="somebody else changed it meanwhile: look, then try again"
+        )
+    if isinstance(error, zk.ZnodeFormatError):
+        hint = f"look at it: klamm zk get {error.path} --raw"
+        return Failure(ExitCode.BAD_ANSWER, "bad_answer", message, hint=hint)
+    return Failure(ExitCode.UNREACHABLE, "unreachable", message)
 
 
 def _timed_out(error: BaseException, is_accepted: bool) -> Failure:
@@ -107,11 +130,6 @@ def _os_failure(error: OSError) -> Failure:
     if error.errno in _NETWORK_ERRNOS:
         return Failure(ExitCode.UNREACHABLE, "unreachable", what, where)
     return Failure(ExitCode.USAGE, "usage", what, where)
-
-
-def _is_timeout(error: BaseException) -> bool:
-    """Whether an error of the engine says that time ran out, whatever its class is called."""
-    return isinstance(error, Exception) and type(error).__name__ in ("RequestTimedOut", "ConnectTimedOut")
 
 
 def _internal(error: BaseException) -> Failure:

@@ -1,4 +1,4 @@
-"""Waiting in the foreground: until TERM, INT or HUP, or until what is watched has ended."""
+"""Running in the foreground: TERM, INT and HUP end a start at once, and after it are waited for."""
 
 from __future__ import annotations
 
@@ -6,31 +6,54 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 _LOOK_EVERY_S = 0.5
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def until_signal(is_running: Callable[[], bool]) -> bool:
-    """Wait; return True when a signal asked to stop, False when what is watched has ended by itself."""
-    awake, wake = os.pipe()
-    os.set_blocking(wake, False)
-    before = {number: signal.signal(number, _nothing_more) for number in _STOP_SIGNALS}
-    wakeup_before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    try:
+class StopSignals:
+    """Takes the signals that ask to stop, from the first moment on, so that none ends the program behind its back.
+
+    While something is being started each of them is a KeyboardInterrupt, which undoes the start. After ``hold`` they
+    are kept for ``wait``.
+    """
+
+    def __init__(self) -> None:
+        self._awake, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._is_held = False
+        self._before: dict[int, Any] = {}
+        self._wakeup_before = -1
+
+    def __enter__(self) -> StopSignals:
+        self._before = {number: signal.signal(number, self._handle) for number in _STOP_SIGNALS}
+        self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._awake)
+        os.close(self._wake)
+
+    def hold(self) -> None:
+        """From now on keep what comes until ``wait``."""
+        self._is_held = True
+
+    def wait(self, is_running: Callable[[], bool]) -> bool:
+        """Return True when a signal asks to stop, also one kept; False when what is watched has ended by itself."""
         while is_running():
-            readable, _, _ = select.select([awake], [], [], _LOOK_EVERY_S)
-            if readable and set(os.read(awake, 64)) & set(_STOP_SIGNALS):
+            readable, _, _ = select.select([self._awake], [], [], _LOOK_EVERY_S)
+            if readable and set(os.read(self._awake, 64)) & set(_STOP_SIGNALS):
                 return True
         return False
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(awake)
-        os.close(wake)
 
-
-def _nothing_more(number: int, frame: FrameType | None) -> None:
-    """The byte in the wake-up pipe says it all."""
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """A held signal is told by the byte that Python has written into the pipe."""
+        if not self._is_held:
+            raise KeyboardInterrupt

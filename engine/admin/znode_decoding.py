@@ -28,13 +28,13 @@ from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, Reassig
 from engine.zk.znodes.broker_znodes import BrokerIdZNode
 from engine.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode
 from engine.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerOffsetZNode
+from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
 from engine.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
-from engine.zk.znodes.token_znodes import DelegationTokenInfoZNode
+from engine.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 
 Decoder = Callable[[re.Match[str], bytes, ZnodeStat], object]
@@ -268,5 +268,15 @@ _DECODERS: tuple[tuple[re.Pattern[str], str, Decoder], ...] = tuple(
             lambda m, data, s: _acl_change(ExtendedAclChangeZNode.decode(m["name"], data)),
         ),
         (r"/delegation_token/tokens/(?P<id>[^/]+)", "DelegationTokenInfoZNode", _token),
+        (
+            r"/delegation_token/token_changes/(?P<name>[^/]+)",
+            "DelegationTokenChangeZNode",
+            lambda m, data, s: {"token_id": DelegationTokenChangeZNode.decode(m["name"], data)},
+        ),
+        (
+            r"/consumers/(?P<group>[^/]+)/owners/(?P<topic>[^/]+)/(?P<p>\d+)",
+            "ConsumerOwnerZNode",
+            lambda m, data, s: ConsumerOwnerZNode.decode(m["group"], TopicPartition(m["topic"], int(m["p"])), data),
+        ),
     )
 )

@@ -1,0 +1,80 @@
+"""Files of a log dir decoded by the program, and its exit code for damaged ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from klamm_program import Ran, in_process
+
+DATA = Path(__file__).parents[2] / "fixtures" / "disk" / "running" / "data"
+SEGMENT = DATA / "codec-none-0" / "00000000000000000000.log"
+Capture = pytest.CaptureFixture[str]
+
+
+def dump(capsys: Capture, *words: str | Path) -> Ran:
+    return in_process("dump", *words, capture=capsys)
+
+
+def test_kafkas_lines(capsys: Capture) -> None:
+    ran = dump(capsys, SEGMENT)
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
+    assert lines[0] == f"Dumping {SEGMENT}"
+    assert lines[1] == "Log starting offset: 0"
+    assert lines[2].startswith("baseOffset: 0 lastOffset: ")
+    assert dump(capsys, "--files", str(SEGMENT)).out == ran.out
+    assert in_process("kafka-dump-log", "--files", SEGMENT, capture=capsys).out == ran.out
+
+
+def test_machine_formats(capsys: Capture) -> None:
+    rows = [json.loads(line) for line in dump(capsys, SEGMENT, "--print-data-log", "-o", "jsonl").out.splitlines()]
+    assert {row["kind"] for row in rows} == {"segment", "batch", "record"}
+    assert all(row["file"] == str(SEGMENT) for row in rows)
+    (document,) = dump(capsys, SEGMENT, "--print-data-log", "-o", "json").json
+    assert [{"file": document["file"], **row} for row in document["rows"]] == rows
+    lines = list(csv.reader(io.StringIO(dump(capsys, SEGMENT, "-o", "csv").out)))
+    assert lines[0][:2] == ["file", "kind"]
+    headers = [line for line in lines if line[0] == "file"]
+    assert len(headers) == 2, "one for segments, one for batches"
+
+
+def test_a_folder_and_small_files(capsys: Capture) -> None:
+    whole = dump(capsys, DATA / "codec-none-0", "-o", "json").json
+    assert any(document["file"].endswith(".index") for document in whole)
+    small = dump(capsys, DATA / "meta.properties", DATA / "recovery-point-offset-checkpoint", "-o", "json").json
+    assert {row["kind"] for document in small for row in document["rows"]} == {"property", "offset_checkpoint"}
+
+
+def test_damage_is_code_1(capsys: Capture, tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    copy = folder / SEGMENT.name
+    shutil.copy(SEGMENT, copy)
+    copy.chmod(0o600)
+    data = bytearray(copy.read_bytes())
+    data[-1] ^= 0xFF
+    copy.write_bytes(data)
+    assert dump(capsys, copy).code == 1
+    copy.write_bytes(SEGMENT.read_bytes()[:-5])
+    torn = dump(capsys, copy)
+    assert torn.code == 1
+    assert "invalid bytes at the end" in torn.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent.log"], "no such file or folder: absent.log"),
+        ([str(Path(__file__))], "not a file of Kafka's log dirs"),
+        ([str(SEGMENT), "--offsets-decoder", "--transaction-log-decoder"], "exclude each other"),
+    ],
+)
+def test_what_cannot_be_dumped(capsys: Capture, words: list[str], message: str) -> None:
+    ran = dump(capsys, *words)
+    assert ran.code == 2
+    assert message in ran.err
