@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from log_folders import StandIn, data_batch, open_log, read_all, recorded_copy, values_of
+from log_folders import StandIn, data_batch, open_files_in, open_log, read_all, recorded_copy, values_of
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -87,11 +87,11 @@ def test_a_reader_that_keeps_up_costs_no_system_call(tmp_path: Path, monkeypatch
 def test_idle_files_are_closed_and_opened_again(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0", count=40)
     read_all(log)
-    opened = len(os.listdir("/proc/self/fd"))
+    assert open_files_in(tmp_path) == 10
     log.release_idle_files()
-    assert len(os.listdir("/proc/self/fd")) == opened, "used since the last call"
+    assert open_files_in(tmp_path) == 10, "used since the last call"
     log.release_idle_files()
-    assert len(os.listdir("/proc/self/fd")) == opened - 10
+    assert open_files_in(tmp_path) == 0
     assert [offset for offset, _ in values_of(log)] == list(range(40))
     log.append_as_leader(data_batch(b"after"), 0)
     assert values_of(log, 40) == [(40, b"after")]

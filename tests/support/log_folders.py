@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import struct
 from pathlib import Path
@@ -157,3 +158,12 @@ def folder_content(folder: Path, *suffixes: str) -> dict[str, bytes]:
         for path in sorted(folder.iterdir())
         if path.is_file() and (not suffixes or path.name.endswith(suffixes))
     }
+
+
+def open_files_in(folder: Path) -> int:
+    """Return how many descriptors of this process are open on files in a folder."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += folder in link.readlink().parents
+    return count
