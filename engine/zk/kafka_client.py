@@ -34,10 +34,18 @@ class KafkaZkClient:
 
     def __init__(self, client: ZkClient, *, is_secure: bool = False, clock: Clock | None = None) -> None:
         self.client = client
-        policy = AclPolicy(is_secure)
         self.close = client.close
+        policy = AclPolicy(is_secure)
+        self._take_from_cluster(ClusterZnodes(client, policy))
+        self._take_from_brokers(BrokerZnodes(client, policy))
+        self._take_from_controller(ControllerZnodes(client, policy, clock or SystemClock()))
+        self._take_from_topics(TopicZnodes(client, policy))
+        self._take_from_partitions(PartitionZnodes(client, policy))
+        self._take_from_configs(ConfigZnodes(client, policy))
+        self._take_from_admin(AdminZnodes(client, policy))
+        self._take_from_notifications(NotificationZnodes(client, policy))
 
-        cluster = ClusterZnodes(client, policy)
+    def _take_from_cluster(self, cluster: ClusterZnodes) -> None:
         self.make_persistent_paths = cluster.make_persistent_paths
         self.get_cluster_id = cluster.get_cluster_id
         self.get_or_create_cluster_id = cluster.get_or_create_cluster_id
@@ -46,7 +54,7 @@ class KafkaZkClient:
         self.get_producer_id_block = cluster.get_producer_id_block
         self.allocate_producer_id_block = cluster.allocate_producer_id_block
 
-        brokers = BrokerZnodes(client, policy)
+    def _take_from_brokers(self, brokers: BrokerZnodes) -> None:
         self.register_broker = brokers.register_broker
         self.update_broker_registration = brokers.update_broker_registration
         self.get_broker_ids = brokers.get_broker_ids
@@ -55,14 +63,14 @@ class KafkaZkClient:
         self.get_all_brokers_with_epochs = brokers.get_all_brokers_with_epochs
         self.generate_broker_id = brokers.generate_broker_id
 
-        controller = ControllerZnodes(client, policy, clock or SystemClock())
+    def _take_from_controller(self, controller: ControllerZnodes) -> None:
         self.elect_controller = controller.elect_controller
         self.get_controller_id = controller.get_controller_id
         self.get_controller_registration = controller.get_controller_registration
         self.get_controller_epoch = controller.get_controller_epoch
         self.delete_controller = controller.delete_controller
 
-        topics = TopicZnodes(client, policy)
+    def _take_from_topics(self, topics: TopicZnodes) -> None:
         self.get_all_topics = topics.get_all_topics
         self.topic_exists = topics.topic_exists
         self.get_topic_assignments = topics.get_topic_assignments
@@ -74,14 +82,14 @@ class KafkaZkClient:
         self.delete_topic_znode = topics.delete_topic_znode
         self.delete_topic_configs = topics.delete_topic_configs
 
-        partitions = PartitionZnodes(client, policy)
+    def _take_from_partitions(self, partitions: PartitionZnodes) -> None:
         self.get_partition_states = partitions.get_partition_states
         self.get_partition_ids = partitions.get_partition_ids
         self.create_partition_states = partitions.create_partition_states
         self.update_partition_states = partitions.update_partition_states
         self.write_partition_state = partitions.write_partition_state
 
-        configs = ConfigZnodes(client, policy)
+    def _take_from_configs(self, configs: ConfigZnodes) -> None:
         self.get_entity_configs = configs.get_entity_configs
         self.get_entities_configs = configs.get_entities_configs
         self.get_topic_configs = configs.get_topic_configs
@@ -93,7 +101,7 @@ class KafkaZkClient:
         self.get_config_changes = configs.get_config_changes
         self.delete_config_changes = configs.delete_config_changes
 
-        admin = AdminZnodes(client, policy)
+    def _take_from_admin(self, admin: AdminZnodes) -> None:
         self.get_topic_deletions = admin.get_topic_deletions
         self.is_topic_marked_for_deletion = admin.is_topic_marked_for_deletion
         self.create_topic_deletion = admin.create_topic_deletion
@@ -105,7 +113,7 @@ class KafkaZkClient:
         self.create_preferred_election = admin.create_preferred_election
         self.delete_preferred_election = admin.delete_preferred_election
 
-        notifications = NotificationZnodes(client, policy)
+    def _take_from_notifications(self, notifications: NotificationZnodes) -> None:
         self.get_isr_change_notifications = notifications.get_isr_change_notifications
         self.delete_isr_change_notifications = notifications.delete_isr_change_notifications
         self.propagate_isr_changes = notifications.propagate_isr_changes

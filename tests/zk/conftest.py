@@ -10,8 +10,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 import pytest
 
+from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 from engine.local.addresses import own_loopback_address
 from engine.zk.client import ZkClient
+from engine.zk.controller import ControllerEpoch
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 Connect = Callable[..., AbstractAsyncContextManager[ZkClient]]
 
@@ -119,3 +123,29 @@ def until() -> Callable[..., Awaitable[None]]:
                 await asyncio.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture
+def registration() -> Callable[..., BrokerRegistration]:
+    """Makes what a broker writes about itself; that of broker 0 as it was recorded."""
+
+    def made(broker_id: int = 0, timestamp_ms: int = 1_795_263_665_394) -> BrokerRegistration:
+        endpoint = Endpoint("127.0.0.1", 29_392 + broker_id, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        return BrokerRegistration(BrokerInfo(broker_id, (endpoint,), "a"), timestamp_ms)
+
+    return made
+
+
+@pytest.fixture
+def first_broker(registration: Callable[..., BrokerRegistration]) -> Callable[..., Awaitable[ControllerEpoch]]:
+    """Does what the first broker of a cluster does, up to being its controller."""
+
+    async def start(zk: KafkaZkClient) -> ControllerEpoch:
+        await zk.make_persistent_paths()
+        await zk.get_or_create_cluster_id("GUdN0FDdRo6mPXfsw59WFg")
+        await zk.register_broker(registration())
+        elected = await zk.elect_controller(0)
+        assert elected is not None
+        return elected
+
+    return start
