@@ -33,6 +33,11 @@ class ControllerChannel:
         self._closing: set[asyncio.Task[None]] = set()
         metadata_cache.update_listeners.append(self._controller_may_have_moved)
 
+    @property
+    def has_heard_of_controller(self) -> bool:
+        """Whether any controller has told this broker of brokers and partitions since its start."""
+        return self._metadata_cache.controller_id is not None
+
     async def ask(
         self, key: ApiKey, build: Callable[[int], Request], *, version_max: int | None = None
     ) -> tuple[Any, int]:

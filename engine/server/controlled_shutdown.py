@@ -29,6 +29,9 @@ class ControlledShutdown:
         if not config.controlled_shutdown_enable:
             return
         who = f"[KafkaServer id={config.broker_id}]"
+        if not self._channel.has_heard_of_controller:
+            logger.info("%s No controller has told this broker of partitions yet: it leads none to be moved", who)
+            return
         logger.info("%s Starting controlled shutdown", who)
         for retries_left in reversed(range(config.controlled_shutdown_max_retries)):
             try:

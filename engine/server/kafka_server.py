@@ -202,7 +202,14 @@ class KafkaServer:
         self._ends_with("settings", self.topic_configs.stop)
 
     async def _load_logs(self) -> None:
-        await self.offloader.run(self.log_manager.load)
+        loading = asyncio.create_task(self.offloader.run(self.log_manager.load), name="load logs")
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            # The thread cannot be ended. What it has recovered is closed in order, and need not be recovered again.
+            await loading
+            self._are_logs_loaded = True
+            raise
         self._are_logs_loaded = True
 
     def _make_replication(self) -> None:

@@ -77,15 +77,31 @@ async def serve(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     try:
-        await server.start()
-        gc.collect()
-        gc.freeze()
-        listeners = ",".join(str(endpoint) for endpoint in server.advertised_listeners)
-        print(f"started broker {server.broker_id} listeners={listeners}", file=sys.stderr, flush=True)
-        await server.wait_for_stop_request()
+        if await _start_unless_stopped(server):
+            gc.collect()
+            gc.freeze()
+            listeners = ",".join(str(endpoint) for endpoint in server.advertised_listeners)
+            print(f"started broker {server.broker_id} listeners={listeners}", file=sys.stderr, flush=True)
+            await server.wait_for_stop_request()
     finally:
         await server.stop()
     return EXIT_OK if server.failure is None else EXIT_FAILED
+
+
+async def _start_unless_stopped(server: KafkaServer) -> bool:
+    """Start the broker; a stop asked for meanwhile ends the start where it is. Return whether it serves."""
+    starting = asyncio.create_task(server.start(), name="start")
+    stop_requested = asyncio.create_task(server.wait_for_stop_request(), name="stop request")
+    await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
+    stop_requested.cancel()
+    if not starting.done():
+        logger.info("Asked to stop before the start was complete")
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 def prepare_process() -> None:

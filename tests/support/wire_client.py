@@ -118,12 +118,22 @@ def create_topic(
         ],
         timeout_ms=20_000,
     )
-    with WireClient(address) as client:
-        controller = client.ask(MetadataRequest(topics=[]), 1)
-        (host, port) = next((b.host, b.port) for b in controller.brokers if b.node_id == controller.controller_id)
-    with WireClient(f"{host}:{port}", timeout_s=30.0) as client:
+    with WireClient(controller_address(address), timeout_s=30.0) as client:
         (result,) = client.ask(request, 5).topics
     assert result.error_code == ErrorCode.NONE, f"{topic}: {result.error_code} {result.error_message}"
+
+
+def controller_address(address: str, timeout_s: float = 20.0) -> str:
+    """Return the address of the controller; a broker that has just started is told who it is a moment later."""
+    deadline = time.monotonic() + timeout_s
+    with WireClient(address) as client:
+        while True:
+            told = client.ask(MetadataRequest(topics=[]), 1)
+            for broker in told.brokers:
+                if broker.node_id == told.controller_id:
+                    return f"{broker.host}:{broker.port}"
+            assert time.monotonic() < deadline, "no controller"
+            time.sleep(0.01)
 
 
 def wait_until_led(address: str, *topics: str, timeout_s: float = 20.0) -> None:

@@ -1,0 +1,95 @@
+"""``python -m engine.server`` as a user runs it in the foreground: what it says, and with which code it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from engine.config.properties import format_properties
+
+
+class BrokerProgram:
+    """One run of the broker with a properties file of its own; killed at the end if it still runs."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str], *options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._begin = time.monotonic()
+        self._stderr = (folder / "stderr.txt").open("wb+")
+        properties = folder / "server.properties"
+        properties.write_text(format_properties(settings))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "engine.server", str(properties), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            env={**os.environ, "LOG_DIR": str(folder / "logs")},
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> BrokerProgram:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._stderr.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._begin
+
+    @property
+    def stderr(self) -> str:
+        """All that it has printed."""
+        return (self.folder / "stderr.txt").read_text()
+
+    @property
+    def server_log(self) -> str:
+        """What it has written into server.log."""
+        path = self.folder / "logs" / "server.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_until_started(self, timeout_s: float = 30.0) -> None:
+        """Wait until it says that it serves."""
+        self.wait_until_it_says("started broker ", timeout_s=timeout_s)
+
+    def wait_until_it_says(self, words: str, *, timeout_s: float = 30.0) -> None:
+        """Wait for words on stderr or in server.log."""
+        deadline = time.monotonic() + timeout_s
+        while words not in self.stderr and words not in self.server_log:
+            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
+            assert time.monotonic() < deadline, f"no {words!r} in time: {self.stderr}{self.server_log}"
+            time.sleep(0.02)
+
+    def terminate(self, timeout_s: float = 30.0) -> int:
+        """TERM; return the exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def refusal(self, timeout_s: float = 30.0) -> tuple[int, list[str]]:
+        """Wait for the end of a broker that cannot start; return its exit code and what it printed, line by line."""
+        code = self.process.wait(timeout_s)
+        assert "Traceback" not in self.stderr + self.server_log
+        return code, self.stderr.splitlines()
+
+
+def settings(folder: Path, host: str, zookeeper_connect: str, **more: str) -> dict[str, str]:
+    """Return the least a broker needs; ``more`` has underscores for dots."""
+    return {
+        "broker.id": "0",
+        "listeners": f"PLAINTEXT://{host}:9092",
+        "log.dirs": str(folder / "data"),
+        "zookeeper.connect": zookeeper_connect,
+        "zookeeper.session.timeout.ms": "2000",
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
