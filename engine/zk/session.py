@@ -18,7 +18,13 @@ from itertools import islice
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, KazooException, SessionExpiredError
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    SessionExpiredError,
+    WriterNotClosedException,
+)
 from kazoo.protocol.serialization import Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
@@ -229,22 +235,29 @@ class Session:
 
     async def close(self) -> None:
         """End the session; its ephemeral znodes go at once where the server can be told, else with the time-out."""
-        stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
-        done, _ = await asyncio.wait([stopping], timeout=_GRACE_S)
+        ended: asyncio.Future[None] = self.loop.create_future()
+        # A thread of its own: one of the loop's would be waited for at the loop's end, however long a connect hangs.
+        self._handler.spawn(self._stop, ended)
+        done, _ = await asyncio.wait([ended], timeout=_GRACE_S)
         if not done:
-            # The server does not answer; without its connection the thread ends.
+            # The server does not answer; without its connection kazoo's thread ends.
             self._handler.break_connection()
-            done, _ = await asyncio.wait([stopping], timeout=_GRACE_S)
+            done, _ = await asyncio.wait([ended], timeout=_GRACE_S)
         if not done:
             _log.warning("A connection to ZooKeeper did not end in time; its thread ends by itself.")
 
-    def _stop(self) -> None:
-        if self._kazoo._stopped.is_set():
-            # It ended by itself; its thread may still be on its way out.
-            self._kazoo._safe_close()
-        else:
-            self._kazoo.stop()
-        self._kazoo.close()
+    def _stop(self, ended: asyncio.Future[None]) -> None:
+        """Runs in a thread of its own."""
+        try:
+            if self._kazoo._stopped.is_set():
+                # It ended by itself; its thread may still be on its way out.
+                self._kazoo._safe_close()
+            else:
+                self._kazoo.stop()
+            self._kazoo.close()
+        except WriterNotClosedException:
+            _log.debug("A thread of kazoo's still hangs in a connect.")
+        self.inbox.put(_set_done, ended)
 
     def _has_requests(self) -> bool:
         """Runs in the connection thread."""
@@ -305,3 +318,8 @@ def _translated(error: Exception, path: str) -> ZooKeeperError:
     if isinstance(error, KazooException) and isinstance(code, int):
         return error_of_code(code, path)
     return ZooKeeperError(f"unreadable answer: {error!r}", path)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

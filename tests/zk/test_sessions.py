@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 
 import pytest
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
-from engine.zk.errors import BadVersion, SessionLost
+from engine.zk.errors import BadVersion, ConnectTimedOut, SessionLost
 from engine.zk.operations import Check, Create, Delete, SetData
 from engine.zk.session_keeper import SessionEvent
 
@@ -267,6 +269,26 @@ def test_server_restarted_under_calls(until) -> None:
 
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
         asyncio.run(run(server))
+
+
+def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
+    """A connect that hangs in the network cannot be broken off; the program must not wait for it."""
+
+    async def run(hosts: str) -> None:
+        with pytest.raises(ConnectTimedOut):
+            await ZkClient.connect(hosts, session_timeout_ms=30_000, connection_timeout_ms=300)
+
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind((own_loopback_address(), 0))
+        listener.listen(0)
+        host, port = listener.getsockname()
+        for filler in (first, second):
+            # With its queue full the listener drops what comes, as a firewall does.
+            filler.setblocking(False)
+            filler.connect_ex((host, port))
+        started = time.monotonic()
+        asyncio.run(run(f"{host}:{port}"))
+        assert time.monotonic() - started < 8
 
 
 def test_close_does_not_wait_for_a_server_that_hangs() -> None:
