@@ -136,6 +136,9 @@ def _append(
         partition = context.broker.replica_manager.partition(topic, index)
         records = _checked_records(data.records, context.api_version)
         result = partition.append_records_to_leader(records, acks)
+        if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
+            # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
+            raise _not_one_batch(context.api_version)
     except KafkaError as error:
         refused.append(TopicPartition(topic, index))
         return _refusal(index, error)
@@ -160,10 +163,7 @@ def _checked_records(records: memoryview | bytes | None, version: int) -> memory
     if version < FIRST_BATCH_VERSION:
         return memoryview(records or b"")
     if records is None or len(records) < BATCH_OVERHEAD:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have exactly one record batch per partition",
-        )
+        raise _not_one_batch(version)
     if records[MAGIC] != 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
@@ -175,6 +175,13 @@ def _checked_records(records: memoryview | bytes | None, version: int) -> memory
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
     return cast("memoryview", records)
+
+
+def _not_one_batch(version: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"Produce requests with version {version} must have exactly one record batch per partition",
+    )
 
 
 def _refusal(index: int, error: KafkaError) -> PartitionProduceResponse:
