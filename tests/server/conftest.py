@@ -1,0 +1,34 @@
+"""One broker for all tests of a whole server; each test has topics of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from engine.local.cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """A running broker with id 0. Whatever the tests do to it, no handler may fail and it must live."""
+    with LocalCluster(1, config={"socket.request.max.bytes": "10000000"}) as running:
+        yield running
+        assert running.broker(0).is_alive
+        log = (running.broker(0).logs_path / "server.log").read_text()
+        assert "could not be handled" not in log
+        assert "Traceback" not in log
+        assert "Traceback" not in running.broker(0).output_path.read_text()
+
+
+@pytest.fixture
+def address(cluster: LocalCluster) -> str:
+    """Where the broker listens."""
+    return cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that nobody else uses; the topic does not exist."""
+    return f"t-{uuid.uuid4().hex[:10]}"

@@ -1,0 +1,107 @@
+"""Bytes that no client should send: the connection that sent them ends, and nothing else does."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from wire_client import ConnectionClosed, WireClient, create_topic
+
+from engine.common.errors import ErrorCode
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.api_versions import ApiVersionsRequest
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.protocol.apis.metadata import MetadataRequest
+from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.protocol.frames import encode_request
+from engine.protocol.records.batch import Record, encode_batch
+
+FUZZ_ROUNDS = 400
+
+
+def frame(api_key: int, version: int, body: bytes = b"") -> bytes:
+    """A request with a header of version 1 and whatever body."""
+    head = struct.pack(">hhih", api_key, version, 5, 4) + b"wire"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def assert_closed_by(address: str, sent: bytes) -> None:
+    """The broker closes the connection without an answer, and serves others."""
+    with WireClient(address) as client:
+        client.socket.sendall(sent)
+        assert client.is_closed_by_peer()
+    with WireClient(address) as other:
+        assert other.ask(MetadataRequest(topics=[]), 1).brokers
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(99, 0), (-1, 0), (32767, 3), (52, 0), (68, 0), (71, 0)])
+def test_unknown_api(address: str, api_key: int, version: int) -> None:
+    assert_closed_by(address, frame(api_key, version))
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(0, 12), (1, 18), (3, 99), (4, 99), (2, -1), (3, 32767)])
+def test_unknown_version(address: str, api_key: int, version: int) -> None:
+    assert_closed_by(address, frame(api_key, version))
+
+
+def test_unknown_version_of_api_versions_is_answered_with_what_is_known(address: str) -> None:
+    with WireClient(address) as client:
+        client.socket.sendall(frame(ApiKey.API_VERSIONS, 99, b"\x00"))
+        answer = client.answer(ApiKey.API_VERSIONS, 0)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 4)]
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        assert client.ask(request, 4).error_code == ErrorCode.NONE, "the connection goes on"
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 10_000_001, 2**31 - 1, 0, 3])
+def test_size_that_is_no_request(address: str, size: int) -> None:
+    assert_closed_by(address, struct.pack(">i", size) + b"abc")
+
+
+def test_other_protocols(address: str) -> None:
+    assert_closed_by(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_closed_by(address, bytes.fromhex("16030100f8010000f40303") + bytes(240))
+    assert_closed_by(address, b"\0\0\0\x2d" + b"\xff" * 45)
+
+
+def test_bodies_that_end_too_soon_or_go_on_too_long(address: str) -> None:
+    whole = bytes(encode_request(MetadataRequest(topics=[], allow_auto_topic_creation=True), 9, 5, "wire"))
+    for cut in range(1, len(whole) - 18):
+        assert_closed_by(address, struct.pack(">i", len(whole) - 4 - cut) + whole[4:-cut])
+
+
+def test_counts_and_lengths_that_promise_too_much(address: str) -> None:
+    for body in (b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x7f\xff", b"\x00\x00\x00\x02\x00\x01a"):
+        assert_closed_by(address, frame(ApiKey.METADATA, 1, body))
+
+
+def test_mutated_requests_do_no_harm(address: str, topic: str) -> None:
+    create_topic(address, topic)
+    dice = random.Random(3)
+    batch = encode_batch([Record(0, 1_700_000_000_000, b"k", b"v" * 50)])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    originals = [
+        bytes(encode_request(ProduceRequest(acks=1, timeout_ms=100, topic_data=[data]), 9, 1, "wire")),
+        bytes(encode_request(ProduceRequest(acks=1, timeout_ms=100, topic_data=[data]), 2, 1, "wire")),
+        bytes(encode_request(FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 12, 1, "wire")),
+        bytes(encode_request(FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 3, 1, "wire")),
+        bytes(encode_request(MetadataRequest(topics=None), 12, 1, "wire")),
+    ]
+    client = WireClient(address)
+    for _ in range(FUZZ_ROUNDS):
+        mutated = bytearray(dice.choice(originals))
+        for _ in range(dice.randint(1, 3)):
+            # What makes the frame and its header is left alone: what is behind it is the subject here.
+            mutated[dice.randrange(14, len(mutated))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        client.socket.sendall(mutated)
+        client.socket.sendall(encode_request(MetadataRequest(topics=[]), 1, 2, "wire"))
+        try:
+            while int.from_bytes(client.read_frame()[:4], "big") != 2:
+                pass
+        except ConnectionClosed:
+            client.socket.close()
+            client = WireClient(address)
+    client.socket.close()
