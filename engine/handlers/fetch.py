@@ -40,7 +40,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
         return session_error(opened)
     _resolve_topic_ids(context, opened)
     reads = FetchReads(context.broker, parameters, opened.partitions)
-    reads.read_all(records_follower_state=True)
+    reads.read_all()
     if reads.is_satisfied():
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
@@ -65,13 +65,12 @@ class DelayedFetch(DelayedOperation):
         """Done when enough can be read, or the answer would be an error now."""
         if not self._reads.may_have_grown():
             return False
-        self._reads.read_all(records_follower_state=False)
+        self._reads.read_again()
         return self._reads.is_satisfied() and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer with what is there; after the deadline that may be nothing."""
-        if self._reads.may_have_grown():
-            self._reads.read_all(records_follower_state=False)
+        self._reads.read_again()
         self.deferred.complete(build_response(self._context, self._fetch, self._reads))
 
 

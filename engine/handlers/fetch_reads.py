@@ -45,6 +45,12 @@ class FetchParameters:
         return self.is_follower or self.api_version < FETCH_FROM_FOLLOWER_VERSION
 
 
+_End = tuple[Partition | None, int, int]
+"""A partition with its readable end and leader epoch at the time of a read."""
+
+_Before = tuple[list[PartitionRead], list[_End]]
+
+
 class FetchReads:
     """The partitions of a request with what was last read of each."""
 
@@ -55,12 +61,19 @@ class FetchReads:
         self.parameters = parameters
         self.partitions = partitions
         self.reads: list[PartitionRead] = []
-        self._ends: list[tuple[Partition | None, int, int]] = []
+        self._ends: list[_End] = []
         self._size_bytes = 0
         self._has_failed = False
 
-    def read_all(self, *, records_follower_state: bool) -> None:
+    def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
+        self._read_in_order(None, records_follower_state=True)
+
+    def read_again(self) -> None:
+        """Read as before, but leave alone what had no data and cannot have any by now; its watermarks are renewed."""
+        self._read_in_order((self.reads, self._ends), records_follower_state=False)
+
+    def _read_in_order(self, before: _Before | None, *, records_follower_state: bool) -> None:
         parameters = self.parameters
         remaining = parameters.max_bytes
         # Up to Fetch 2 a reader gets a part of a too large message and asks again with more room.
@@ -69,8 +82,9 @@ class FetchReads:
         self._ends = []
         self._size_bytes = 0
         self._has_failed = False
-        for wanted in self.partitions:
-            partition, read = self._read(wanted, remaining, min_one_batch, records_follower_state)
+        for index, wanted in enumerate(self.partitions):
+            known = None if before is None else self._unchanged(before, index)
+            partition, read = known or self._read(wanted, remaining, min_one_batch, records_follower_state)
             self.reads.append(read)
             size_bytes = read.size_bytes
             if size_bytes:
@@ -81,6 +95,26 @@ class FetchReads:
                 self._has_failed = True
             epoch = -1 if partition is None else partition.leader_epoch
             self._ends.append((partition, self._readable_end(partition), epoch))
+
+    def _unchanged(self, before: _Before, index: int) -> tuple[Partition, PartitionRead] | None:
+        """Return what was read of a partition, renewed, if nothing was there and nothing can have come; else None."""
+        reads, ends = before
+        read, (partition, end_offset, leader_epoch) = reads[index], ends[index]
+        if partition is None or read.size_bytes or read.error is not ErrorCode.NONE:
+            return None
+        if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
+            return None
+        log = partition.log
+        if log is None or (self.parameters.is_follower and self._is_throttled(partition)):
+            return None
+        read.high_watermark = log.high_watermark
+        read.last_stable_offset = log.last_stable_offset
+        read.log_start_offset = log.log_start_offset
+        return partition, read
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        quota = self._broker.replica_manager.leader_quota
+        return quota.has_throttled and quota.is_throttled(partition.topic_partition)
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: enough was read, or there is something else to tell."""
