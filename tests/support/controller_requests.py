@@ -1,0 +1,37 @@
+"""Puts requests to handlers of topics and the controller, on the small brokers of ``controller_cluster``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from controller_cluster import SmallBroker
+
+from engine.common.clock import SystemClock
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic import DynamicConfigs
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import all_handlers
+from engine.network.request import Peer
+from engine.protocol.declaration import Request
+
+PEER = Peer("127.0.0.1", 9, "PLAINTEXT", 0)
+
+
+async def ask(broker: SmallBroker, request: Request, api_version: int, **settings: str) -> Any:
+    """Have a broker's handler answer a request; ``settings`` are server.properties with underscores for dots."""
+    properties = {name.replace("_", "."): value for name, value in settings.items()}
+    config = BrokerConfig({"zookeeper.connect": "localhost:1", "broker.id": str(broker.broker_id), **properties})
+    parts = SimpleNamespace(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        clock=SystemClock(),
+        config=config,
+        dynamic_configs=DynamicConfigs(config),
+        metadata_cache=broker.metadata_cache,
+        controller=broker.controller,
+        topic_admin=broker.topic_admin,
+        producer_ids=getattr(broker, "producer_ids", None),
+    )
+    context = RequestContext(parts, request.api_key, api_version, 1, "test", PEER)  # type: ignore[arg-type]
+    return await all_handlers()[request.api_key].handler(context, request)
