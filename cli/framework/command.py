@@ -16,11 +16,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from typer._click.core import Context
+from typer._click.core import Context, Parameter
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from cli.framework.coercion import use_plain_coercion
 from cli.framework.execution import CommandFunction, execute
 from cli.framework.options import NEEDS_NOTHING, Needs, invocation_from, shared_parameters
 
@@ -34,6 +35,12 @@ class KlammCommand(TyperCommand):
     """A command whose help shows shared options below its own, and examples as they are typed."""
 
     examples: tuple[str, ...] = ()
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Return the parameters, the help option among them; see ``coercion`` for why they are touched."""
+        params = super().get_params(ctx)
+        use_plain_coercion(params)
+        return params
 
     def format_options(self, ctx: Context, formatter: Any) -> None:
         """Write arguments, then options by panel."""
@@ -64,6 +71,12 @@ class KlammGroup(TyperGroup):
     """A group that also understands Kafka's way: ``kafka-topics --list`` is ``topics list``."""
 
     action_flags: Mapping[str, str] = {}
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Return the parameters, ready for plain coercion."""
+        params = super().get_params(ctx)
+        use_plain_coercion(params)
+        return params
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Turn the first action flag into the command's word, where no word was given."""

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from typer._click.core import Command, Context
+from typer._click.core import Command, Context, Parameter
 from typer.core import TyperGroup
+
+from cli.framework.coercion import use_plain_coercion
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class RootGroup(TyperGroup):
     """Knows all commands by name, loads the one that is called."""
 
     entries: Sequence[Entry] = ()
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Return the parameters, ready for plain coercion."""
+        params = super().get_params(ctx)
+        use_plain_coercion(params)
+        return params
 
     def list_commands(self, ctx: Context) -> list[str]:
         return [entry.name for entry in self.entries]

@@ -1,0 +1,97 @@
+"""From a word of the command line to its value, for the plain types that our options have.
+
+Typer makes a pydantic adapter per option, which costs more time than all the rest of a short command. Ours are texts,
+numbers, flags, paths and lists of them; this does the same for those. An option of any other type keeps Typer's way.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from typer._click.core import Context, Parameter
+from typer._click.exceptions import BadParameter
+from typer._coercion import RuntimeParam
+
+_TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
+_FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
+
+
+def _flag(value: Any) -> bool:
+    word = str(value).lower()
+    if isinstance(value, bool) or word in _TRUE | _FALSE:
+        return value is True or word in _TRUE
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _whole_number(value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a whole number") from None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+
+
+_CONVERTERS: dict[object, Callable[[Any], Any]] = {
+    str: str,
+    int: _whole_number,
+    float: _number,
+    bool: _flag,
+    Path: Path,
+}
+
+
+@dataclass(frozen=True)
+class PlainParam(RuntimeParam):
+    """Converts the value, or each item of it, and checks its bounds."""
+
+    convert: Callable[[Any], Any]
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Context) -> Any:
+        try:
+            if isinstance(value, (list, tuple)):
+                return [self._one(item) for item in value]
+            return self._one(value)
+        except ValueError as error:
+            raise BadParameter(str(error), ctx=ctx, param=param) from None
+
+    def _one(self, item: Any) -> Any:
+        converted = self.convert(item)
+        low, high = self.parameter_info.min, self.parameter_info.max
+        if (low is not None and converted < low) or (high is not None and converted > high):
+            bounds = " and ".join(
+                [*([] if low is None else [f"at least {low}"]), *([] if high is None else [f"at most {high}"])]
+            )
+            raise ValueError(f"{converted} is not {bounds}")
+        return converted
+
+
+def use_plain_coercion(params: Iterable[Parameter]) -> None:
+    """Give those of the parameters that are of a plain type our way of conversion."""
+    for param in params:
+        descriptor = getattr(param, "type_descriptor", None)
+        if descriptor is None or getattr(param, "_runtime_param", None) is not None:
+            continue
+        convert = _CONVERTERS.get(_item_type(descriptor.annotation))
+        if convert is not None and descriptor.parameter_info.parser is None:
+            plain = PlainParam(descriptor.parameter_info, descriptor.annotation, convert)
+            param._runtime_param = plain  # type: ignore[attr-defined]
+
+
+def _item_type(annotation: Any) -> Any:
+    """Return ``X`` of ``X``, ``X | None``, ``list[X]`` and ``list[X] | None``."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        others = [part for part in get_args(annotation) if part is not type(None)]
+        return _item_type(others[0]) if len(others) == 1 else annotation
+    if get_origin(annotation) is list:
+        return get_args(annotation)[0]
+    return annotation
