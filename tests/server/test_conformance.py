@@ -1,0 +1,69 @@
+"""What ApiVersions promises is answered, every API in every version; and nothing is answered that is not promised."""
+
+from __future__ import annotations
+
+import pytest
+from wire_client import WireClient
+
+from engine.common.errors import ErrorCode
+from engine.handlers.registry import all_handlers
+from engine.local.cluster import LocalCluster
+from engine.protocol.api_keys import API_SPECS, ApiKey, request_class
+from engine.protocol.apis.api_versions import ApiVersionsRequest
+from engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from engine.protocol.declaration import Request
+
+HANDLERS = all_handlers()
+PROMISES = [
+    (entry.key, version) for entry in HANDLERS.values() for version in range(entry.min_version, entry.max_version + 1)
+]
+
+
+def minimal_request(key: ApiKey) -> Request:
+    """The request that asks for nothing, with the least harm to a broker that serves other tests."""
+    if key is ApiKey.CONTROLLED_SHUTDOWN:
+        return ControlledShutdownRequest(broker_id=9999, broker_epoch=-1)
+    return request_class(key)()
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_tells_the_handlers(address: str, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    with WireClient(address) as client:
+        answer = client.ask(request, version)
+    assert answer.error_code == ErrorCode.NONE
+    told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert told == [(int(e.key), e.min_version, e.max_version) for e in HANDLERS.values()]
+
+
+def test_clients_find_what_they_cannot_do_without() -> None:
+    """librdkafka compresses by these, and kafka-python tells the broker's release by them."""
+    for key, lowest, highest in ((0, 0, 8), (1, 0, 11), (2, 0, 5), (3, 0, 8), (10, 0, 2), (18, 0, 3), (22, 0, 1)):
+        entry = HANDLERS[key]
+        assert entry.min_version <= lowest and entry.max_version >= highest
+
+
+@pytest.mark.parametrize(("key", "version"), PROMISES, ids=lambda value: getattr(value, "name", str(value)))
+def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey, version: int) -> None:
+    log = cluster.broker(0).logs_path / "server.log"
+    length = log.stat().st_size
+    with WireClient(address) as client:
+        if key is ApiKey.PRODUCE:
+            # Without records and with acks=0 there is nothing to answer: the next answer proves that it was taken.
+            client.send(minimal_request(key), version)
+        else:
+            client.ask(minimal_request(key), version)
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        assert client.ask(request, 3).error_code == ErrorCode.NONE
+    with log.open() as lines:
+        lines.seek(length)
+        said = lines.read()
+    assert "could not be handled" not in said
+    assert "Closing a connection" not in said
+
+
+@pytest.mark.parametrize("key", [key for key in API_SPECS if key not in HANDLERS], ids=lambda key: key.name)
+def test_what_is_not_promised_is_not_answered(address: str, key: ApiKey) -> None:
+    with WireClient(address) as client:
+        client.send(minimal_request(key), API_SPECS[key].min_version)
+        assert client.is_closed_by_peer()
