@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.handlers.fetch_sessions import FetchSessionCache
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.replica_manager import ReplicaManager
+    from engine.runtime.offload import Offloader
     from engine.storage.log_manager import LogManager
     from engine.zk.config_changes import ConfigChangeListener
     from engine.zk.kafka_client import KafkaZkClient
@@ -40,6 +41,8 @@ class Broker(Protocol):
     def topic_configs(self) -> ConfigChangeListener: ...
     @property
     def zk(self) -> KafkaZkClient: ...
+    @property
+    def offloader(self) -> Offloader: ...
     @property
     def log_manager(self) -> LogManager: ...
     @property

@@ -38,6 +38,7 @@ from engine.protocol.records.attributes import Codec
 from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MASK, MAGIC
 from engine.replication.partition import Partition
 from engine.runtime.purgatory import DelayedOperation
+from engine.storage.log import Log
 
 ACKS_ALL = -1
 _ACKS = (0, 1, ACKS_ALL)
@@ -51,29 +52,56 @@ ZSTD_VERSION = 7
 @handles(ApiKey.PRODUCE)
 def produce(context: RequestContext, request: ProduceRequest) -> object:
     """Append what a producer sends, and answer as soon as its ``acks`` allow."""
-    acks = request.acks
-    waiting: list[_Waiting] = []
-    refused: list[TopicPartition] = []
+    outcome = _Outcome()
     responses = [
         TopicProduceResponse(
             name=topic.name,
-            partition_responses=[
-                _append(context, request, topic.name, data, waiting, refused) for data in topic.partition_data
-            ],
+            partition_responses=[_append(context, request, topic.name, data, outcome) for data in topic.partition_data],
         )
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
-    if acks == 0:
-        return CLOSE_CONNECTION if refused else NO_RESPONSE
-    if refused and context.api_version >= 10:
+    if outcome.to_flush:
+        return _flush_first(context, request, outcome, response)
+    return _answer(context, request, outcome, response)
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
+) -> ProduceResponse | Deferred | object:
+    if request.acks == 0:
+        return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
+    if outcome.has_refused and context.api_version >= 10:
         _name_new_leaders(context, response)
-    if waiting:
-        operation = DelayedProduce(request.timeout_ms, waiting, response)
-        keys = [w.partition.topic_partition for w in waiting]
+    if outcome.waiting:
+        operation = DelayedProduce(request.timeout_ms, outcome.waiting, response)
+        keys = [w.partition.topic_partition for w in outcome.waiting]
         if not context.broker.replica_manager.delayed_produce.try_complete_else_watch(operation, keys):
             return operation.deferred
     return response
+
+
+async def _flush_first(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
+) -> object:
+    """``flush.messages`` is reached: the disk has the records before the producer hears of them, as in Kafka."""
+    for log in outcome.to_flush:
+        job = log.begin_flush()
+        if job is not None:
+            await context.broker.offloader.run(job.run)
+            job.finish()
+    return _answer(context, request, outcome, response)
+
+
+class _Outcome:
+    """What the appends of one request leave to be done before it is answered."""
+
+    __slots__ = ("has_refused", "to_flush", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[_Waiting] = []
+        self.to_flush: list[Log] = []
+        self.has_refused = False
 
 
 class _Waiting:
@@ -122,10 +150,9 @@ def _append(
     request: ProduceRequest,
     topic: str,
     data: PartitionProduceData,
-    waiting: list[_Waiting],
-    refused: list[TopicPartition],
+    outcome: _Outcome,
 ) -> PartitionProduceResponse:
-    """Append one partition's batches; note what has to wait for other replicas, and what was refused."""
+    """Append one partition's batches; note in ``outcome`` what keeps the answer waiting, and whether it is refused."""
     acks = request.acks
     index = data.index
     try:
@@ -140,7 +167,7 @@ def _append(
             # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
             raise _not_one_batch(context.api_version)
     except KafkaError as error:
-        refused.append(TopicPartition(topic, index))
+        outcome.has_refused = True
         return _refusal(index, error)
     answer = PartitionProduceResponse(
         index=index,
@@ -149,8 +176,11 @@ def _append(
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
+    log = partition.leader_log
+    if log is not None and log.is_flush_due:
+        outcome.to_flush.append(log)
     if acks == ACKS_ALL:
-        waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+        outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
 
 

@@ -56,8 +56,13 @@ class LogUpkeep:
         self._supervisor.every(interval_ms, run, name)
 
     async def _run(self, job: DiskJob) -> None:
+        running = asyncio.ensure_future(self._offloader.run(job.run))
         try:
-            await self._offloader.run(job.run)
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped; what it does must not go on behind the shutdown's back.
+            await running
+            raise
         finally:
             job.finish()
 

@@ -1,0 +1,158 @@
+"""Produce on real logs: who waits, who is flushed first, who is told what (E6, KIP-951)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_folders import data_batch
+from replicated_brokers import TP, World, world
+from virtual_time import run_virtual
+
+from engine.common.errors import ErrorCode
+from engine.config.log_config import LogConfig
+from engine.handlers.produce import produce
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from engine.runtime.offload import Offloader
+
+
+def request(*values: bytes, acks: int = 1, timeout_ms: int = 1000, records: bytes | None = None) -> ProduceRequest:
+    batch = data_batch(*values) if records is None else records
+    data = PartitionProduceData(index=TP.partition, records=memoryview(bytearray(batch)))
+    topic = TopicProduceData(name=TP.topic, partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+
+
+def ask(w: World, broker_id: int, asked: ProduceRequest, version: int = 11) -> Any:
+    return produce(w.brokers[broker_id].context(ApiKey.PRODUCE, version), asked)
+
+
+def only(response: Any) -> PartitionProduceResponse:
+    assert isinstance(response, ProduceResponse), response
+    return response.responses[0].partition_responses[0]
+
+
+def test_acks_1_is_answered_after_the_local_append(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, replicas=(1, 2))
+            answer = only(ask(w, 1, request(b"a", b"b")))
+            assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 0, 0)
+            assert only(ask(w, 1, request(b"c"))).base_offset == 2
+
+    run_virtual(check)
+
+
+def test_acks_all_waits_for_the_isr_and_is_answered_when_it_has_the_batch(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, replicas=(1, 2))
+            answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=30_000))
+            assert isinstance(answer, Deferred)
+            assert not answer.is_complete
+            await w.until(lambda: answer.is_complete, "the follower has the batch")
+            assert only(answer.response).error_code == 0
+
+    run_virtual(check)
+
+
+def test_acks_all_times_out_where_a_member_of_the_isr_does_not_follow(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, replicas=(1, 2))
+            w.cut.add(frozenset((1, 2)))
+            answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=500))
+            await w.until(lambda: answer.is_complete, "the time is over")
+            outcome = only(answer.response)
+            assert (outcome.error_code, outcome.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize(("acks", "expected"), [(0, CLOSE_CONNECTION), (1, None)])
+def test_a_broker_that_does_not_lead_says_who_does(tmp_path: Path, acks: int, expected: object) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, replicas=(1, 2))
+            answer = ask(w, 2, request(b"a", acks=acks))
+            if expected is not None:
+                assert answer is expected
+                return
+            outcome = only(answer)
+            assert outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert outcome.current_leader is not None
+            assert outcome.current_leader.leader_id == 1
+            assert [node.node_id for node in answer.node_endpoints] == [1]
+            assert only(ask(w, 2, request(b"a"), version=9)).current_leader is None
+
+    run_virtual(check)
+
+
+def test_acks_0_has_no_answer_and_senseless_acks_are_refused(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            assert ask(w, 1, request(b"a", acks=0)) is NO_RESPONSE
+            assert only(ask(w, 1, request(b"a", acks=2))).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+            assert w.log(1).log_end_offset == 1
+
+    run_virtual(check)
+
+
+def test_what_a_version_may_not_carry_is_refused(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            old = bytearray(data_batch(b"a"))
+            old[16] = 1
+            assert only(ask(w, 1, request(records=bytes(old)))).error_code == ErrorCode.INVALID_RECORD
+            assert only(ask(w, 1, request(records=b""))).error_code == ErrorCode.INVALID_RECORD
+            zstd = bytearray(data_batch(b"a"))
+            zstd[22] |= 4
+            refused = only(ask(w, 1, request(records=bytes(zstd)), version=6))
+            assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            assert w.log(1).log_end_offset == 0
+
+    run_virtual(check)
+
+
+def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real_fsync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real_fsync(fd)
+
+    async def check() -> None:
+        async with world(tmp_path, 1, log_config=LogConfig(flush_messages=2)) as w:
+            w.brokers[1].offloader = Offloader(1)  # type: ignore[attr-defined]
+            await w.lead(1)
+            assert only(ask(w, 1, request(b"a"))).error_code == 0
+            assert w.log(1).recovery_point == 0
+            assert not any(path.endswith(".log") for path in synced)
+            answer = ask(w, 1, request(b"b"))
+            assert asyncio.iscoroutine(answer)
+            assert only(await answer).base_offset == 1
+            assert any(path.endswith(".log") for path in synced)
+            assert w.log(1).recovery_point == 2
+            w.brokers[1].offloader.close()  # type: ignore[attr-defined]
+
+    async def with_fsync_seen() -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        await check()
+
+    asyncio.run(with_fsync_seen())
