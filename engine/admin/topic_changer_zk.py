@@ -72,13 +72,14 @@ class ZkTopicChanger:
         if validate_only:
             return change
         has_controller = await self._has_controller()
+        # Said before the write: what is written stays written, also when we never hear of it.
+        self._cluster.accepted(f"the controller makes the topic: klamm topics describe {topic.name}")
         await self._kafka.set_entity_configs(f"topics/{topic.name}", topic.configs, check_controller=has_controller)
         try:
             await self._kafka.create_topic_assignment(topic.name, None, assignment)
         except NodeExists as error:
             message = f"Topic '{topic.name}' already exists"
             raise _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, message) from error
-        self._cluster.accepted(f"the controller makes the topic: klamm topics describe {topic.name}")
         await self._wait_for_leaders(topic.name, list(assignment))
         return change
 
@@ -107,12 +108,12 @@ class ZkTopicChanger:
         return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        self._cluster.accepted("the controller deletes what is marked; look with: klamm topics list")
         for name in names:
             try:
                 await self._kafka.create_topic_deletion(name)
             except NodeExists:
                 self._cluster.observe(f"topic {name} is already marked for deletion")
-        self._cluster.accepted("the controller deletes what is marked; look with: klamm topics list")
         if waits:
             await self._wait_until_gone(names)
         left = set(await self._kafka.get_all_topics())
@@ -156,11 +157,11 @@ class ZkTopicChanger:
         self._cluster.observe(f"assignment of the new partitions: {_shown(new)}")
         if validate_only:
             return
+        self._cluster.accepted(f"the controller makes the partitions: klamm topics describe {wanted.name}")
         expected = ANY_VERSION if found.zk_version is None else found.zk_version
         await self._kafka.set_topic_assignment(
             wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
         )
-        self._cluster.accepted(f"the controller makes the partitions: klamm topics describe {wanted.name}")
         await self._wait_for_leaders(wanted.name, list(range(there, count)))
 
     async def _new_partitions(

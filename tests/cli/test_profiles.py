@@ -1,0 +1,63 @@
+"""Named clusters by the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from klamm_program import in_process
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def own_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "klamm" / "clusters.toml"
+
+
+def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
+    empty = in_process("profiles", "list", "-o", "json", capture=capsys)
+    assert (empty.code, empty.json) == (0, [])
+    assert str(own_profiles) in empty.err
+    dry = in_process("profiles", "add", "dev", "--zookeeper", "z:2181", "--dry-run", capture=capsys)
+    assert (dry.code, own_profiles.exists()) == (0, False)
+    assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", capture=capsys).code == 0
+    prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", capture=capsys)
+    assert prod.code == 0
+    assert in_process("profiles", "default", "prod", capture=capsys).code == 0
+    assert in_process("profiles", "list", "-o", "json", capture=capsys).json == [
+        {
+            "name": "dev",
+            "default": False,
+            "zookeeper": "z:2181/kafka",
+            "bootstrap_servers": None,
+            "read_only": False,
+            "command_config": None,
+        },
+        {
+            "name": "prod",
+            "default": True,
+            "zookeeper": None,
+            "bootstrap_servers": "b:1",
+            "read_only": True,
+            "command_config": None,
+        },
+    ]
+    assert "b:1" in in_process("profiles", "list", "-o", "table", capture=capsys).out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add", "dev"], "needs an address"),
+        (["add", "a b", "--zookeeper", "z"], "cannot be called"),
+        (["add", "dev", "--bootstrap-server", "nonsense:x"], "not an address"),
+        (["default", "absent"], "no profile is called 'absent'"),
+    ],
+)
+def test_what_is_refused(capsys: Capture, words: list[str], message: str) -> None:
+    ran = in_process("profiles", *words, capture=capsys)
+    assert ran.code == 2
+    assert message in ran.err

@@ -1,0 +1,107 @@
+"""Changes that nobody carries out: the controller is dead. Deadlines, Ctrl-C, and what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from klamm_program import PROGRAM, environment, in_process
+from znode_trees import load_tree
+
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def dead_cluster(zookeeper: EmbeddedZooKeeper) -> str:
+    """A recorded cluster of the test's own, whose brokers do nothing any more."""
+    connect = f"{zookeeper.connect_string}/dead-{uuid4().hex[:8]}"
+    asyncio.run(load_tree(connect, "leaderless"))
+    return connect
+
+
+def test_the_deadline_passes_after_a_change_was_accepted(dead_cluster: str, capsys: Capture) -> None:
+    where = ("--zookeeper", dead_cluster, "--timeout", "1")
+    deleted = in_process("topics", "delete", "t1", "--yes", *where, capture=capsys)
+    assert (deleted.code, deleted.err.splitlines()) == (
+        5,
+        [
+            "error: accepted, but not done in time",
+            "hint: the controller deletes what is marked; look with: klamm topics list",
+        ],
+    )
+    listed = in_process("topics", "list", *where, "-o", "json", capture=capsys).json
+    assert [topic["topic"] for topic in listed if topic["marked_for_deletion"]] == ["t1"]
+
+    made = in_process(
+        "topics",
+        "create",
+        "new",
+        "--partitions",
+        "1",
+        "--replication-factor",
+        "1",
+        *where,
+        "-o",
+        "json",
+        capture=capsys,
+    )
+    assert (made.code, made.error["kind"]) == (5, "under_way")
+    again = in_process(
+        "topics", "create", "t1", "--partitions", "1", "--replication-factor", "1", *where, capture=capsys
+    )
+    assert again.code == 4
+
+
+def test_no_wait_says_that_it_goes_on(dead_cluster: str, capsys: Capture) -> None:
+    where = ("--zookeeper", dead_cluster)
+    ran = in_process("topics", "delete", "lag", "--yes", "--no-wait", *where, "-o", "json", capture=capsys)
+    assert (ran.code, ran.json[0]["result"]) == (5, "marked for deletion")
+    again = in_process("topics", "delete", "lag", "--yes", "--no-wait", *where, capture=capsys)
+    assert again.code == 5, "a second time is no error"
+
+
+def test_internal_topics_are_not_deleted_through_znodes(dead_cluster: str, capsys: Capture) -> None:
+    where = ("--zookeeper", dead_cluster, "--timeout", "1")
+    shape = ("--partitions", "1", "--replication-factor", "1")
+    assert in_process("topics", "create", "__consumer_offsets", *shape, *where, capture=capsys).code == 5
+    ran = in_process("topics", "delete", "__consumer_offsets", "--yes", *where, capture=capsys)
+    assert ran.code == 2
+    assert "is a kafka internal topic and is not allowed to be marked for deletion" in ran.err
+    dry = in_process("topics", "delete", ".*", "--dry-run", *where, capture=capsys)
+    assert "3 topics (lag, move, t1)" in dry.err
+
+
+def test_ctrl_c_says_what_goes_on_without_us(dead_cluster: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, "topics", "delete", "move", "--yes", "--verbose", "--zookeeper", dead_cluster],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+    )
+    with process:
+        while "move" not in marked(dead_cluster):
+            assert process.poll() is None
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    lines = err.decode().splitlines()
+    assert lines[-2] == "error: interrupted"
+    assert lines[-1].startswith("hint: the controller deletes what is marked")
+
+
+def marked(connect: str) -> list[str]:
+    from engine.zk.client import ZkClient
+
+    async def reading() -> list[str]:
+        async with await ZkClient.connect(connect, session_timeout_ms=10_000) as zk:
+            return await zk.children("/admin/delete_topics")
+
+    return asyncio.run(reading())
