@@ -53,6 +53,7 @@ lint: env
 docs: env
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m engine.config.docs
+	@$(BIN)/python -m engine.server.api_table
 
 clean:
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .klamm build dist

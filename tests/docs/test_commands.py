@@ -1,0 +1,93 @@
+"""What the docs tell a reader to type exists: the words, and every option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT, Command, pages, quoted_commands, typed_commands
+from typer._click.core import Command as ClickCommand
+from typer._click.core import Context
+from typer._click.exceptions import UsageError
+from typer.core import TyperGroup
+
+from cli.main import root_command
+
+MADE = ("docs/reference/cli.md",)
+"""Made from the commands themselves; a test of its own keeps it true."""
+STANDS_FOR_MORE = frozenset("…<>[]")
+
+
+def fault_of(words: Sequence[str]) -> str | None:
+    """Return why ``klamm`` would not take these words; None where it would."""
+    command: ClickCommand = root_command()
+    context, rest = Context(command, info_name="klamm"), list(words)
+    try:
+        while isinstance(command, TyperGroup):
+            if not rest:
+                return "a command is missing"
+            name, found, rest = command.resolve_command(context, rest)
+            assert found is not None
+            command, context = found, Context(found, parent=context, info_name=name)
+        if "--help" not in rest:
+            command.make_context(context.info_name, rest, parent=context.parent)
+    except UsageError as error:
+        return error.format_message()
+    return None
+
+
+def _faults(commands: Iterator[Command]) -> list[str]:
+    faults = []
+    for line, words in commands:
+        fault = fault_of(words)
+        if fault is not None:
+            faults.append(f"line {line}: klamm {' '.join(words)}: {fault}")
+    return faults
+
+
+def _names() -> list[str]:
+    return [name for page in pages() if (name := str(page.relative_to(ROOT))) not in MADE]
+
+
+@pytest.mark.parametrize("name", _names())
+def test_typed_commands_exist(name: str) -> None:
+    assert _faults(typed_commands(ROOT / name)) == []
+
+
+@pytest.mark.parametrize("name", _names())
+def test_commands_named_in_the_text_exist(name: str) -> None:
+    whole = (c for c in quoted_commands(ROOT / name) if not STANDS_FOR_MORE & set("".join(c.words)))
+    assert _faults(whole) == []
+
+
+def test_commands_are_found_in_the_readme() -> None:
+    typed = [words for _, words in typed_commands(ROOT / "README.md")]
+    assert ["local", "down"] in typed
+    assert ["produce", "orders", "--compression", "zstd"] in typed, "behind a pipe as well"
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["topcs", "list"], "no such command"),
+        (["topics", "lst"], "No such command"),
+        (["topics"], "missing"),
+        (["topics", "list", "--nope"], "No such option"),
+        (["doctor", "more"], "nexpected"),
+        (["local", "kill"], "issing"),
+    ],
+)
+def test_mistakes_are_noticed(words: list[str], fault: str) -> None:
+    found = fault_of(words)
+    assert found is not None
+    assert fault in found
+
+
+def test_a_command_of_a_page_is_read(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ seq 3 | klamm produce t --acks 1 && klamm doctor\nklamm said\n```\n`klamm zk tree`\n"
+    )
+    assert [words for _, words in typed_commands(page)] == [["produce", "t", "--acks", "1"], ["doctor"]]
+    assert [words for _, words in quoted_commands(page)] == [["zk", "tree"]]

@@ -1,0 +1,109 @@
+"""The pages a reader of the repository meets, and what stands in them: links, anchors, commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+INDEX = DOCS / "README.md"
+PROGRAM = "klamm"
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
+_HEADING = re.compile(r"^#{1,6} (.+)$")
+_FENCE = re.compile(r"^\s*```(\w*)")
+_SPAN = re.compile(r"`([^`]+)`")
+_SEPARATORS = frozenset(("|", "||", "&&", ";", "&"))
+
+
+class Link(NamedTuple):
+    """A link of a page: the path as it stands there ("" is the page itself), and the heading it means, if any."""
+
+    target: str
+    anchor: str
+
+
+class Command(NamedTuple):
+    """What follows ``klamm`` on a line of a page."""
+
+    line: int
+    words: list[str]
+
+
+def pages() -> list[Path]:
+    """Return every page of the docs, and the two at the root."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def links(page: Path) -> list[Link]:
+    """Return the links to files and headings; those to other sites are left out."""
+    prose = "\n".join(text for _, language, text in _lines(page) if language is None)
+    found = [_split(target) for target in _LINK.findall(prose)]
+    return [link for link in found if "://" not in link.target and not link.target.startswith("mailto:")]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names under which a page's headings can be linked, as GitHub makes them."""
+    names: set[str] = set()
+    for _, language, text in _lines(page):
+        heading = _HEADING.match(text) if language is None else None
+        if heading:
+            name = _slug(heading[1])
+            copies = sum(1 for known in names if known == name or re.fullmatch(rf"{re.escape(name)}-\d+", known))
+            names.add(f"{name}-{copies}" if copies else name)
+    return names
+
+
+def typed_commands(page: Path) -> Iterator[Command]:
+    """Yield what a reader is shown to type: the ``$`` lines of console blocks that call the program."""
+    for number, language, text in _lines(page):
+        if language == "console" and text.lstrip().startswith("$ "):
+            for words in _calls(text.lstrip()[2:]):
+                yield Command(number, words)
+
+
+def quoted_commands(page: Path) -> Iterator[Command]:
+    """Yield commands named in running text, between backquotes."""
+    for number, language, text in _lines(page):
+        for span in _SPAN.findall(text) if language is None else ():
+            if span.startswith(f"{PROGRAM} "):
+                for words in _calls(span):
+                    yield Command(number, words)
+
+
+def _lines(page: Path) -> Iterator[tuple[int, str | None, str]]:
+    """Yield number, language of the fenced block (None outside of one), and text of each line."""
+    language: str | None = None
+    for number, text in enumerate(page.read_text("utf-8").splitlines(), start=1):
+        fence = _FENCE.match(text)
+        if fence:
+            language = fence[1] if language is None else None
+        else:
+            yield number, language, text
+
+
+def _split(target: str) -> Link:
+    path, _, anchor = target.partition("#")
+    return Link(path, anchor)
+
+
+def _slug(heading: str) -> str:
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+    return re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
+
+
+def _calls(line: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;")
+    lexer.whitespace_split = True
+    call: list[str] = []
+    for word in [*lexer, ";"]:
+        if word not in _SEPARATORS:
+            call.append(word)
+            continue
+        if call[:1] == [PROGRAM]:
+            yield call[1:]
+        call = []
