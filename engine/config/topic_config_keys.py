@@ -289,8 +289,9 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             BOOLEAN,
             True,
             LOW,
-            "Convert records for consumers that are too old for format 2. klamm always does.",
+            "Convert records for consumers too old for format 2 (Fetch 0-3); false: they get UNSUPPORTED_VERSION.",
             synonyms=("log.message.downconversion.enable",),
+            has_effect=True,
         ),
         ConfigKey(
             "message.format.version",

@@ -7,7 +7,7 @@ import struct
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
-from engine.handlers.fetch_reads import FetchReads
+from engine.handlers.fetch_reads import BATCHES_VERSION, FetchReads
 from engine.handlers.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
 from engine.handlers.leader_hint import LeaderHints
 from engine.protocol.apis.fetch import (
@@ -47,7 +47,7 @@ def build_response(context: RequestContext, fetch: FetchContext, reads: FetchRea
     current: FetchableTopicResponse | None = None
     for wanted, read in zip(reads.partitions, reads.reads, strict=True):
         records: object = read.records
-        if version < 4 and records is not None:
+        if version < BATCHES_VERSION and records is not None:
             read, records = _down_converted(read, version, wanted.fetch_offset, budget)
         if not fetch.must_answer(wanted, _outcome(read)):
             continue

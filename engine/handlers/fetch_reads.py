@@ -15,6 +15,9 @@ from engine.replication.partition_read import PartitionRead, read_error
 FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""
 
+BATCHES_VERSION = 4
+"""From this version on a reader understands format 2; before, records are converted for it."""
+
 ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
 
@@ -162,8 +165,11 @@ class FetchReads:
             return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
         log = partition.log
         manager = self._broker.replica_manager
-        if log is not None and parameters.api_version < ZSTD_VERSION and log.config.compression_type == "zstd":
-            return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if log is not None and parameters.api_version < ZSTD_VERSION:
+            if log.config.compression_type == "zstd":
+                return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if parameters.api_version < BATCHES_VERSION and not log.config.message_downconversion_enable:
+                return partition, read_error(ErrorCode.UNSUPPORTED_VERSION)
         if parameters.is_follower and manager.should_leader_throttle(partition, parameters.replica_id):
             # The follower hears of watermarks and stays acknowledged, but gets no bytes now.
             remaining, min_one_batch = 0, False

@@ -8,8 +8,8 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from engine.common.errors import OperationError
 from engine.network.connection import CloseReason, Connection, ConnectionContext, request_logger
@@ -59,6 +59,7 @@ class ServerLimits:
     connections_max_idle_ms: int = 600_000
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
 
 
 class SocketServer:
@@ -154,7 +155,10 @@ class SocketServer:
         if self._is_stopping:
             return CloseReason.STOPPING
         too_many = len(self.connections) > self.limits.max_connections
-        if too_many or self._per_ip[host] > self.limits.max_connections_per_ip:
+        limits = self.limits
+        if too_many or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
+            host, limits.max_connections_per_ip
+        ):
             logger.warning(
                 "Refused a connection: too many are open peer=%s open=%d of_this_peer=%d",
                 host,

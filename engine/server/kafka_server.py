@@ -46,6 +46,7 @@ from engine.server.log_upkeep import LogUpkeep
 from engine.server.settings import (
     advertised,
     channel_settings,
+    check_served,
     controller_options,
     listener_spec,
     random_cluster_id,
@@ -60,6 +61,12 @@ from engine.zk.session_keeper import SessionEvent
 from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 logger = logging.getLogger("kafka.server.KafkaServer")
+
+
+LOOP_LAG_MS_MAX = 50
+"""Nothing may hold the event loop longer; if something does, the log says so."""
+
+LOOP_LAG_INTERVAL_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,10 @@ class KafkaServer:
             StorageError: no log dir can be used. CoordinationError: ZooKeeper does not answer.
         """
         logger.info("starting")
+        check_served(self.config)
         self.loop_lag.start()
+        self._ends_with("supervised tasks", self._supervisor.stop)
+        self._supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
         await self._open_zookeeper()
         await self._open_log_dirs()
         await self._load_logs()
@@ -231,7 +241,6 @@ class KafkaServer:
 
     def _make_isr_updater(self) -> IsrUpdater:
         """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""
-        self._ends_with("isr updates", self._supervisor.stop)
         ibp = self.config.inter_broker_protocol_version
         if not is_alter_partition_supported(ibp):
             updater = ZkIsrUpdater(self.zk, self.clock, self._supervisor)
@@ -311,6 +320,17 @@ class KafkaServer:
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
 
     # -- what happens to a broker
+
+    def _tell_loop_lag(self) -> None:
+        held_ms = self.loop_lag.take_max_ms()
+        if held_ms > LOOP_LAG_MS_MAX:
+            logger.warning(
+                "[KafkaServer id=%d] The event loop was held for %d ms: every request waited that long. More often "
+                "than not the machine is short of CPU. limit_ms=%d",
+                self.broker_id,
+                held_ms,
+                LOOP_LAG_MS_MAX,
+            )
 
     def registration(self) -> BrokerRegistration:
         """Return what this broker says of itself in ZooKeeper."""

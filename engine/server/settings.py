@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from engine.common.model import Endpoint
+from engine.common.errors import ConfigError
+from engine.common.model import Endpoint, SecurityProtocol
 from engine.config.broker import BrokerConfig
 from engine.config.metadata_version import (
     feature_znode_version,
@@ -46,6 +47,45 @@ def advertised(wanted: Sequence[Endpoint], bound: Sequence[BoundListener]) -> tu
     )
 
 
+def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
+    """Return limits by address; a host name is looked up once, at start.
+
+    Raises:
+        ConfigError: a name does not resolve.
+    """
+    limits: dict[str, int] = {}
+    for host, limit in overrides.items():
+        try:
+            limits[socket.gethostbyname(host)] = limit
+        except OSError as error:
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: the host '{host}' is unknown ({error.strerror})",
+                key="max.connections.per.ip.overrides",
+            ) from error
+    return limits
+
+
+def check_served(config: BrokerConfig) -> None:
+    """Refuse what would leave a cluster less protected than its settings say.
+
+    Raises:
+        ConfigError: a listener wants TLS or SASL, or an authorizer is named; neither is served yet.
+    """
+    for endpoint in config.listeners:
+        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+            raise ConfigError(
+                f"listeners: {endpoint} wants {endpoint.security_protocol.name}, and this broker serves PLAINTEXT only",
+                key="listeners",
+            )
+    authorizer = config.get_str("authorizer.class.name")
+    if authorizer:
+        raise ConfigError(
+            f"authorizer.class.name: {authorizer} cannot be enforced by this broker, which would let everybody do "
+            "everything; remove the setting if that is what you want",
+            key="authorizer.class.name",
+        )
+
+
 def server_limits(config: BrokerConfig) -> ServerLimits:
     """Return the bounds of the network."""
     return ServerLimits(
@@ -56,6 +96,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         connections_max_idle_ms=config.connections_max_idle_ms,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=address_limits(config.max_connections_per_ip_overrides),
     )
 
 

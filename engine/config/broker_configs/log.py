@@ -325,8 +325,9 @@ KEYS = (
         BOOLEAN,
         True,
         LOW,
-        "Convert records for consumers that are too old for format 2. klamm always does.",
+        "Convert records for consumers too old for format 2 (Fetch 0-3); false: they get UNSUPPORTED_VERSION.",
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "message.max.bytes",

@@ -191,8 +191,9 @@ KEYS = (
         STRING,
         "",
         MEDIUM,
-        "Other limits of connections for some addresses, as `host:number,…`. klamm has one limit for all.",
+        "Other limits of connections for some addresses, as `host:number,…`; read at start.",
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "max.connection.creation.rate",

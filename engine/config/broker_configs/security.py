@@ -12,8 +12,10 @@ KEYS = (
         STRING,
         "",
         LOW,
-        "Java class that decides who may do what; empty: everybody may do everything.",
+        "Java class that decides who may do what; empty: everybody may do everything. klamm has no authorizer and "
+        "refuses to start with one named.",
         NonNull(),
+        has_effect=True,
     ),
     ConfigKey(
         "principal.builder.class",

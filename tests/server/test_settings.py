@@ -1,0 +1,79 @@
+"""From settings to parts: what a broker refuses to serve, limits by address, and who held the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+from network_serving import run
+
+from engine.common.errors import ConfigError
+from engine.config.broker import BrokerConfig
+from engine.runtime.loop_lag import LoopLagGauge
+from engine.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
+from engine.server.settings import advertised, check_served, random_cluster_id, server_limits
+
+
+def config(**settings: str) -> BrokerConfig:
+    given = {key.replace("_", "."): value for key, value in settings.items()}
+    return BrokerConfig({"broker.id": "1", "zookeeper.connect": "127.0.0.1:2181", **given})
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name"),
+        (
+            {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092", "security_inter_broker_protocol": "SASL_PLAINTEXT"},
+            "SASL_PLAINTEXT",
+        ),
+    ],
+)
+def test_a_broker_does_not_start_less_protected_than_it_is_told(settings: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check_served(config(**settings))
+
+
+def test_plain_listeners_are_served() -> None:
+    served = config(listeners="PLAINTEXT://127.0.0.1:9092")
+    check_served(served)
+    assert [str(e) for e in advertised(served.advertised_listeners, [])] == ["PLAINTEXT://127.0.0.1:9092"]
+
+
+def test_limits_of_connections_by_address() -> None:
+    limits = server_limits(
+        config(max_connections_per_ip="5", max_connections_per_ip_overrides="localhost:9,10.0.0.1:2")
+    )
+    assert limits.max_connections_per_ip == 5
+    assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 9, "10.0.0.1": 2}
+    with pytest.raises(ConfigError, match=r"no-such-host\.invalid"):
+        server_limits(config(max_connections_per_ip_overrides="no-such-host.invalid:1"))
+
+
+def test_cluster_ids_have_kafkas_form() -> None:
+    assert len(random_cluster_id()) == 22
+    assert random_cluster_id() != random_cluster_id()
+
+
+def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        gauge = LoopLagGauge()
+        gauge.start()
+        await asyncio.sleep(0)
+        time.sleep(0.25)  # holding the loop is what is tested
+        async with asyncio.timeout(10):
+            while gauge.lag_ms_max == 0:
+                await asyncio.sleep(0.01)
+        assert gauge.lag_ms_max > LOOP_LAG_MS_MAX
+        server = KafkaServer(config())
+        server.loop_lag = gauge
+        with caplog.at_level(logging.WARNING):
+            server._tell_loop_lag()
+        assert "event loop was held" in caplog.text
+        assert gauge.take_max_ms() == 0
+        gauge.stop()
+        server.offloader.close()
+
+    run(check)
