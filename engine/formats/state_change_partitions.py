@@ -1,0 +1,63 @@
+"""Which partitions a line of ``state-change.log`` names, in every spelling since Kafka 0.8.2.
+
+``[t,0]`` until 0.11, ``t-0`` since, ``topicName='t', partitionIndex=0`` inside requests since 2.4, and what answers
+were printed as before. A topic's name may hold dots, hyphens and digits, so the last hyphen counts; lists of
+brokers such as ``isr=[0, 1]`` look like the old spelling and are none, nor are dates and epochs the new one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.common.model import TopicPartition
+
+_NAME = rb"[A-Za-z0-9._-]{1,249}"
+_END = rb"(?=[\s,;:)\]'=]|\.(?:\s|$)|$)"
+
+_HYPHENATED = re.compile(
+    rb"\b(?:[Pp]artition|reassigned|[Ll]eader|[Ff]ollower|for|fetching|replica|replicas|expected)\s+("
+    + _NAME
+    + rb")-(\d{1,10})"
+    + _END
+)
+_LIST = re.compile(rb"(?:Mark replicas |Set\(|Map\(|List\(|responses=\{)([^)}]*)")
+_LIST_ITEM = re.compile(rb"(?:^|[,(] ?)(" + _NAME + rb")-(\d{1,10})" + _END)
+_BRACKETED = re.compile(rb"(?<=[(,\s])[\[(](" + _NAME + rb"), *(\d{1,10})[\])]")
+_STRUCTURED = re.compile(
+    rb"topicName='(" + _NAME + rb")', partitionIndex=(\d{1,10})"
+    rb"|[\[{(][Tt]opic=(" + _NAME + rb"), ?[Pp]artition=(\d{1,10})"
+)
+_PARTITION_WORDS = (b"partition", b"reassigned")
+
+
+def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions that a message names, each once, in the order they are first named."""
+    found: dict[tuple[bytes, bytes], None] = {}
+    if b"-" in message:
+        found.update(dict.fromkeys(_HYPHENATED.findall(message)))
+        if b"(" in message or b"Mark replicas" in message or b"{" in message:
+            for listed in _LIST.findall(message):
+                found.update(dict.fromkeys(_LIST_ITEM.findall(listed)))
+    if b"opic" in message:
+        for new_name, new_index, old_name, old_index in _STRUCTURED.findall(message):
+            found[(new_name or old_name, new_index or old_index)] = None
+    if b"[" in message or b"(" in message:
+        found.update(dict.fromkeys(_bracketed(message)))
+    return tuple(TopicPartition(name.decode("ascii"), int(index)) for name, index in found)
+
+
+def names_partition(message: bytes, topics: frozenset[bytes], partitions: frozenset[int]) -> bool:
+    """Whether a message names a partition of these topics, and of these numbers unless there are none."""
+    return any(
+        found.topic.encode("ascii") in topics and (not partitions or found.partition in partitions)
+        for found in partitions_in(message)
+    )
+
+
+def _bracketed(message: bytes) -> list[tuple[bytes, bytes]]:
+    """Find ``[t,0]``. A name of digits alone is one only right after the word partition: ``[0, 1]`` are brokers."""
+    return [
+        (match[1], match[2])
+        for match in _BRACKETED.finditer(message)
+        if not match[1].isdigit() or message[: match.start()].rstrip().endswith(_PARTITION_WORDS)
+    ]

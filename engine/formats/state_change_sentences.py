@@ -1,0 +1,272 @@
+"""What a line of ``state-change.log`` says has happened, in every wording since Kafka 0.8.2.
+
+The wordings differ little: capitals and brackets came with 1.0, summaries per request with 2.6. Lines that tell nothing
+about a partition or a request (``Add 7 partitions …``, ``Stopped fetchers …``) have no event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from engine.common.model import TopicPartition
+from engine.formats.state_change_events import (
+    Event,
+    LeaderElected,
+    MoveFailed,
+    OldController,
+    PartitionDeleted,
+    PartitionHandled,
+    PartitionMoved,
+    PartitionSent,
+    Refusal,
+    Refused,
+    ReplicasOffline,
+    RequestHandled,
+    RequestKind,
+    RequestSent,
+    RoleStarted,
+    StateRole,
+    StateSeen,
+    UncleanlyElected,
+)
+from engine.formats.state_change_lines import StateChangeLine
+from engine.formats.state_change_partitions import partitions_in
+from engine.formats.state_change_states import broker_ids, state_in
+
+Found = Iterable[Event]
+
+_DELETED_LEADER = -2
+_MOVED = re.compile(r"(?:state )?from (\w+) to (\w+)")
+_FAILED_MOVE = re.compile(r" from (\w+) to (\w+)( failed)?")
+_WITH_LEADER = re.compile(r"with leader (-?\d{1,10})\s*$")
+_STARTS = re.compile(
+    r"(Leader|Follower) \S+ (?:with topic id \S+ )?starts at leader epoch (-?\d{1,10})"
+    r"(?:.*?with partition epoch (-?\d{1,10}))?(?:.*?ISR \[([\d, ]*)\])?"
+)
+_TO_BROKER = re.compile(r"to broker (\d{1,10})\b")
+_SENT_LEADER_AND_ISR = re.compile(r"to broker (\d{1,10}) with (\d{1,10}) become-leader and (\d{1,10}) become-follower")
+_SENT_STOP_REPLICA = re.compile(r"for (\d{1,10}) replicas to broker (\d{1,10})")
+_HANDLING = re.compile(
+    r"(LeaderAndIsr|StopReplica) request correlationId \d{1,10} from controller (\d{1,10}) for (\d{1,10}) partitions"
+)
+_OLD_CONTROLLER = re.compile(
+    r"(?:controller (\d{1,10})\b.*?)?controller epoch (\d{1,10})(?: is old)?\. "
+    r"Latest known controller epoch is (?:%d )?(\d{1,10})"
+    r"|old controller (\d{1,10}) with epoch (\d{1,10})\. Latest known controller epoch is (\d{1,10})"
+)
+_OLD_LEADER_EPOCH = re.compile(r"leader epoch (-?\d{1,10}) is (?:old|smaller|not higher)\D+(-?\d{1,10})")
+_OFFLINE_DIR = ("offline log directory", "due to storage", "storage error", "offline due to disk error")
+_ON_BROKER = re.compile(r"on broker (\d{1,10}) as offline")
+
+
+def events_of(line: StateChangeLine) -> Found:
+    """Return what a line says; nothing where it tells of no event."""
+    if b"\n" in line.message:
+        # A message that wraps is whole again; a stack trace tells nothing that its message does not.
+        line = replace(line, message=line.message.replace(b"\n", b" "))
+    text = line.message.decode("utf-8", "replace")
+    word = text.partition(" ")[0].lower()
+    reader = _READERS.get(word)
+    return () if reader is None else reader(line, text)
+
+
+def _one_partition(line: StateChangeLine) -> TopicPartition | None:
+    found = partitions_in(line.message)
+    return found[0] if found else None
+
+
+def _changed(line: StateChangeLine, text: str) -> Found:
+    """``Changed partition …``; changes of replicas tell nothing that the partition's own lines do not."""
+    partition = _one_partition(line)
+    move = _MOVED.search(text)
+    if partition is None or move is None or not text[8:].startswith("partition"):
+        return
+    yield PartitionMoved(partition, move[1], move[2])
+    state = state_in(text)
+    if state is not None:
+        yield StateSeen(partition, state, StateRole.DECIDED)
+    elif (leader := _WITH_LEADER.search(text)) is not None:
+        yield LeaderElected(partition, int(leader[1]))
+
+
+def _partition(line: StateChangeLine, text: str) -> Found:
+    """``Partition t-0 state changed to (…) after removing replica 2 from the ISR …``."""
+    partition, state = _one_partition(line), state_in(text)
+    if partition is not None and state is not None:
+        yield StateSeen(partition, state, StateRole.DECIDED)
+
+
+def _sending(line: StateChangeLine, text: str) -> Found:
+    """One partition of a request, or the request's summary."""
+    partition = _one_partition(line)
+    if partition is None:
+        yield from _request_sent(text)
+        return
+    state, broker = state_in(text), _TO_BROKER.search(text)
+    if "StopReplica" in text:
+        if broker is not None:
+            yield PartitionSent(RequestKind.STOP_REPLICA, int(broker[1]), partition, None)
+        return
+    if state is not None and state.leader != _DELETED_LEADER:
+        yield StateSeen(partition, state, StateRole.SENT)
+    if "LeaderAndIsr request" in text and broker is not None:
+        yield PartitionSent(
+            RequestKind.LEADER_AND_ISR, int(broker[1]), partition, None if state is None else state.leader_epoch
+        )
+
+
+def _request_sent(text: str) -> Found:
+    if (match := _SENT_LEADER_AND_ISR.search(text)) is not None:
+        yield RequestSent(RequestKind.LEADER_AND_ISR, int(match[1]), int(match[2]) + int(match[3]))
+    elif "StopReplica" in text and (match := _SENT_STOP_REPLICA.search(text)) is not None:
+        yield RequestSent(RequestKind.STOP_REPLICA, int(match[2]), int(match[1]))
+
+
+def _sent(line: StateChangeLine, text: str) -> Found:
+    """``Sent LeaderAndIsr request (…) with new replica assignment … being reassigned t-0``."""
+    partition, state = _one_partition(line), state_in(text)
+    if partition is not None and state is not None:
+        yield StateSeen(partition, state, StateRole.DECIDED)
+
+
+def _starts(line: StateChangeLine, text: str) -> Found:
+    match, partition = _STARTS.match(text), _one_partition(line)
+    if match is None or partition is None:
+        return
+    role, leader_epoch, partition_epoch, isr = match.groups()
+    yield RoleStarted(
+        partition,
+        role == "Leader",
+        int(leader_epoch),
+        int(partition_epoch) if partition_epoch is not None else None,
+        broker_ids(isr) if isr is not None else None,
+        "(under-min-isr)" in text,
+    )
+    yield PartitionHandled(RequestKind.LEADER_AND_ISR, partition, int(leader_epoch))
+
+
+def _received(line: StateChangeLine, text: str) -> Found:
+    """A request's partition, or that a request was old, or cannot be followed."""
+    if "Latest known controller epoch" in text:
+        yield from _old_controller(text)
+        return
+    partition = _one_partition(line)
+    if partition is None or "esponse" in text[:20]:
+        return
+    if "StopReplica" in text:
+        yield PartitionHandled(RequestKind.STOP_REPLICA, partition, None)
+        return
+    state = state_in(text)
+    yield PartitionHandled(RequestKind.LEADER_AND_ISR, partition, None if state is None else state.leader_epoch)
+    if state is not None:
+        yield StateSeen(partition, state, StateRole.RECEIVED)
+    if "is unavailable" in text:
+        yield Refused(partition, Refusal.LEADER_UNAVAILABLE)
+
+
+def _handling(line: StateChangeLine, text: str) -> Found:
+    if (match := _HANDLING.search(text)) is not None:
+        yield RequestHandled(RequestKind(match[1]), int(match[2]), int(match[3]))
+        return
+    partition = _one_partition(line)
+    if partition is not None:
+        is_stop = "stop replica" in text or "StopReplica" in text
+        yield PartitionHandled(RequestKind.STOP_REPLICA if is_stop else RequestKind.LEADER_AND_ISR, partition, None)
+
+
+def _ignoring(line: StateChangeLine, text: str) -> Found:
+    if "Latest known controller epoch" in text:
+        yield from _old_controller(text)
+        return
+    partition = _one_partition(line)
+    if partition is None:
+        return
+    is_stop = "StopReplica" in text or "stop replica" in text
+    yield PartitionHandled(RequestKind.STOP_REPLICA if is_stop else RequestKind.LEADER_AND_ISR, partition, None)
+    if any(words in text for words in _OFFLINE_DIR):
+        yield Refused(partition, Refusal.OFFLINE_LOG_DIR)
+    elif "not in assigned replica list" in text:
+        yield Refused(partition, Refusal.NOT_A_REPLICA)
+    elif (match := _OLD_LEADER_EPOCH.search(text)) is not None and int(match[1]) < int(match[2]):
+        yield Refused(partition, Refusal.OLD_LEADER_EPOCH)
+
+
+def _old_controller(text: str) -> Found:
+    match = _OLD_CONTROLLER.search(text)
+    if match is None:
+        return
+    controller_id, seen, latest = match[1] or match[4], match[2] or match[5], match[3] or match[6]
+    yield OldController(int(controller_id) if controller_id else None, int(seen), int(latest))
+
+
+def _cached(line: StateChangeLine, text: str) -> Found:
+    partition, state = _one_partition(line), state_in(text)
+    if partition is not None and state is not None:
+        if state.leader == _DELETED_LEADER:
+            yield PartitionDeleted(partition)
+        else:
+            yield StateSeen(partition, state, StateRole.CACHED)
+
+
+def _deleted(line: StateChangeLine, text: str) -> Found:
+    partition = _one_partition(line)
+    if partition is not None and "from metadata cache" in text:
+        yield PartitionDeleted(partition)
+
+
+def _skipped(line: StateChangeLine, text: str) -> Found:
+    partition = _one_partition(line)
+    if partition is None:
+        return
+    yield PartitionHandled(RequestKind.LEADER_AND_ISR, partition, None)
+    if any(words in text for words in _OFFLINE_DIR):
+        yield Refused(partition, Refusal.OFFLINE_LOG_DIR)
+
+
+def _completed(line: StateChangeLine, text: str) -> Found:
+    partition = _one_partition(line)
+    if partition is not None:
+        yield PartitionHandled(RequestKind.LEADER_AND_ISR, partition, None)
+
+
+def _failed(line: StateChangeLine, text: str) -> Found:
+    """``Controller 1 epoch 3 failed to change state …`` or ``initiated state change for partition … failed``."""
+    partition, move = _one_partition(line), _FAILED_MOVE.search(text)
+    if partition is not None and move is not None and "state of replica" not in text and "of replica" not in text:
+        yield MoveFailed(partition, move[1], move[2])
+
+
+def _the(line: StateChangeLine, text: str) -> Found:
+    partition = _one_partition(line)
+    if partition is not None and "was marked as RECOVERING" in text:
+        yield UncleanlyElected(partition)
+
+
+def _mark(line: StateChangeLine, text: str) -> Found:
+    broker = _ON_BROKER.search(text)
+    if broker is not None:
+        yield ReplicasOffline(int(broker[1]), partitions_in(line.message))
+
+
+_READERS: dict[str, Callable[[StateChangeLine, str], Found]] = {
+    "changed": _changed,
+    "partition": _partition,
+    "sending": _sending,
+    "sent": _sent,
+    "leader": _starts,
+    "follower": _starts,
+    "received": _received,
+    "handling": _handling,
+    "ignoring": _ignoring,
+    "cached": _cached,
+    "deleted": _deleted,
+    "skipped": _skipped,
+    "completed": _completed,
+    "controller": _failed,
+    "initiated": _failed,
+    "encountered": _failed,
+    "the": _the,
+    "mark": _mark,
+}
