@@ -1,0 +1,101 @@
+"""A broker says what Kafka says: as controller, and before any controller has told it anything.
+
+The questions are those that were recorded. Cluster id, addresses and topic ids are left out of the comparison.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_program import BrokerProgram, settings
+from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
+
+from engine.handlers.registry import all_handlers
+from engine.local.addresses import own_loopback_address
+from engine.local.cluster import LocalCluster
+from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.protocol.apis.describe_configs import DescribeConfigsResourceResult
+from engine.protocol.declaration import Struct
+from engine.protocol.frames import decode_response
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "first-answers"
+CONTROLLER, UNTOLD = "controller-with-metadata", "started-but-no-update-metadata"
+OF_ONE_CLUSTER = {"cluster_id", "host", "port", "topic_id"}
+
+
+def exchanges(name: str) -> list[dict[str, Any]]:
+    """Return the recorded questions that a handler of ours answers; ApiVersions' list has a test of its own."""
+    lines = [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines()]
+    wanted = set(all_handlers())
+    return [e for e in lines if e.get("key") in wanted and (e["key"] != ApiKey.API_VERSIONS or e["version"] == 99)]
+
+
+def ask_all(address: str, name: str) -> dict[str, bytes | None]:
+    """Send every question on a connection of its own; return the answers, None for a closed connection."""
+    answers: dict[str, bytes | None] = {}
+    for exchange in exchanges(name):
+        with WireClient(address) as client:
+            client.socket.sendall(bytes.fromhex(exchange["request"]))
+            try:
+                answers[exchange["api"]] = client.read_frame()
+            except ConnectionClosed:
+                answers[exchange["api"]] = None
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, bytes | None]]]:
+    """What a controller answers, and what a broker answers that started after the controller was paused."""
+    folder, host = tmp_path_factory.mktemp("second"), own_loopback_address()
+    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+        create_topic(cluster.bootstrap_servers, "t1")
+        wait_until_led(cluster.bootstrap_servers, "t1")
+        of_controller = ask_all(cluster.bootstrap_servers, CONTROLLER)
+        cluster.pause_broker(0)
+        own = settings(folder, host, cluster.zookeeper_connect, broker_id="1")
+        with BrokerProgram(folder, own) as second:
+            second.wait_until_started()
+            of_second = ask_all(f"{host}:9092", UNTOLD)
+            assert second.terminate() == 0
+            assert "could not be handled" not in second.server_log
+        cluster.resume_broker(0)
+        yield {CONTROLLER: of_controller, UNTOLD: of_second}
+
+
+@pytest.mark.parametrize(
+    ("name", "exchange"),
+    [(name, exchange) for name in (CONTROLLER, UNTOLD) for exchange in exchanges(name)],
+    ids=lambda value: value if isinstance(value, str) else value["api"],
+)
+def test_as_recorded(answers: dict[str, dict[str, bytes | None]], name: str, exchange: dict[str, Any]) -> None:
+    answer = answers[name][exchange["api"]]
+    if exchange["response"] is None:
+        assert answer is None
+        return
+    assert answer is not None
+    recorded = bytes.fromhex(exchange["response"])[4:]
+    key = ApiKey(exchange["key"])
+    version = exchange["version"] if API_SPECS[key].supports(exchange["version"]) else 0
+    ours, kafkas = (comparable(decode_response(frame, key, version)[1]) for frame in (answer, recorded))
+    assert ours == kafkas
+
+
+def comparable(value: Any) -> Any:
+    """A message as plain values, without what differs from cluster to cluster; null and empty are one."""
+    if isinstance(value, Struct):
+        names = [name for name in value.__slots__ if name not in OF_ONE_CLUSTER]
+        return {name: comparable(getattr(value, name)) for name in names}
+    if isinstance(value, list):
+        values = [comparable(each) for each in value]
+        if value and isinstance(value[0], DescribeConfigsResourceResult):
+            # Kafka lists settings in the order of a hash table.
+            values.sort(key=itemgetter("name"))
+        return values or None
+    if isinstance(value, memoryview):
+        return bytes(value) or None
+    return None if value == "" else value
