@@ -21,6 +21,10 @@ ENTRIES = (
         "configs", "cli.commands.configs", "Describe and alter settings of topics and brokers", _CLUSTER,
         aliases=("config", "kafka-configs", "kafka-configs.sh"),
     ),
+    Entry(
+        "elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER,
+        aliases=("kafka-leader-election", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
+    ),
     Entry("brokers", "cli.commands.brokers", "Who is in the cluster", _CLUSTER, aliases=("broker-list",)),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
     Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),

@@ -1,0 +1,84 @@
+"""What became of elections: one row per partition, failures in red."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.elections import ElectionPreview, ElectionResult, PartitionElection
+from engine.common.model import NO_LEADER
+
+PREVIEW_LINES_MAX = 20
+
+_TONES = {
+    ElectionResult.ELECTED: Tone.GOOD,
+    ElectionResult.NOT_NEEDED: Tone.QUIET,
+    ElectionResult.FAILED: Tone.BAD,
+    ElectionResult.WOULD_FAIL: Tone.BAD,
+    ElectionResult.UNDER_WAY: Tone.WARNING,
+}
+_BAD = (ElectionResult.FAILED, ElectionResult.WOULD_FAIL)
+
+
+def _result_tone(value: object) -> Tone | None:
+    return _TONES.get(value) if isinstance(value, ElectionResult) else None
+
+
+def _leader_tone(value: object) -> Tone | None:
+    return Tone.BAD if value == NO_LEADER else None
+
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("before", Kind.NUMBER, tone=_leader_tone),
+    Column("after", Kind.NUMBER, tone=_leader_tone),
+    Column("preferred", Kind.NUMBER),
+    Column("result", tone=_result_tone),
+    Column("error"),
+)
+
+
+def elections_report(results: Sequence[PartitionElection]) -> Report:
+    """All partitions for machines; for a person those where something happened, the others counted."""
+    rows = [_row(result) for result in results]
+    shown = [result for result in results if result.result is not ElectionResult.NOT_NEEDED]
+    columns = _COLUMNS if any(result.error for result in shown) else _COLUMNS[:-1]
+    body = Table(columns, [_row(result)[: len(columns)] for result in shown])
+    return Report(results, Table(_COLUMNS, rows), (Section(body=body),), _notes(results), exit_code=_exit_code(results))
+
+
+def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
+    """Return who would lead what, a line per partition that changes; what cannot be elected comes first."""
+    changing = sorted((one for one in previews if one.is_needed), key=lambda one: one.obstacle is None)
+    lines = [str(one) for one in changing[:PREVIEW_LINES_MAX]]
+    more = len(changing) - len(lines)
+    return [*lines, f"… and {more} more"] if more else lines
+
+
+def _row(result: PartitionElection) -> tuple[object, ...]:
+    return (
+        result.topic,
+        result.partition,
+        result.before,
+        result.after,
+        result.preferred,
+        result.result,
+        result.error,
+    )
+
+
+def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
+    if not results:
+        return ("no partitions",)
+    counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
+    told = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
+    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(told)}",)
+
+
+def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:
+    found = {result.result for result in results}
+    if found & set(_BAD):
+        return ExitCode.BAD_ANSWER
+    return ExitCode.UNDER_WAY if ElectionResult.UNDER_WAY in found else ExitCode.DONE
