@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from engine.admin.config_changes_wire import alter_configs
 from engine.admin.configs import Entity, EntityType
 from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.errors import AdminError, NotFound, Unreachable
 from engine.admin.topic_changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome
 from engine.admin.topic_changes_wire import add_partitions, create_topic, delete_topics
 from engine.admin.topic_selection import select_topics
 from engine.admin.topics import topic_not_found
-from engine.admin.wire import WireCluster
+from engine.admin.wire import RETRY_PAUSE_S, WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import INTERNAL_TOPICS
+
+HEARSAY_SHARE = 0.1
+"""Share of the time for a change that is spent on waiting until the last broker has heard of it."""
 
 
 class WireTopicChanger:
@@ -36,9 +40,12 @@ class WireTopicChanger:
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
         if not validate_only:
             await self._before_change(f"the topic may be made: klamm topics describe {topic.name}")
-        return await create_topic(
+        change = await create_topic(
             self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
         )
+        if change.result is TopicOutcome.CREATED:
+            await self._wait_until_known([topic.name], lambda count: count is not None)
+        return change
 
     async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
         count = wanted.partition_count
@@ -49,6 +56,8 @@ class WireTopicChanger:
             await add_partitions(
                 self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
             )
+            if not validate_only:
+                await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
         if wanted.changes_configs:
             entity = Entity(EntityType.TOPIC, wanted.name)
             await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=validate_only)
@@ -56,7 +65,9 @@ class WireTopicChanger:
 
     async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
         selection = select_topics(texts)
-        response = await self._wire.metadata(None if selection.wants_list else selection.names)
+        controller = await self._wire.controller_id()
+        names = None if selection.wants_list else selection.names
+        response = await self._wire.metadata(names, broker_id=controller)
         known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         missing = selection.unmatched(known)
         if missing and not if_exists:
@@ -65,14 +76,39 @@ class WireTopicChanger:
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
         await self._before_change("the deletion goes on; look with: klamm topics list")
-        return await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
+        changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
+        gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
+        await self._wait_until_known(gone, lambda count: count is None)
+        return changes, refusals
 
     async def _before_change(self, what_goes_on: str) -> None:
         """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
         await self._wire.controller_id()
         self._cluster.accepted(what_goes_on)
 
-    async def _partition_count(self, name: str) -> int | None:
-        response = await self._wire.metadata([name])
+    async def _partition_count(self, name: str, broker_id: int | None = None) -> int | None:
+        """Return how many partitions a broker, by default the controller, knows of a topic; None: it knows no such."""
+        asked = await self._wire.controller_id() if broker_id is None else broker_id
+        response = await self._wire.metadata([name], broker_id=asked)
         topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         return len(topics[0].partitions) if topics else None
+
+    async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
+        """Wait until every broker has heard of a change, so that the next command sees it whomever it asks.
+
+        The controller tells them one after the other, and answers when the first has heard of it. A broker that is
+        slow or cannot be reached is not waited for long: the change is done.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_ms * HEARSAY_SHARE / 1000):
+                for broker_id in list(await self._wire.nodes()):
+                    for name in names:
+                        await self._wait_for_broker(broker_id, name, is_known)
+        except (TimeoutError, Unreachable, NotFound) as error:
+            self._cluster.observe(f"not every broker has heard of it yet ({error or 'slow'})")
+
+    async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
+        while True:
+            if is_known(await self._partition_count(name, broker_id)):
+                return
+            await asyncio.sleep(RETRY_PAUSE_S)

@@ -51,13 +51,13 @@ class WireCluster:
         self._controller_id = _NO_CONTROLLER
         self.cluster_id: str | None = None
 
-    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """Ask any broker for these topics, none of them or (None) all. Never creates a topic.
+    async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
+        """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
 
         Raises:
             Unreachable: no broker answers.
         """
-        client = await self._any_client()
+        client = await self._any_client() if broker_id is None else await self.client_of(broker_id)
         version = await self.version(client, ApiKey.METADATA)
         # Before version 4 a broker may create what it is asked for, so there all topics are asked for.
         wanted = topics if version >= 4 or not topics else None

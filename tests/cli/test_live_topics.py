@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -162,15 +164,26 @@ def test_settings_of_a_topic(klamm_by: Klamm, by_wire: Klamm, topic_name: str) -
     assert klamm_by("configs", "describe", "--topic", "absent").code == 2
 
 
+def broker_defaults(run: Klamm) -> list[tuple[str, str, str]]:
+    found = run("configs", "describe", "--broker-defaults", "-o", "json").json
+    return [(config["name"], config["value"], config["source"]) for config in found["configs"]]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """A broker hears of a setting by a notification in ZooKeeper, a moment after it was written."""
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+
+
 def test_settings_of_brokers(klamm_by: Klamm, tmp_path: Path) -> None:
     file = tmp_path / "add.properties"
     file.write_text("log.cleaner.threads=2\n")
     assert klamm_by("configs", "alter", "--broker-defaults", "--add-config-file", str(file)).code == 0
-    found = klamm_by("configs", "describe", "--broker-defaults", "-o", "json").json
-    assert [(c["name"], c["value"], c["source"]) for c in found["configs"]] == [
-        ("log.cleaner.threads", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
-    ]
+    set_now = [("log.cleaner.threads", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")]
+    wait_until(lambda: broker_defaults(klamm_by) == set_now)
     assert klamm_by("configs", "alter", "--broker-defaults", "--delete-config", "log.cleaner.threads").code == 0
+    wait_until(lambda: broker_defaults(klamm_by) == [])
     fixed = klamm_by("configs", "alter", "--broker", "0", "--add-config", "broker.rack=z")
     assert fixed.code in (2, 4), fixed.err
     assert klamm_by("configs", "alter", "--broker", "zero", "--add-config", "a=b").code == 2
