@@ -36,6 +36,8 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "log.segment.delete.delay.ms": "500",
+    # Index files are as big from the first record on; a full disk is made by a limit of file sizes.
+    "log.index.size.max.bytes": "65536",
 }
 
 T = TypeVar("T")
@@ -54,6 +56,7 @@ class FaultCluster:
     ) -> None:
         self.host = own_loopback_address()
         self.proxies = CutProxies()
+        self.has_full_disk = False
         ids = range(brokers)
         own = {
             broker_id: {
@@ -108,6 +111,13 @@ class FaultCluster:
     def running(self) -> list[int]:
         """Ids of the brokers that run and are not paused."""
         return [b.id for b in self.local.brokers.values() if b.is_alive and not b.is_paused]
+
+    @property
+    def is_zookeeper_frozen(self) -> bool:
+        process = self.local.zookeeper.process
+        if process is None:
+            return False
+        return "T (stopped)" in Path(f"/proc/{process.pid}/status").read_text("utf-8")
 
     # -- what ZooKeeper says
 

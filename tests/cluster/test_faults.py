@@ -1,0 +1,128 @@
+"""Rounds of random faults under load; after each round, once it is quiet, nothing may be missing.
+
+    KLAMM_FAULT_ROUNDS=500 KLAMM_FAULT_SEED=7 pytest -s tests/cluster/test_faults.py
+
+A line per round says what was done. The seed decides on faults and how long they last; what the machine makes of them
+differs from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` has these alone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_checks import assert_quiet_and_whole
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
+from fault_cluster import FaultCluster
+from faults import ALL, Injected
+from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
+from wire_client import create_topic
+
+ROUNDS = int(os.environ.get("KLAMM_FAULT_ROUNDS", "10"))
+SEED = int(os.environ.get("KLAMM_FAULT_SEED", str(random.SystemRandom().randrange(1_000_000))))
+KINDS = [f for f in ALL if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
+PARTITIONS = 6
+ROUNDS_PER_TOPIC = 10
+"""A topic is checked from its beginning each time; a new one now and then keeps that short, and deletes the old one."""
+
+# See KafkaPythonSender.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.timeout(60 + 120 * ROUNDS),
+]
+
+
+class Rounds:
+    """A cluster, its writers, and the present topic."""
+
+    def __init__(self, cluster: FaultCluster, rng: random.Random) -> None:
+        self.cluster = cluster
+        self.rng = rng
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        self.writers = [
+            Writer("rdkafka", LibrdkafkaSender(cluster.bootstrap)),
+            Writer("python", KafkaPythonSender(cluster.bootstrap), records_per_s=300),
+        ]
+        self.topic = ""
+
+    def run(self, number: int) -> str:
+        """Run one round and return what it was like."""
+        if number % ROUNDS_PER_TOPIC == 0:
+            self._next_topic(number)
+        for writer in self.writers:
+            writer.start(self.topic, PARTITIONS)
+        began = time.monotonic()
+        done = self._inject()
+        time.sleep(self.rng.uniform(0.2, 4.0))
+        hurt_s = time.monotonic() - began
+        for injected in sorted(done, key=lambda each: each.undo_rank):
+            injected.undo()
+        healed_s = time.monotonic() - began
+        self.cluster.wait_in_sync([self.topic])
+        in_sync_s = time.monotonic() - began
+        for writer in self.writers:
+            writer.stop()
+        checked = assert_quiet_and_whole(self.cluster, self.topic, self.writers)
+        self._elect_preferred()
+        what = ", ".join(injected.text for injected in done)
+        times = f"hurt {hurt_s:.1f} s, healed at {healed_s:.1f} s, in sync at {in_sync_s:.1f} s"
+        return f"round {number}: {what}; {times}; {checked} acknowledged records are there"
+
+    def _inject(self) -> list[Injected]:
+        """Inject one fault, in a third of the rounds another one a little later."""
+        time.sleep(self.rng.uniform(0.1, 0.5))
+        done = []
+        for turn in range(2):
+            if turn and self.rng.random() > 0.33:
+                break
+            injected = self.rng.choice(KINDS)(self.cluster, self.rng)
+            if injected is not None:
+                done.append(injected)
+                time.sleep(self.rng.uniform(0.0, 2.0))
+        return done
+
+    def _elect_preferred(self) -> None:
+        """Spread the leaders again, so that the next fault meets one."""
+        self.admin.elect_leaders(ElectionType.PREFERRED).result()
+
+    def _next_topic(self, number: int) -> None:
+        old = sorted(name for name in self.cluster.zk(lambda zk: zk.get_all_topics()))
+        if old:
+            for future in self.admin.delete_topics(old, operation_timeout=30).values():
+                future.result()
+            self.cluster.wait_for("deleted topics are gone", lambda: not self._traces(old), timeout_s=60.0)
+        self.topic = f"records-{number}"
+        create_topic(self.cluster.broker(0).address, self.topic, partitions=PARTITIONS, replication_factor=3)
+
+    def _traces(self, topics: list[str]) -> list[str]:
+        """Return what is left of topics: znodes, and folders of log dirs."""
+        left = [name for name in self.cluster.zk(lambda zk: zk.get_all_topics()) if name in topics]
+        for broker in self.cluster.local.brokers.values():
+            for log_dir in broker.spec.log_dirs:
+                left += [
+                    str(path) for path in log_dir.iterdir() if path.is_dir() and path.name.startswith(tuple(topics))
+                ]
+        return left
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> Iterator[Rounds]:
+    with FaultCluster(tmp_path, log_dir_count=2) as cluster:
+        running = Rounds(cluster, random.Random(SEED))
+        yield running
+        running.close()
+
+
+def test_nothing_is_lost_whatever_fails(rounds: Rounds) -> None:
+    print(f"\nKLAMM_FAULT_SEED={SEED}")
+    for number in range(ROUNDS):
+        print(rounds.run(number), flush=True)
