@@ -17,7 +17,7 @@ from cli.framework.stdout import OutputClosed
 from cli.output.format import OutputFormat
 
 if TYPE_CHECKING:
-    from engine.admin.consume import ConsumedRecord, Consumer
+    from engine.admin.consume import ConsumedRecord, ConsumeOptions, Consumer
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
@@ -75,9 +75,7 @@ async def command(
     Follows the leaders as they move, joins no group and commits nothing. Ends at --max-messages, --until-end,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
-    from cli.framework.cluster_session import open_cluster
-    from cli.views.records import record_printer
-    from engine.admin.consume import ConsumeOptions, Consumer
+    from engine.admin.consume import ConsumeOptions
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
@@ -94,14 +92,27 @@ async def command(
         until_end,
         give_up_s=invocation.timeout_s,
     )
+    await _print_records(invocation, one_name(name, topic), options, pattern, max_messages, timeout_ms)
+
+
+async def _print_records(
+    invocation: Invocation,
+    topic: str,
+    options: ConsumeOptions,
+    pattern: str | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+) -> None:
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.records import CSV_HEADER, record_printer
+    from engine.admin.consume import Consumer
+
     to_bytes = record_printer(invocation.output, pattern)
     count = 0
     async with open_cluster(invocation) as cluster:
-        consumer = Consumer(await cluster.wire(), one_name(name, topic), options, observe=invocation.talk.detail)
+        consumer = Consumer(await cluster.wire(), topic, options, observe=invocation.talk.detail)
         await consumer.open()
         if invocation.output is OutputFormat.CSV and pattern is None:
-            from cli.views.records import CSV_HEADER
-
             _write(CSV_HEADER.encode())
         try:
             async for records in _limited(consumer, max_messages, timeout_ms):
