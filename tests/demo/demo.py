@@ -167,7 +167,9 @@ def main() -> int:
         print("interrupted: ending what was started", file=sys.stderr)
         return 130
     finally:
-        subprocess.run([KLAMM, "local", "down", "--dir", str(folder), "--quiet"], stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            [KLAMM, "local", "down", "--dir", str(folder), "--quiet"], stdout=subprocess.DEVNULL, check=False
+        )
         shutil.rmtree(folder, ignore_errors=True)
     say(f"Done in {time.monotonic() - begin:.0f} s; nothing is left running")
     return 0
