@@ -120,8 +120,11 @@ def test_a_lost_session_is_survived(zk_chroot: str) -> None:
             await create(cluster, {0: (0, 1)})
             zombie = cluster.brokers[0]
             old_epoch = zombie.broker_epoch
+            zombie.may_register.clear()
             await end_session(cluster.hosts, zombie.zk.client)
             await eventually(lambda: cluster.brokers[1].controller.is_active, "the other one's election")
+            await eventually(lambda: knows(cluster.brokers[1], T0, 1), "the other leader")
+            zombie.may_register.set()
             await eventually(lambda: zombie.broker_epoch != old_epoch, "its new registration")
             await cluster.idle()
             assert not zombie.controller.is_active
@@ -447,10 +450,8 @@ async def let_followers_catch_up(cluster: SmallCluster, partition: TopicPartitio
     active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
     if len(active) != 1 or partition not in active[0].controller.core.context.partitions_being_reassigned:
         return
-    state = await cluster.state(partition)
-    if state.leader >= 0 and cluster.brokers[state.leader].is_answering:
-        members = tuple(b for b in (3, 2, 1) if cluster.brokers[b].is_answering)
-        await cluster.catch_up(partition, *members)
+    members = tuple(b for b in (3, 2, 1) if cluster.brokers[b].is_answering)
+    await cluster.catch_up(partition, *members)
 
 
 def test_reassignment_over_the_whole_way(zk_chroot: str) -> None:

@@ -65,6 +65,8 @@ class SmallBroker:
         self.on_instruction: InstructionHook | None = None
         self.broker_epoch = -1
         self.is_answering = False
+        self.may_register = asyncio.Event()
+        self.may_register.set()
 
     async def open(self, hosts: str, host: str, port: int) -> None:
         """Open a session, register, become a candidate; in the order of a real broker."""
@@ -90,6 +92,7 @@ class SmallBroker:
         self.is_answering = True
 
     async def register(self) -> None:
+        await self.may_register.wait()
         info = BrokerInfo(self.broker_id, (self.endpoint,), self.rack)
         self.broker_epoch = await self.zk.register_broker(BrokerRegistration(info, SystemClock().now_ms()))
 
@@ -190,12 +193,15 @@ class SmallCluster:
         return read.leader_and_isr  # type: ignore[union-attr]
 
     async def catch_up(self, partition: TopicPartition, *isr: int) -> Any:
-        """Have the partition's leader ask for an ISR; return the answer."""
+        """Have the partition's leader ask for an ISR; return the answer. Where nobody leads, nobody asks."""
         state = await self.state(partition)
+        if state.leader < 0:
+            return None
         leader = self.brokers[state.leader]
         item = events.AlterPartitionItem(state.leader_epoch, isr, state.partition_epoch)
         event = events.AlterPartition(leader.broker_id, leader.broker_epoch, 3, {partition: item})
-        answer = await self.controller.controller.ask(event)
+        controller = await self.wait_for_controller()
+        answer = await controller.controller.ask(event)
         return answer[partition] if isinstance(answer, dict) else answer
 
 
