@@ -44,7 +44,7 @@ def decode_meta_properties(text: str, location: str) -> MetaProperties:
     """
     try:
         pairs = parse_properties(text)
-        version = int(pairs.get("version", "0"))
+        version = _number(pairs, "version") or 0
         broker_id = _number(pairs, "broker.id" if version == 0 else "node.id")
     except (ValueError, ConfigError) as error:
         raise CorruptFileError(f"Malformed {location}: {error}", path=location) from error
@@ -87,4 +87,7 @@ def check_meta_properties(
 
 
 def _number(pairs: Mapping[str, str], key: str) -> int | None:
-    return int(pairs[key]) if key in pairs else None
+    try:
+        return int(pairs[key]) if key in pairs else None
+    except ValueError as error:
+        raise ValueError(f"{key} is {pairs[key]!r}, expected a number") from error

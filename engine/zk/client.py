@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from kazoo.hosts import collect_hosts
+
+from engine.common.errors import ConfigError
 from engine.zk import requests
 from engine.zk.errors import ConnectionLost, NodeExists, NoNode, SessionLost, ZooKeeperError
 from engine.zk.operations import (
@@ -97,6 +100,7 @@ class ZkClient:
             ConnectTimedOut: no server answered in time.
             AuthFailed: the credentials were refused.
             NoNode: the chroot is missing and was not to be made.
+            ConfigError: ``hosts`` names no servers.
         """
         servers, path = split_connect_string(hosts)
         client = cls(
@@ -410,8 +414,20 @@ class ZkClient:
 
 
 def split_connect_string(text: str) -> tuple[str, str]:
-    """Split ``host:port,host:port/chroot`` into servers and chroot."""
+    """Split ``host:port,host:port/chroot`` into servers and chroot; blanks around commas go.
+
+    Raises:
+        ConfigError: it names no servers.
+    """
     servers, slash, chroot = text.partition("/")
+    servers = ",".join(server.strip() for server in servers.split(","))
+    try:
+        collect_hosts(servers)
+    except ValueError as error:
+        raise ConfigError(
+            f"Invalid ZooKeeper servers {text!r}, as in zookeeper.connect: expected HOST:PORT[,HOST:PORT…][/CHROOT]",
+            key="zookeeper.connect",
+        ) from error
     return servers, slash + chroot
 
 

@@ -8,6 +8,7 @@ import pytest
 import uvloop
 from kazoo.client import KazooClient
 
+from engine.common.errors import ConfigError
 from engine.zk.client import ZkClient, normalized_chroot, split_connect_string
 from engine.zk.errors import (
     AuthFailed,
@@ -244,6 +245,10 @@ def test_missing_chroot_is_made_only_where_wanted(zk_chroot: str) -> None:
 def test_connect_strings_are_taken_apart() -> None:
     assert split_connect_string("a:1,b:2/x/y") == ("a:1,b:2", "/x/y")
     assert split_connect_string("a:1") == ("a:1", "")
+    assert split_connect_string(" a:1, b:2/x") == ("a:1,b:2", "/x")
+    for text in ("", "/chroot", "a:port", "a:99999", "a,,b"):
+        with pytest.raises(ConfigError, match=r"HOST:PORT"):
+            split_connect_string(text)
     assert [normalized_chroot(path) for path in ("", "/", "/x/", "x//y")] == ["", "", "/x", "/x/y"]
 
 
