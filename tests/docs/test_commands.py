@@ -19,28 +19,33 @@ MADE = ("docs/reference/cli.md",)
 STANDS_FOR_MORE = frozenset("…<>[]")
 
 
-def fault_of(words: Sequence[str]) -> str | None:
-    """Return why ``klamm`` would not take these words; None where it would."""
+def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
+    """Return why ``klamm`` would not take these words; None where it would.
+
+    A command that is only named may lack its arguments, or be a group.
+    """
     command: ClickCommand = root_command()
     context, rest = Context(command, info_name="klamm"), list(words)
     try:
         while isinstance(command, TyperGroup):
             if not rest:
-                return "a command is missing"
+                return "a command is missing" if is_whole else None
             name, found, rest = command.resolve_command(context, rest)
             assert found is not None
             command, context = found, Context(found, parent=context, info_name=name)
-        if "--help" not in rest:
+        if not is_whole:
+            command.make_parser(context).parse_args(rest)
+        elif "--help" not in rest:
             command.make_context(context.info_name, rest, parent=context.parent)
     except UsageError as error:
         return error.format_message()
     return None
 
 
-def _faults(commands: Iterator[Command]) -> list[str]:
+def _faults(commands: Iterator[Command], *, is_whole: bool = True) -> list[str]:
     faults = []
     for line, words in commands:
-        fault = fault_of(words)
+        fault = fault_of(words, is_whole=is_whole)
         if fault is not None:
             faults.append(f"line {line}: klamm {' '.join(words)}: {fault}")
     return faults
@@ -57,8 +62,8 @@ def test_typed_commands_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", _names())
 def test_commands_named_in_the_text_exist(name: str) -> None:
-    whole = (c for c in quoted_commands(ROOT / name) if not STANDS_FOR_MORE & set("".join(c.words)))
-    assert _faults(whole) == []
+    complete = (c for c in quoted_commands(ROOT / name) if not STANDS_FOR_MORE & set("".join(c.words)))
+    assert _faults(complete, is_whole=False) == []
 
 
 def test_commands_are_found_in_the_readme() -> None:
@@ -82,6 +87,13 @@ def test_mistakes_are_noticed(words: list[str], fault: str) -> None:
     found = fault_of(words)
     assert found is not None
     assert fault in found
+
+
+def test_what_is_only_named_needs_no_arguments() -> None:
+    assert fault_of(["local", "kill", "--signal", "STOP"], is_whole=False) is None
+    assert fault_of(["local"], is_whole=False) is None
+    assert fault_of(["local", "kill", "--sig"], is_whole=False) is not None
+    assert fault_of(["locals"], is_whole=False) is not None
 
 
 def test_a_command_of_a_page_is_read(tmp_path: Path) -> None:
