@@ -410,6 +410,8 @@ def _default_settings(broker_count: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker's id is free again after this time; Kafka's 18 s are for networks.
         "zookeeper.session.timeout.ms": "6000",
+        # The last brokers of a cluster have nobody to hand their partitions to; Kafka would try three times 5 s.
+        "controlled.shutdown.retry.backoff.ms": "500",
     }
 
 
