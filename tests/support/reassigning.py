@@ -1,0 +1,62 @@
+"""Asks a cluster's controller for reassignments over the wire, in plain terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fault_cluster import FaultCluster
+from wire_client import WireClient
+
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import TopicPartition
+from engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+
+def reassign(
+    cluster: FaultCluster, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, ErrorCode]:
+    """Start, replace or (None) cancel reassignments; return what the controller says to each."""
+    topics: dict[str, ReassignableTopic] = {}
+    for (name, index), replicas in targets.items():
+        topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
+        wanted = None if replicas is None else list(replicas)
+        topic.partitions.append(ReassignablePartition(partition_index=index, replicas=wanted))
+    request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
+    controller = cluster.wait_for("there is a controller", lambda: [cluster.controller_id()])[0]
+    assert controller is not None
+    with WireClient(cluster.broker(controller).address) as client:
+        answer = client.ask(request, 0)
+    assert answer.error_code == ErrorCode.NONE, answer
+    return {
+        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+        for topic in answer.responses
+        for partition in topic.partitions
+    }
+
+
+def start_reassignment(cluster: FaultCluster, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Start reassignments, all of which must be accepted."""
+    errors = reassign(cluster, targets)
+    assert set(errors.values()) == {ErrorCode.NONE}, errors
+
+
+def wait_reassigned(
+    cluster: FaultCluster, targets: Mapping[TopicPartition, Sequence[int]], *, timeout_s: float = 60.0
+) -> None:
+    """Wait until ZooKeeper has exactly these replicas, and no more than these are in the ISR."""
+    topics = {partition.topic for partition in targets}
+
+    def look() -> bool:
+        assignments, states = cluster.assignments(topics), cluster.states(topics)
+        return all(
+            assignments[p].replicas == tuple(replicas)
+            and not assignments[p].is_being_reassigned
+            and set(states[p].leader_and_isr.isr) == set(replicas)
+            for p, replicas in targets.items()
+        )
+
+    cluster.wait_for(f"reassignment to {dict(targets)}", look, timeout_s=timeout_s)
