@@ -6,9 +6,13 @@ borrows a buffer of a power of two from the pool and gives it back.
 
 from __future__ import annotations
 
+import mmap
+
 SHARED_BYTES = 256 * 1024
 SMALLEST_BYTES = 4 * 1024
 POOLED_BYTES_MAX = 64 * 1024 * 1024
+LAZY_BYTES = 256 * 1024
+"""Buffers from this size on take memory as they fill: who announces 100 MB and sends nothing costs nothing."""
 
 
 class ReceiveBuffers:
@@ -26,7 +30,9 @@ class ReceiveBuffers:
         if free:
             self._pooled_bytes -= capacity
             return free.pop()
-        return memoryview(bytearray(capacity))
+        if capacity < LAZY_BYTES:
+            return memoryview(bytearray(capacity))
+        return memoryview(mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def give_back(self, buffer: memoryview) -> None:
         """Take a buffer back; it is kept for the next borrower while the pool is small."""

@@ -20,6 +20,10 @@ from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
+BACKLOG_MIN = 1024
+"""How many connections may wait to be accepted even where ``socket.listen.backlog.size`` says less: an event loop is not
+back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
+
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""
 
@@ -96,9 +100,7 @@ class SocketServer:
         """Begin to accept connections on a bound listener."""
         loop = asyncio.get_running_loop()
         context = self._context(loop, bound.spec)
-        server = await loop.create_server(
-            lambda: Connection(context), sock=bound.socket, backlog=self.limits.socket_listen_backlog_size
-        )
+        server = await loop.create_server(lambda: Connection(context), sock=bound.socket, backlog=_backlog(self.limits))
         self._servers.append(server)
         self._bound.remove(bound)
         host = bound.spec.host or "0.0.0.0"
@@ -204,11 +206,15 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
     sock.setblocking(False)
     try:
         sock.bind((listener.host, listener.port))
-        sock.listen(limits.socket_listen_backlog_size)
+        sock.listen(_backlog(limits))
     except OSError as error:
         sock.close()
         raise _bind_error(listener, error) from error
     return sock
+
+
+def _backlog(limits: ServerLimits) -> int:
+    return max(BACKLOG_MIN, limits.socket_listen_backlog_size)
 
 
 def _bind_error(listener: ListenerSpec, error: OSError) -> OperationError:
