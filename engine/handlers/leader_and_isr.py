@@ -1,8 +1,8 @@
 """LeaderAndIsr (4): v0–v7.
 
 Behaviour
-* Sent by the controller only. A request for an earlier registration of this broker is refused whole:
-  STALE_BROKER_EPOCH.
+* Gives replicas of this broker their roles; the controller sends it. A request for an earlier registration of this
+  broker is refused whole: STALE_BROKER_EPOCH.
 * A request of a deposed controller is refused whole: STALE_CONTROLLER_EPOCH.
 * Per partition: KAFKA_STORAGE_ERROR (log dir offline), INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (leader epoch
   not newer; NONE when it brings a topic id), UNKNOWN_TOPIC_OR_PARTITION (this broker is no replica), else the role is

@@ -1,7 +1,8 @@
 """StopReplica (5): v0–v4.
 
 Behaviour
-* Sent by the controller only. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it as a whole, without partitions.
+* Stops replicas, and deletes them where the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it
+  as a whole, without partitions.
 * Without deletion the fetcher stops and the replica stays. With deletion the log's folder is renamed at once and
   removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too.
 * Leader epoch -2 (topic is deleted) and -1 (not sent) are not checked; an older one is FENCED_LEADER_EPOCH, the same or

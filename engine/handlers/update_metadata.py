@@ -1,7 +1,8 @@
 """UpdateMetadata (6): v0–v8.
 
 Behaviour
-* Sent by the controller only. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it as a whole.
+* Tells a broker what clients are to be told of the cluster; the controller sends it. STALE_BROKER_EPOCH and
+  STALE_CONTROLLER_EPOCH refuse it as a whole.
 * Live brokers are replaced, partitions merged; leader -2 takes a partition out of the cache. Whoever waits for a topic
   to be led looks again.
 

@@ -21,8 +21,8 @@ from engine.runtime.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 BACKLOG_MIN = 1024
-"""How many connections may wait to be accepted even where ``socket.listen.backlog.size`` says less: an event loop is not
-back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
+"""How many connections may wait to be accepted even where ``socket.listen.backlog.size`` says less: an event loop is
+not back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
 
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""

@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 TRACE = 5
 """Kafka's TRACE, below DEBUG."""
@@ -49,6 +50,15 @@ class KafkaFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
+
+
+class ConsoleFormatter(KafkaFormatter):
+    """The same for a person's terminal: of a fault its last line, for the trace is nothing to act on."""
+
+    def formatException(self, ei: object) -> str:
+        """Return what was raised, without where."""
+        error = cast("tuple[type[BaseException], BaseException, object]", ei)[1]
+        return f"    {type(error).__name__}: {error}"
 
 
 class HourlyFileHandler(logging.FileHandler):
@@ -99,6 +109,10 @@ def log_to_files(folder: Path | None, *, level: int = logging.INFO) -> None:
 
 
 def _handler(folder: Path | None, name: str) -> logging.Handler:
-    handler = logging.StreamHandler(sys.stderr) if folder is None else HourlyFileHandler(folder / name)
+    if folder is None:
+        console = logging.StreamHandler(sys.stderr)
+        console.setFormatter(ConsoleFormatter())
+        return console
+    handler = HourlyFileHandler(folder / name)
     handler.setFormatter(KafkaFormatter())
     return handler

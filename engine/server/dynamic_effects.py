@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
 from engine.config.log_config import LogConfig
@@ -13,8 +15,16 @@ from engine.storage.log_manager import LogManager
 class DynamicEffects:
     """Listens to a broker's DynamicConfigs and hands on what changed."""
 
-    def __init__(self, configs: DynamicConfigs, log_manager: LogManager, replica_manager: ReplicaManager) -> None:
+    def __init__(
+        self,
+        configs: DynamicConfigs,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        enable_unclean_election: Callable[[str | None], None],
+    ) -> None:
+        """``enable_unclean_election`` has the controller elect where nobody leads: for a topic, or (None) for all."""
         self._configs = configs
+        self._enable_unclean_election = enable_unclean_election
         self._logs = log_manager
         self._replicas = replica_manager
         self._broker_id = configs.static.broker_id
@@ -27,12 +37,16 @@ class DynamicEffects:
     def _topic_changed(self, topic: str, config: LogConfig) -> None:
         self._logs.update_topic_config(topic, config)
         self._throttle(topic, config)
+        if config.unclean_leader_election_enable:
+            self._enable_unclean_election(topic)
 
     def _broker_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
         for topic in {topic_partition.topic for topic_partition in self._logs.logs}:
             self._logs.update_topic_config(topic, self._configs.log_config(topic))
         if new.num_replica_fetchers != old.num_replica_fetchers:
             self._replicas.fetchers.resize(new.num_replica_fetchers)
+        if new.unclean_leader_election_enable and not old.unclean_leader_election_enable:
+            self._enable_unclean_election(None)
         self._set_rates()
 
     def _set_rates(self) -> None:

@@ -237,7 +237,12 @@ class KafkaServer:
             selector=replica_selector(config.replica_selector_class),
         )
         self._ends_with("replica manager", self.replica_manager.stop)
-        self._effects = DynamicEffects(self.dynamic_configs, self.log_manager, self.replica_manager)
+        self._effects = DynamicEffects(
+            self.dynamic_configs,
+            self.log_manager,
+            self.replica_manager,
+            lambda topic: self.controller.enable_unclean_election(topic),
+        )
 
     def _make_isr_updater(self) -> IsrUpdater:
         """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""

@@ -53,7 +53,10 @@ def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = N
         config = BrokerConfig.from_properties(parse_properties(file.read_text("utf-8")), overrides)
     except OSError as error:
         return report(OperationError(f"cannot read {file}: {error.strerror}"), EXIT_USAGE)
-    except (KlammError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        hint = "save it as UTF-8; Java's \\uXXXX escapes are understood too"
+        return report(OperationError(f"{file} is not UTF-8", hint=hint), EXIT_USAGE)
+    except KlammError as error:
         return report(error, EXIT_USAGE)
     log_to_files(log_folder)
     for warning in config.warnings:
@@ -85,7 +88,9 @@ async def serve(config: BrokerConfig) -> int:
             await server.wait_for_stop_request()
     finally:
         await server.stop()
-    return EXIT_OK if server.failure is None else EXIT_FAILED
+    if server.failure is not None:
+        return report(OperationError(f"the broker ended by itself: {server.failure}"), EXIT_FAILED)
+    return EXIT_OK
 
 
 async def _start_unless_stopped(server: KafkaServer) -> bool:

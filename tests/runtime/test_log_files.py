@@ -59,6 +59,17 @@ def test_a_stack_trace_follows_its_line() -> None:
     assert rest[-1] == "ValueError: why"
 
 
+def test_a_terminal_gets_the_fault_without_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_files(None)
+    try:
+        raise ValueError("why")
+    except ValueError:
+        logging.getLogger("kafka.x").exception("failed")
+    said = capsys.readouterr().err
+    assert said.splitlines()[1:] == ["    ValueError: why"]
+    assert "Traceback" not in said
+
+
 def test_the_hour_that_is_over_goes_into_a_file_of_its_own(tmp_path: Path) -> None:
     handler = HourlyFileHandler(tmp_path / "server.log")
     handler.setFormatter(logging.Formatter("%(message)s"))
