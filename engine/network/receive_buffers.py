@@ -11,7 +11,7 @@ import mmap
 SHARED_BYTES = 256 * 1024
 SMALLEST_BYTES = 4 * 1024
 POOLED_BYTES_MAX = 64 * 1024 * 1024
-LAZY_BYTES = 1<<40
+LAZY_BYTES = 256 * 1024
 """Buffers from this size on take memory as they fill: who announces 100 MB and sends nothing costs nothing."""
 
 
