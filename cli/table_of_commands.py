@@ -25,6 +25,10 @@ ENTRIES = (
         "elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER,
         aliases=("kafka-leader-election", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
     ),
+    Entry(
+        "reassign", "cli.commands.reassign", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,
+        aliases=("reassignments", "kafka-reassign-partitions", "kafka-reassign-partitions.sh"),
+    ),
     Entry("brokers", "cli.commands.brokers", "Who is in the cluster", _CLUSTER, aliases=("broker-list",)),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
     Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),

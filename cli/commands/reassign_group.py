@@ -1,0 +1,71 @@
+"""The group ``klamm reassign`` and what its commands share. Options are those of kafka-reassign-partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+
+if TYPE_CHECKING:
+    from engine.admin.connection import Cluster
+    from engine.admin.reassign_json import PartitionMove
+    from engine.admin.reassign_moves import PartitionStatus
+
+group = CommandGroup(
+    "reassign",
+    "Move partitions between brokers and log dirs.",
+    action_flags={f"--{word}": word for word in ("generate", "execute", "verify", "cancel", "list")},
+)
+
+PlanFile = Annotated[
+    Path, typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions with their replicas, Kafka's JSON.")
+]
+PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Leave throttles as they are, also when everything is done.")
+]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or for --timeout if that is given.")
+]
+
+
+def read_plan(path: Path) -> tuple[PartitionMove, ...]:
+    """Read a reassignment file."""
+    from engine.admin.reassign_json import parse_plan
+
+    return parse_plan(path.read_text(encoding="utf-8", errors="replace"), str(path))
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not be there yet, and have it on the disk before going on."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def rollback_path(given: Path | None) -> Path:
+    """Return where the way back is written: as given, else a new name in this folder."""
+    return given or Path(f"rollback-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.json")
+
+
+async def follow(invocation: Invocation, cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
+    """Wait with progress until nothing of the plan moves, or for --timeout if it is given; return the last look."""
+    from cli.views.reassign_progress import ProgressView
+    from engine.admin.reassign_progress import ProgressMeter
+    from engine.admin.reassign_verify import wait_for_reassignment
+
+    view, meter = ProgressView(invocation.talk), ProgressMeter()
+    timeout_s = invocation.timeout_s if invocation.has_timeout_given else None
+    try:
+        return await wait_for_reassignment(
+            cluster, plan, timeout_s=timeout_s, on_status=lambda statuses, now: view.show(meter.update(statuses, now))
+        )
+    finally:
+        view.end()

@@ -1,0 +1,87 @@
+"""``klamm reassign generate`` and ``list``."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.reassign_group import group
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.framework.stdout import data_stream
+from cli.output.format import OutputFormat
+from cli.output.report import Report
+
+
+@group.command(
+    "generate",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 0,1,2",
+        "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 3,4 --proposed plan.json",
+    ),
+)
+async def generate(
+    invocation: Invocation,
+    topics_to_move_json_file: Annotated[
+        Path, typer.Option(metavar="FILE", help='{"version":1,"topics":[{"topic":"orders"}]}')
+    ],
+    broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that shall hold the topics.")],
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The same number gives the same plan.")] = None,
+    current: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the current assignment.")] = None,
+    proposed: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the proposed one.")] = None,
+) -> Report | None:
+    """Propose new replicas for whole topics, by Kafka's own algorithm.
+
+    It spreads them evenly and at random: nearly everything moves. Nothing is changed in the cluster.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.reassign import generated_report, generated_text
+    from engine.admin.brokers import read_members
+    from engine.admin.reassign import read_topics
+    from engine.admin.reassign_generate import generate_plan
+    from engine.admin.reassign_json import parse_broker_list, parse_topics_to_move, plan_document, plan_text
+    from engine.admin.topics import topic_not_found
+
+    text = topics_to_move_json_file.read_text(encoding="utf-8", errors="replace")
+    names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
+    async with open_cluster(invocation) as cluster:
+        topics = await read_topics(cluster, names)
+        missing = [name for name in names if name not in topics]
+        if missing:
+            raise topic_not_found(missing)
+        members = await read_members(cluster)
+    draw = random.Random(seed).randrange
+    plan = generate_plan(
+        list(topics.values()), members.brokers, brokers, is_rack_aware=not disable_rack_aware, draw=draw
+    )
+    for path, assignment in ((current, plan.current), (proposed, plan.proposed)):
+        if path is not None:
+            path.write_text(f"{plan_text(plan_document(assignment))}\n", encoding="utf-8")
+            invocation.talk.say(f"wrote {path}")
+    if invocation.output not in (OutputFormat.TABLE, OutputFormat.PLAIN):
+        return generated_report(plan)
+    with data_stream() as stream:
+        stream.write(generated_text(plan))
+    return None
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True),
+    examples=("klamm reassign list", "klamm reassign list -o json | jq length"),
+)
+async def list_reassignments(invocation: Invocation) -> Report:
+    """List the partitions that are being reassigned."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.reassign import running_report
+    from engine.admin.reassign import list_running
+
+    async with open_cluster(invocation) as cluster:
+        return running_report(await list_running(cluster))

@@ -1,0 +1,185 @@
+"""Throttles of reassignments put on a live cluster, and taken off again by whoever comes along.
+
+The order is what makes them removable whatever happens in between: topics are marked before brokers get a rate, and
+brokers lose it before the marks go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from engine.admin.changing_configs import alter_entity
+from engine.admin.configs import Entity, EntityType, settings_of
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.readers import topic_reader
+from engine.admin.reading_configs import config_reader
+from engine.admin.reassign import read_topics
+from engine.admin.reassign_json import PartitionMove
+from engine.admin.reassign_moves import Flows, brokers_of
+from engine.admin.reassign_throttle import (
+    RATES,
+    Throttle,
+    is_marked,
+    marked_rates,
+    replica_lists,
+    throttled_settings,
+    unthrottled_settings,
+)
+from engine.admin.target import Side
+from engine.common.model import TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """What a throttle will write, found out and checked before anything is written."""
+
+    topics: Mapping[str, Mapping[str, str]]
+    brokers: Mapping[int, Mapping[str, str]]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClearedThrottles:
+    """What lost klamm's throttle, and in a sentence each what could not or must not be touched."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+async def plan_throttle(
+    cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
+) -> ThrottleSettings:
+    """Return the settings that put all moves under a throttle.
+
+    Raises:
+        BadRequest: a topic is throttled by somebody else in a way that cannot be added to.
+    """
+    lists = replica_lists(flows) if throttle.replication_rate is not None else {}
+    if throttle.log_dirs_rate is not None:
+        for move in plan:
+            if move.wanted_dirs:
+                lists.setdefault(move.name.topic, {})
+    topics = await read_topics(cluster, lists)
+    settings = {name: throttled_settings(name, topics[name].configs, lists[name], throttle) for name in topics}
+    brokers = await _broker_settings(cluster, throttle, flows, plan, live)
+    ours = marked_rates(topic.configs for topic in topics.values())
+    warnings = []
+    for broker, wanted in brokers.items():
+        present = await _broker_rates(cluster, broker)
+        for key, value in present.items():
+            if key in wanted and value != wanted[key] and value not in ours[key]:
+                warnings.append(
+                    f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
+                )
+    return ThrottleSettings(settings, brokers, tuple(warnings))
+
+
+async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
+    """Write a throttle: first the marked topics, then the brokers' rates."""
+    for topic, additions in settings.topics.items():
+        await alter_entity(cluster, Entity(EntityType.TOPIC, topic), additions, ())
+    for broker, additions in settings.brokers.items():
+        await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), additions, ())
+    cluster.observe(f"throttled {len(settings.topics)} topics and {len(settings.brokers)} brokers")
+
+
+async def clear_throttles(
+    cluster: Cluster, moving: Set[TopicPartition], topics_of_plan: Sequence[str] | None
+) -> ClearedThrottles:
+    """Take klamm's throttles off everything that does not move any more; what others set stays.
+
+    ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
+    their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
+    looks at all topics.
+    """
+    if topics_of_plan is not None:
+        of_plan = await read_topics(cluster, topics_of_plan)
+        if not any(is_marked(topic.configs) for topic in of_plan.values()):
+            return ClearedThrottles()
+    marked = [topic for topic in await _all_topics(cluster) if is_marked(topic.configs)]
+    still = {name.topic for name in moving}
+    done = [topic for topic in marked if topic.name not in still]
+    brokers: list[int] = []
+    left: list[str] = []
+    if len(done) == len(marked) and (done or topics_of_plan is None):
+        brokers, left = await _clear_brokers(cluster, marked_rates(topic.configs for topic in marked))
+    if any("cannot" in one for one in left):
+        # The marks have to stay: they tell whoever comes later which rates are klamm's.
+        return ClearedThrottles((), tuple(brokers), tuple(left))
+    for topic in done:
+        additions, deletions = unthrottled_settings(topic.configs)
+        await alter_entity(cluster, Entity(EntityType.TOPIC, topic.name), additions, deletions)
+    return ClearedThrottles(tuple(topic.name for topic in done), tuple(brokers), tuple(left))
+
+
+async def _broker_settings(
+    cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
+) -> dict[int, dict[str, str]]:
+    found: dict[int, dict[str, str]] = {}
+    if throttle.replication_rate is not None:
+        rates = Throttle(throttle.replication_rate).broker_settings
+        found = {broker: dict(rates) for broker in brokers_of(flows) & live}
+    if throttle.log_dirs_rate is not None:
+        rates = Throttle(None, throttle.log_dirs_rate).broker_settings
+        for broker in {broker for move in plan for broker in move.wanted_dirs} & live:
+            found.setdefault(broker, {}).update(rates)
+    return dict(sorted(found.items()))
+
+
+async def _all_topics(cluster: Cluster) -> list[TopicSnapshot]:
+    reader = await topic_reader(cluster)
+    return await reader.topics([entry.topic for entry in await reader.names()])
+
+
+async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:
+    reader = await config_reader(cluster)
+    found = settings_of(await reader.describe(Entity(EntityType.BROKER, str(broker)), include_all=False))
+    return {key: value for key, value in found.items() if key in RATES}
+
+
+async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> tuple[list[int], list[str]]:
+    live = await (await topic_reader(cluster)).live_brokers()
+    cleared, left = [], []
+    for broker in sorted(live | await _configured_brokers(cluster)):
+        present = await _broker_rates(cluster, broker)
+        deletions = [key for key, value in present.items() if value in ours[key]]
+        left += [
+            f"broker {broker} keeps {key}={value}: no mark says that klamm set it"
+            for key, value in present.items()
+            if key not in deletions
+        ]
+        if not deletions:
+            continue
+        try:
+            await _delete(cluster, broker, deletions, is_alive=broker in live)
+            cleared.append(broker)
+        except AdminError as error:
+            left.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error.message}")
+    return cleared, left
+
+
+async def _configured_brokers(cluster: Cluster) -> set[int]:
+    """Return the brokers that have settings in ZooKeeper, dead ones too; only where ZooKeeper is read."""
+    if cluster.reads_from is not Side.ZOOKEEPER:
+        return set()
+    from engine.zk.kafka_client import KafkaZkClient
+    from engine.zk.znodes.config_znodes import ConfigType
+
+    names = await KafkaZkClient(await cluster.zookeeper()).get_entity_names(ConfigType.BROKER)
+    return {int(name) for name in names if name.isdigit()}
+
+
+async def _delete(cluster: Cluster, broker: int, deletions: Sequence[str], *, is_alive: bool) -> None:
+    """Delete a broker's settings; those of a dead one, which only its own broker takes by the wire, in ZooKeeper."""
+    entity = Entity(EntityType.BROKER, str(broker))
+    if is_alive or cluster.target.zookeeper is None:
+        await alter_entity(cluster, entity, {}, deletions)
+        return
+    from engine.admin.config_changes_zk import alter_configs_zk
+    from engine.zk.kafka_client import KafkaZkClient
+
+    await alter_configs_zk(KafkaZkClient(await cluster.zookeeper()), entity, {}, deletions)
