@@ -3,7 +3,8 @@
     KLAMM_FAULT_ROUNDS=500 KLAMM_FAULT_SEED=7 pytest -s tests/cluster/test_faults.py
 
 A line per round says what was done. The seed decides on faults and how long they last; what the machine makes of them
-differs from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` has these alone.
+differs from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` has these alone;
+``KLAMM_FAULT_IBP=2.6`` has the brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from confluent_kafka.admin import AdminClient
 from fault_cluster import FaultCluster
 from faults import ALL, Injected
 from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
+from tailing_reader import TailingReader
 from wire_client import create_topic
 
 ROUNDS = int(os.environ.get("KLAMM_FAULT_ROUNDS", "10"))
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", str(random.SystemRandom().randrange(1_000_000))))
+IBP = os.environ.get("KLAMM_FAULT_IBP", "3.9")
 KINDS = [f for f in ALL if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
 PARTITIONS = 6
 ROUNDS_PER_TOPIC = 10
@@ -47,13 +50,20 @@ class Rounds:
             Writer("rdkafka", LibrdkafkaSender(cluster.bootstrap)),
             Writer("python", KafkaPythonSender(cluster.bootstrap), records_per_s=300),
         ]
+        # What it is told says nothing: its records are cut off again and again, the same ones on all replicas.
+        self.loose = Writer(
+            "loose",
+            LibrdkafkaSender(cluster.bootstrap, **{"enable.idempotence": False, "acks": "1"}),
+            records_per_s=300,
+        )
         self.topic = ""
+        self.reader: TailingReader | None = None
 
     def run(self, number: int) -> str:
         """Run one round and return what it was like."""
         if number % ROUNDS_PER_TOPIC == 0:
             self._next_topic(number)
-        for writer in self.writers:
+        for writer in (*self.writers, self.loose):
             writer.start(self.topic, PARTITIONS)
         began = time.monotonic()
         done = self._inject()
@@ -64,9 +74,10 @@ class Rounds:
         healed_s = time.monotonic() - began
         self.cluster.wait_in_sync([self.topic])
         in_sync_s = time.monotonic() - began
-        for writer in self.writers:
+        for writer in (*self.writers, self.loose):
             writer.stop()
-        checked = assert_quiet_and_whole(self.cluster, self.topic, self.writers)
+        checked = assert_quiet_and_whole(self.cluster, self.topic, self.writers, reader=self.reader)
+        assert self.reader is not None and any(self.reader.seen.values()), "the reader has read nothing"
         self._elect_preferred()
         what = ", ".join(injected.text for injected in done)
         times = f"hurt {hurt_s:.1f} s, healed at {healed_s:.1f} s, in sync at {in_sync_s:.1f} s"
@@ -98,6 +109,7 @@ class Rounds:
         return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def _next_topic(self, number: int) -> None:
+        self._end_reader()
         old = sorted(name for name in self.cluster.zk(lambda zk: zk.get_all_topics()))
         if old:
             admin = self._admin()
@@ -106,6 +118,7 @@ class Rounds:
             self.cluster.wait_for("deleted topics are gone", lambda: not self._traces(old), timeout_s=60.0)
         self.topic = f"records-{number}"
         create_topic(self.cluster.broker(0).address, self.topic, partitions=PARTITIONS, replication_factor=3)
+        self.reader = TailingReader(self.cluster.bootstrap, self.topic, PARTITIONS)
 
     def _traces(self, topics: list[str]) -> list[str]:
         """Return what is left of topics: znodes, and folders of log dirs."""
@@ -117,17 +130,26 @@ class Rounds:
                 ]
         return left
 
+    def _end_reader(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
     def close(self) -> None:
-        for writer in self.writers:
+        self._end_reader()
+        for writer in (*self.writers, self.loose):
             writer.close()
 
 
 @pytest.fixture
 def rounds(tmp_path: Path) -> Iterator[Rounds]:
-    with FaultCluster(tmp_path, log_dir_count=2) as cluster:
+    settings = {"inter.broker.protocol.version": IBP}
+    with FaultCluster(tmp_path, config=settings, log_dir_count=2) as cluster:
         running = Rounds(cluster, random.Random(SEED))
-        yield running
-        running.close()
+        try:
+            yield running
+        finally:
+            running.close()
 
 
 def test_nothing_is_lost_whatever_fails(rounds: Rounds) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
+from tailing_reader import TailingReader
 
 DELIVERY_MS = 180_000
 """Longer than any fault lasts: what is not delivered by then counts as a failure of the cluster."""
@@ -38,28 +39,27 @@ class Sender(Protocol):
 
 
 class LibrdkafkaSender:
-    """librdkafka's idempotent producer."""
+    """librdkafka's producer, idempotent unless the settings say otherwise."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
         self.fatal: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "delivery.timeout.ms": DELIVERY_MS,
-                "request.timeout.ms": 3000,
-                "socket.timeout.ms": 6000,
-                "socket.connection.setup.timeout.ms": 2000,
-                "reconnect.backoff.max.ms": 500,
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 300,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                "log_level": 0,
-                "error_cb": self._on_error,
-            }
-        )
+        defaults = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 5,
+            "delivery.timeout.ms": DELIVERY_MS,
+            "request.timeout.ms": 3000,
+            "socket.timeout.ms": 6000,
+            "socket.connection.setup.timeout.ms": 2000,
+            "reconnect.backoff.max.ms": 500,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 300,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "log_level": 0,
+            "error_cb": self._on_error,
+        }
+        self._producer = Producer(defaults | settings)
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:
         def on_delivery(error: Any, message: Any) -> None:
@@ -226,11 +226,18 @@ def read_partition(bootstrap: str, topic: str, partition: int, *, timeout_s: flo
         consumer.close()
 
 
-def assert_nothing_lost(bootstrap: str, topic: str, partitions: int, writers: Iterable[Writer]) -> int:
-    """Hold what can be read against what was acknowledged; return how many acknowledged records were checked."""
+def assert_nothing_lost(
+    bootstrap: str, topic: str, partitions: int, writers: Iterable[Writer], reader: TailingReader | None = None
+) -> int:
+    """Hold what can be read against what was acknowledged, and against what was read before.
+
+    Return how many acknowledged records were checked.
+    """
     checked = 0
     for partition in range(partitions):
         records = read_partition(bootstrap, topic, partition)
+        if reader is not None:
+            reader.check(partition, records)
         offsets = [offset for offset, _ in records]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
         for writer in writers:
