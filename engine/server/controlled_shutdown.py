@@ -18,10 +18,18 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 class ControlledShutdown:
     """Asks until nothing is led here that another could lead, ``controlled.shutdown.max.retries`` times at most."""
 
-    def __init__(self, config: BrokerConfig, channel: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        channel: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        is_helpless_controller: Callable[[], bool],
+    ) -> None:
+        """``is_helpless_controller`` tells whether this broker would have to ask itself, and has no ZooKeeper."""
         self._config = config
         self._channel = channel
         self._broker_epoch = broker_epoch
+        self._is_helpless_controller = is_helpless_controller
 
     async def run(self) -> None:
         """Do it; a broker that does not succeed ends all the same, and the controller sees it die."""
@@ -31,6 +39,9 @@ class ControlledShutdown:
         who = f"[KafkaServer id={config.broker_id}]"
         if not self._channel.has_heard_of_controller:
             logger.info("%s No controller has told this broker of partitions yet: it leads none to be moved", who)
+            return
+        if self._is_helpless_controller():
+            logger.warning("%s This broker is the controller and ZooKeeper is away: no leadership can be moved", who)
             return
         logger.info("%s Starting controlled shutdown", who)
         for retries_left in reversed(range(config.controlled_shutdown_max_retries)):

@@ -105,6 +105,7 @@ class KafkaServer:
         self._ending: list[_Step] = []
         self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
+        self._is_zookeeper_away = False
 
     @property
     def broker_id(self) -> int:
@@ -320,7 +321,9 @@ class KafkaServer:
         upkeep = LogUpkeep(self.config, self.log_manager, self.offloader)
         upkeep.start()
         self._ends_with("log upkeep", upkeep.stop)
-        shutdown = ControlledShutdown(self.config, self.controller_channel, lambda: self.broker_epoch)
+        shutdown = ControlledShutdown(
+            self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
+        )
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
 
@@ -344,8 +347,12 @@ class KafkaServer:
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
+        self._is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
         if event is SessionEvent.AUTH_FAILED:
             self.give_up("ZooKeeper refuses this broker's credentials")
+
+    def _is_helpless_controller(self) -> bool:
+        return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
         """A new session: the old registration is gone or going, and with it the broker epoch."""
