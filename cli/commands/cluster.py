@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cli.framework.command import CommandGroup
+from cli.commands import cluster_health
+from cli.commands.cluster_group import group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
 
-group = CommandGroup("cluster", "The cluster as a whole.")
+__all__ = ["cluster_health", "group"]
 
 
 @group.command(
@@ -50,3 +51,6 @@ async def snapshot(
     partitions = sum(len(topic.partitions) for topic in taken.topics)
     counted = f"{len(taken.brokers)} brokers, {len(taken.topics)} topics, {partitions} partitions"
     invocation.talk.say(f"wrote {file}: {counted}")
+
+
+group.put_in_order("describe", "health", "snapshot")

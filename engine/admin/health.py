@@ -1,0 +1,139 @@
+"""A cluster's health as values: what is wrong, how badly, how often, with examples. ``health_checks`` finds it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.common.snapshot import ClusterSnapshot
+
+EXAMPLES_MAX = 10
+
+
+class Severity(StrEnum):
+    """How bad it is. What is critical: data or service is lost, or one more failure away from it."""
+
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class HealthStatus(StrEnum):
+    """A cluster as a whole: as bad as its worst reason."""
+
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Check(StrEnum):
+    """What is looked at."""
+
+    NO_CONTROLLER = "no_controller"
+    SEVERAL_CONTROLLERS = "several_controllers"
+    MISSING_BROKERS = "missing_brokers"
+    SILENT_BROKERS = "silent_brokers"
+    OFFLINE_PARTITIONS = "offline_partitions"
+    UNDER_MIN_ISR = "under_min_isr"
+    UNDER_REPLICATED_DEAD_BROKER = "under_replicated_dead_broker"
+    UNDER_REPLICATED_LAGGING = "under_replicated_lagging"
+    UNDER_REPLICATED_MOVING = "under_replicated_moving"
+    OFFLINE_LOG_DIRS = "offline_log_dirs"
+    PREFERRED_LEADER_IMBALANCE = "preferred_leader_imbalance"
+    RUNNING_REASSIGNMENTS = "running_reassignments"
+    LEAKED_THROTTLES = "leaked_throttles"
+    DELETION_STUCK = "deletion_stuck"
+    ZOOKEEPER_SLOW = "zookeeper_slow"
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.WARNING if self in _WARNINGS else Severity.CRITICAL
+
+    @property
+    def advice(self) -> str:
+        """What a person should do next."""
+        return _ADVICE[self]
+
+
+_WARNINGS = frozenset(
+    {
+        Check.UNDER_REPLICATED_MOVING,
+        Check.PREFERRED_LEADER_IMBALANCE,
+        Check.RUNNING_REASSIGNMENTS,
+        Check.LEAKED_THROTTLES,
+        Check.DELETION_STUCK,
+        Check.ZOOKEEPER_SLOW,
+    }
+)
+
+_ADVICE = {
+    Check.NO_CONTROLLER: "nothing is elected or moved meanwhile: see who is alive with klamm brokers list",
+    Check.SEVERAL_CONTROLLERS: "brokers disagree: look again in a moment; if it stays, restart the one that is wrong",
+    Check.MISSING_BROKERS: "start them again, or move their replicas away",
+    Check.SILENT_BROKERS: "registered but not answering: look at the process and its server.log",
+    Check.OFFLINE_PARTITIONS: "start a broker that has a replica; as a last resort klamm elect unclean",
+    Check.UNDER_MIN_ISR: "producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
+    Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
+    Check.UNDER_REPLICATED_LAGGING: "the broker lives but does not keep up: look at its disk, network and server.log",
+    Check.UNDER_REPLICATED_MOVING: "wait for the reassignment: klamm reassign list",
+    Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: look at the broker's server.log",
+    Check.PREFERRED_LEADER_IMBALANCE: "klamm elect preferred --all-topic-partitions",
+    Check.RUNNING_REASSIGNMENTS: "klamm reassign list; klamm reassign verify --wait",
+    Check.LEAKED_THROTTLES: "klamm reassign verify takes klamm's off; others: klamm configs alter --delete-config",
+    Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
+    Check.ZOOKEEPER_SLOW: "look at its disk and at its garbage collection",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReason:
+    """One check that failed. ``count`` is that of all findings, ``examples`` name some of them."""
+
+    check: Check
+    severity: Severity
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """A cluster's health."""
+
+    status: HealthStatus
+    reasons: tuple[HealthReason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """What the checks look at; what nobody told is empty or None.
+
+    Attributes:
+        min_isr: by topic.
+        listed_reassignments: names that still stand in ``/admin/reassign_partitions``.
+        seen_controllers: by broker, whom it takes for the controller (None: nobody).
+        offline_log_dirs: by broker.
+        silent_brokers: registered brokers that did not answer, and what they did instead.
+        deletion_ages_ms: for how long topics have been marked for deletion.
+        zookeeper_ms: how long a read takes.
+    """
+
+    snapshot: ClusterSnapshot
+    min_isr: Mapping[str, int] = field(default_factory=dict)
+    listed_reassignments: tuple[str, ...] = ()
+    seen_controllers: Mapping[int, int | None] = field(default_factory=dict)
+    offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    silent_brokers: Mapping[int, str] = field(default_factory=dict)
+    deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
+    zookeeper_ms: float | None = None
+
+
+def report_of(findings: Iterable[tuple[Check, list[str]]]) -> HealthReport:
+    """Return the report of what the checks found, the worst first."""
+    reasons = [
+        HealthReason(check, check.severity, len(found), tuple(found[:EXAMPLES_MAX]))
+        for check, found in findings
+        if found
+    ]
+    reasons.sort(key=lambda reason: reason.severity is not Severity.CRITICAL)
+    status = HealthStatus(reasons[0].severity.value) if reasons else HealthStatus.OK
+    return HealthReport(status, tuple(reasons))
