@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 
+CLOSE_TIMEOUT_MS = 1000
+"""How long ``close`` waits for a peer that does not take what was written."""
+
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 """A larger answer is taken for garbage: something else than Kafka listens there."""
 
@@ -52,6 +55,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._start = 0
         self._end = 0
         self.transport: asyncio.Transport | None = None
+        self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -77,7 +81,8 @@ class _Wire(asyncio.BufferedProtocol):
         self._make_room(wanted)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.broken("the connection was closed" if exc is None else f"the connection broke: {exc}")
+        self.closed.set()
+        self._client.wire_lost(self, "the connection was closed" if exc is None else f"the connection broke: {exc}")
 
     def _make_room(self, wanted: int) -> None:
         rest = self._end - self._start
@@ -197,8 +202,21 @@ class BrokerClient:
         return self._versions
 
     async def close(self) -> None:
-        """Close the connection; requests under way end with ConnectionLost."""
+        """Close the connection after what was written; requests under way end with ConnectionLost.
+
+        A Produce with acks=0 has no answer to wait for, so nothing that was sent may be dropped here.
+        """
+        wire = self._wire
+        if wire is None or wire.transport is None:
+            return
+        transport, self._wire = wire.transport, None
+        transport.close()
         self.broken("closed by this side")
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
+                await wire.closed.wait()
+        except TimeoutError:
+            transport.abort()
 
     def answered(self, frame: memoryview) -> None:
         """Give an answer to the request that waits for it. For the wire only."""
@@ -215,6 +233,11 @@ class BrokerClient:
             waiting.future.set_exception(error)
         else:
             waiting.future.set_result(response)
+
+    def wire_lost(self, wire: _Wire, reason: str) -> None:
+        """The connection ended; of one that was given up before, nobody wants to hear. For the wire only."""
+        if wire is self._wire:
+            self.broken(reason)
 
     def broken(self, reason: str) -> None:
         """End the connection and every request under way. For the wire, and for ``close``."""

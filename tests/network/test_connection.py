@@ -20,7 +20,7 @@ from engine.network.server import ListenerSpec, ServerLimits
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from engine.protocol.apis.produce import ProduceRequest
+from engine.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.protocol.frames import encode_request
 
 
@@ -389,5 +389,30 @@ def test_a_thousand_connections_are_served_and_cost_little() -> None:
             assert len(server.connections) == 300
             for client in clients:
                 await client.close()
+
+    run(check)
+
+
+def test_what_was_sent_without_an_answer_arrives_before_a_close() -> None:
+    async def check() -> None:
+        seen = asyncio.Event()
+        sizes: list[int] = []
+
+        def handler(request: RequestHead, body: ProduceRequest) -> Any:
+            sizes.append(len(body.topic_data))
+            seen.set()
+            return NO_RESPONSE
+
+        async with serving({ApiKey.PRODUCE: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            await client.connect()
+            topics = [TopicProduceData(name=f"topic-{i}", partition_data=[]) for i in range(200_000)]
+            answer = client.post(ProduceRequest(acks=0, timeout_ms=1, topic_data=topics), 7)
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await answer
+            async with asyncio.timeout(10):
+                await seen.wait()
+            assert sizes == [200_000]
 
     run(check)
