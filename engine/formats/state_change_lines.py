@@ -3,7 +3,7 @@
 ``[2015-03-01 10:00:00,123] TRACE [Controller id=1 epoch=3] Changed partition … (state.change.logger)`` since Kafka 1.0;
 ``Controller 1 epoch 3 changed …`` and ``Broker 2 handling …`` before. An *entry* is such a line with the lines that
 belong to it: a stack trace, or the rest of a message that wraps. What the sentences mean is the business of
-``state_change_events``, which partitions they name that of ``state_change_partitions``.
+``state_change_sentences``, which partitions they name that of ``state_change_partitions``.
 
 Everything here works on bytes, many lines at a time where it can: logs are large.
 """
@@ -18,15 +18,22 @@ from operator import itemgetter
 START_BYTES = 25
 """So long is the ``[yyyy-MM-dd HH:mm:ss,SSS]`` that begins every entry; as bytes it sorts by time."""
 
-HEAD_BYTES = 60
-"""Level and writer stand within so many bytes."""
+_HEAD_BYTES = 60
+"""Level and the writer's id stand within so many bytes."""
 
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _START_SHAPE = b"[0000-00-00 00:00:00,000]"
 _LOGGER = b" (state.change.logger)"
 
-_START = itemgetter(slice(0, START_BYTES))
-_HEAD = itemgetter(slice(START_BYTES, HEAD_BYTES))
+start_of = itemgetter(slice(0, START_BYTES))
+"""Returns the first bytes of a line: its time, where it has one."""
+head_of = itemgetter(slice(START_BYTES, _HEAD_BYTES))
+"""Returns what follows the time: few different ones among many lines, and they tell level and writer."""
+
+_HEAD = re.compile(
+    rb" +(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
+    rb"(?:\[(?:Broker|Controller) id=(\d{1,10})\b|(?:Broker|Controller|Error on broker) (\d{1,10}) )?"
+)
 _WRITER = re.compile(
     rb" +(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
     rb"(?:\[(?:Broker|(Controller)) id=(\d{1,10})(?: epoch=(\d{1,10}))?\] "
@@ -34,24 +41,24 @@ _WRITER = re.compile(
     rb"|(?=Error on broker (\d{1,10}) ))?"
 )
 _EPOCH_IN_MESSAGE = re.compile(rb"controller \d{1,10} epoch (\d{1,10})|[cC]ontrollerEpoch[=:](\d{1,10})")
-_FOREIGN_PREFIX = re.compile(rb"(?:\S*?[-_.])?(\d{1,10}|\?) *\| (.*)", re.DOTALL)
+_MERGED_PREFIX = re.compile(rb"^(?:[^\s|]*[-_.])?(?:\d{1,10}|\?) *\| ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """Who wrote an entry. ``broker_id`` is the process's, also where it writes as the controller."""
+class Head:
+    """What can be told of an entry from its first bytes."""
 
-    level: str
+    has_level: bool
     broker_id: int | None
-    is_controller: bool
-    controller_epoch: int | None
-    length_bytes: int
-    """So much of the entry, from its start's end on, is not message."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChangeLine:
-    """One entry taken apart. ``message`` has no envelope; further lines follow after line feeds."""
+    """One entry taken apart. ``message`` has no envelope; further lines follow after line feeds.
+
+    ``broker_id`` is the process's, also where it writes as the controller. ``controller_epoch`` is the writer's, else
+    that of the controller whose request the message is about.
+    """
 
     start: bytes
     level: str
@@ -59,11 +66,6 @@ class StateChangeLine:
     is_controller: bool
     controller_epoch: int | None
     message: bytes
-
-
-def starts_of(lines: Sequence[bytes]) -> list[bytes]:
-    """Return the first bytes of each line: its time, where it has one."""
-    return list(map(_START, lines))
 
 
 def are_starts(starts: Sequence[bytes]) -> bool:
@@ -76,55 +78,52 @@ def is_start(line: bytes) -> bool:
     return line[:START_BYTES].translate(_DIGITS_TO_ZERO) == _START_SHAPE
 
 
-def heads_of(lines: Sequence[bytes]) -> set[bytes]:
-    """Return the different beginnings after the time: few among many lines, and they tell level and writer."""
-    return set(map(_HEAD, lines))
-
-
-def parse_head(head: bytes) -> Writer | None:
-    """Return level and writer from what follows an entry's time; None where no level stands there."""
-    match = _WRITER.match(head)
+def parse_head(head: bytes) -> Head:
+    """Return what the first bytes after an entry's time tell."""
+    match = _HEAD.match(head)
     if match is None:
-        return None
-    level, new_controller, new_id, new_epoch, old_controller, old_id, old_epoch, error_id = match.groups()
-    broker_id = new_id or old_id or error_id
-    epoch = new_epoch or old_epoch
-    return Writer(
-        level.decode("ascii"),
-        int(broker_id) if broker_id else None,
-        bool(new_controller or old_controller),
-        int(epoch) if epoch else None,
-        match.end(),
-    )
+        return Head(False, None)
+    broker_id = match[1] or match[2]
+    return Head(True, None if broker_id is None else int(broker_id))
 
 
 def parse_entry(entry: bytes) -> StateChangeLine | None:
     """Take an entry apart; None where it has no envelope."""
-    writer = parse_head(entry[START_BYTES:]) if is_start(entry) else None
-    if writer is None:
+    match = _WRITER.match(entry, START_BYTES) if is_start(entry) else None
+    if match is None:
         return None
-    message = entry[START_BYTES + writer.length_bytes :]
+    level, new_controller, new_id, new_epoch, old_controller, old_id, old_epoch, error_id = match.groups()
+    broker_id, epoch = new_id or old_id or error_id, new_epoch or old_epoch
+    message = _without_logger(entry[match.end() :])
+    return StateChangeLine(
+        start_of(entry),
+        level.decode("ascii"),
+        None if broker_id is None else int(broker_id),
+        bool(new_controller or old_controller),
+        _epoch_in(message) if epoch is None else int(epoch),
+        message,
+    )
+
+
+def is_merged_line(line: bytes) -> bool:
+    """Whether a line comes out of a merge: whose it is stands before its time, as in ``broker-2 | [2015-…``."""
+    match = _MERGED_PREFIX.match(line)
+    return match is not None and is_start(line[match.end() :])
+
+
+def without_merged_prefixes(text: bytes) -> bytes:
+    """Return lines that come out of a merge as they went in."""
+    return _MERGED_PREFIX.sub(b"", text)
+
+
+def _without_logger(message: bytes) -> bytes:
     if b"\r" in message:
         message = message.replace(b"\r\n", b"\n").rstrip(b"\r")
     if message.endswith(_LOGGER):
-        message = message[: -len(_LOGGER)]
-    elif b"\n" in message:
-        message = message.replace(_LOGGER + b"\n", b"\n", 1)
-    epoch = writer.controller_epoch
-    if epoch is None:
-        epoch = controller_epoch_in(message)
-    return StateChangeLine(entry[:START_BYTES], writer.level, writer.broker_id, writer.is_controller, epoch, message)
+        return message[: -len(_LOGGER)]
+    return message.replace(_LOGGER + b"\n", b"\n", 1)
 
 
-def controller_epoch_in(message: bytes) -> int | None:
-    """Return the epoch of the controller that a message is about, or None where it names none."""
+def _epoch_in(message: bytes) -> int | None:
     match = _EPOCH_IN_MESSAGE.search(message)
     return None if match is None else int(match[1] or match[2])
-
-
-def split_foreign_prefix(line: bytes) -> tuple[int | None, bytes] | None:
-    """Return broker and the original line of one that was merged before: ``broker-2 | [2015-…``; else None."""
-    match = _FOREIGN_PREFIX.match(line)
-    if match is None:
-        return None
-    return (int(match[1]) if match[1] != b"?" else None), match[2]

@@ -1,0 +1,74 @@
+"""Finds the logs that are meant by files, folders and Kafka's ``--logs-regex``.
+
+A folder means all files in it, however deep, that are called ``state-change.log``: rolled (``.2026-11-21-13``, ``.1``),
+compressed, or with a broker before the name. A file that is named is taken whatever it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from engine.admin.errors import BadRequest, NotFound
+from engine.admin.state_changes.log_input import STDIN
+
+# Kafka 4.0's own configuration misspelt the name (KAFKA-19576).
+_LOG_NAME = re.compile(r"(?:^|[-._])sta[tg]e-change\.log(?:$|[-._])")
+
+
+def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
+    """Return the logs that are meant, each once.
+
+    Raises:
+        NotFound: a path does not exist, or a folder has no state-change log in it.
+        BadRequest: nothing is named, or the regular expression is none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path == STDIN:
+            found.append(path)
+        elif not path.exists() and not path.is_symlink():
+            raise NotFound("no such file or folder", where=str(path))
+        elif path.is_dir():
+            found += _logs_below(path)
+        else:
+            found.append(path)
+    if regex is not None:
+        found += _by_regex(regex)
+    if not found:
+        raise BadRequest("no log is named", hint="give files or folders: klamm state-changes merge broker-*/logs")
+    return list({_identity(path): path for path in reversed(found)}.values())[::-1]
+
+
+def _logs_below(folder: Path) -> list[Path]:
+    found = [
+        Path(parent) / name
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if _LOG_NAME.search(name) is not None
+    ]
+    if not found:
+        hint = "a folder's logs are called state-change.log; name other files one by one"
+        raise NotFound("no state-change log in the folder", where=str(folder), hint=hint)
+    return sorted(found)
+
+
+def _by_regex(text: str) -> list[Path]:
+    """Kafka's rule: the folder is literal, the rest need match only a part of the file's name."""
+    folder = Path(text).parent
+    try:
+        pattern = re.compile(Path(text).name)
+    except re.error as error:
+        raise BadRequest(f"not a regular expression: {error}", where=text) from None
+    if not folder.is_dir():
+        raise NotFound("no such folder", where=str(folder))
+    found = sorted(path for path in folder.iterdir() if path.is_file() and pattern.search(path.name) is not None)
+    if not found:
+        raise NotFound("no file's name matches", where=text)
+    return found
+
+
+def _identity(path: Path) -> str:
+    return str(path) if path == STDIN else os.path.realpath(path)

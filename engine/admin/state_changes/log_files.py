@@ -1,0 +1,171 @@
+"""What a log looks like from outside: whose it is, from when to when, and whether it is one at all."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.admin.state_changes.log_input import STDIN, DamagedLog, LogInput
+from engine.admin.state_changes.problems import LogProblem, ProblemKind
+from engine.formats.state_change_lines import (
+    head_of,
+    is_merged_line,
+    is_start,
+    parse_head,
+    start_of,
+    without_merged_prefixes,
+)
+
+_BROKER_NAME = re.compile(r"(?:broker|kafka|node|server|host)[-_.]?(\d{1,10})(?!\d|\.\d)", re.IGNORECASE)
+_LIVE_NAME = re.compile(r"\.log(?:\.gz)?$")
+_LOOK_BYTES = 1 << 16
+_LOOK_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One log. ``last_start`` is None where only reading it all would tell; a pipe's size is 0."""
+
+    path: Path
+    broker_ids: frozenset[int]
+    first_start: bytes
+    last_start: bytes | None = None
+    size_bytes: int = 0
+    is_merged: bool = False
+    """It comes out of a merge: whose a line is stands before its time."""
+    opened: LogInput | None = None
+    """A pipe, which can be read only once: open, with what was looked at given back."""
+
+    @property
+    def source(self) -> str:
+        return source_name(self.path)
+
+    @property
+    def broker_id(self) -> int | None:
+        """The broker whose log it is; None where that is nobody or several."""
+        return next(iter(self.broker_ids)) if len(self.broker_ids) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLogs:
+    """The logs, in the order in which their lines of the same millisecond stand, and what could not be taken."""
+
+    files: tuple[LogFile, ...]
+    problems: tuple[LogProblem, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def source_name(path: Path) -> str:
+    """Return how a log is called in an answer."""
+    return "stdin" if path == STDIN else str(path)
+
+
+def look_at_logs(paths: Iterable[Path]) -> FoundLogs:
+    """Look at the beginning and end of each log. Empty ones are left out."""
+    files: list[LogFile] = []
+    problems: list[LogProblem] = []
+    for path in paths:
+        looked = look_at(path)
+        if isinstance(looked, LogFile):
+            files.append(looked)
+        elif looked is not None:
+            problems.append(looked)
+    return FoundLogs(tuple(sorted(files, key=_order)), tuple(problems))
+
+
+def look_at(path: Path) -> LogFile | LogProblem | None:
+    """Return the log, or why it is none; nothing where it is empty."""
+    try:
+        is_regular = path != STDIN and stat.S_ISREG(path.stat().st_mode)
+        log = LogInput(path, _LOOK_BYTES)
+        try:
+            head = _head(log)
+            found = _described(path, head) if head else None
+            if not isinstance(found, LogFile):
+                return found
+            if not is_regular:
+                log.give_back(head)
+                return replace(found, opened=log)
+            last = None if log.is_gzip or found.is_merged else _last_start(path)
+            return replace(found, last_start=last, size_bytes=path.stat().st_size)
+        finally:
+            if is_regular:
+                log.close()
+    except DamagedLog as error:
+        return LogProblem(source_name(path), ProblemKind.DAMAGED, str(error))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return LogProblem(source_name(path), ProblemKind.UNREADABLE, f"cannot be read: {reason}")
+
+
+def _order(file: LogFile) -> tuple[bool, int, bytes, bool, str]:
+    broker_id = file.broker_id
+    # The live file comes after those that were rolled within the same millisecond.
+    is_live = _LIVE_NAME.search(file.path.name) is not None
+    return broker_id is None, broker_id or 0, file.first_start, is_live, str(file.path)
+
+
+def _head(log: LogInput) -> bytes:
+    """Return the first bytes: as many as it takes to meet a time, and a whole line after it."""
+    head = log.read()
+    try:
+        while len(head) < _LOOK_BYTES_MAX and not _has_entry(head) and (more := log.read()):
+            head += more
+    except DamagedLog:
+        # What is there is read; the damage is met again, and told, when the log is.
+        return head
+    return head
+
+
+def _has_entry(head: bytes) -> bool:
+    lines = head.split(b"\n")
+    return any(is_start(line) or is_merged_line(line) for line in lines[:-1])
+
+
+def _described(path: Path, head: bytes) -> LogFile | LogProblem:
+    text = head.replace(b"\0", b"")
+    is_merged = any(map(is_merged_line, text.split(b"\n")))
+    lines = (without_merged_prefixes(text) if is_merged else text).split(b"\n")
+    entries = [line for line in lines if is_start(line)]
+    if not entries:
+        what = "is binary" if b"\0" in head or not _is_text(head) else "has no line that begins with a time"
+        return LogProblem(source_name(path), ProblemKind.NOT_A_LOG, f"{what}: not a state-change log")
+    ids = {parse_head(head_of(entry)).broker_id for entry in entries} - {None}
+    return LogFile(
+        path,
+        frozenset(broker_id for broker_id in ids if broker_id is not None) or _named_broker(path),
+        min(map(start_of, entries)),
+        is_merged=is_merged,
+    )
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head[:-4].decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 8
+    return True
+
+
+def _named_broker(path: Path) -> frozenset[int]:
+    """Return the broker that the nearest part of the path names."""
+    for part in reversed(path.absolute().parts):
+        match = _BROKER_NAME.search(part)
+        if match is not None:
+            return frozenset({int(match[1])})
+    return frozenset()
+
+
+def _last_start(path: Path) -> bytes | None:
+    """Return the time of the last entry; None where the last bytes have none."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _LOOK_BYTES))
+        starts = [start_of(line) for line in file.read().split(b"\n") if is_start(line)]
+    return max(starts, default=None)

@@ -1,0 +1,124 @@
+"""The bytes of one log: a plain file, a gzip or a pipe; and what is wrong where it cannot be read to its end."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+STDIN = Path("-")
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 31
+_GZIP_RAW_BYTES = 1 << 18
+
+
+class DamagedLog(Exception):
+    """A log ends before its end, or holds what no log holds. The text says what."""
+
+
+class LogInput:
+    """Reads a log in chunks, decompressed. Its end closes it.
+
+    Raises OSError where it cannot be opened. ``consumed_bytes`` counts what was read of the file itself.
+    """
+
+    def __init__(self, path: Path, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
+        is_stdin = path == STDIN
+        self._file = open(0 if is_stdin else path, "rb", buffering=0, closefd=not is_stdin)  # noqa: SIM115
+        self.consumed_bytes = 0
+        self._returned = b""
+        self._gzip: _Gzip | None = None
+        self._ahead: bytes | None = None
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed; known once something was read."""
+        return self._gzip is not None
+
+    def read(self) -> bytes:
+        """Return the next bytes; nothing at the end.
+
+        Raises:
+            DamagedLog: it does not go on; what was returned before is good.
+            OSError: it cannot be read.
+        """
+        if self._returned:
+            chunk, self._returned = self._returned, b""
+            return chunk
+        if self._ahead is None:
+            self._look()
+        if self._gzip is not None:
+            chunk = self._gzip.read()
+        else:
+            chunk, self._ahead = self._ahead or self._raw(self._chunk_bytes), b""
+        if not chunk:
+            self.close()
+        return chunk
+
+    def give_back(self, chunk: bytes) -> None:
+        """Let the next ``read`` return ``chunk``, which came from here."""
+        self._returned = chunk
+
+    def close(self) -> None:
+        """Close the file. It may be closed already."""
+        self._file.close()
+
+    def _look(self) -> None:
+        """Read the first bytes; a pipe may give them one by one."""
+        self._ahead = self._raw(self._chunk_bytes)
+        while 0 < len(self._ahead) < len(_GZIP_MAGIC) and (more := self._raw(self._chunk_bytes)):
+            self._ahead += more
+        if self._ahead.startswith(_GZIP_MAGIC):
+            self._gzip = _Gzip(self._ahead, lambda: self._raw(_GZIP_RAW_BYTES), self._chunk_bytes)
+
+    def _raw(self, size_bytes: int) -> bytes:
+        if self._file.closed:
+            return b""
+        chunk = self._file.read(size_bytes) or b""
+        self.consumed_bytes += len(chunk)
+        return chunk
+
+
+class _Gzip:
+    """Decompresses one member after another, a bounded piece at a time."""
+
+    def __init__(self, first: bytes, read_raw: Callable[[], bytes], chunk_bytes: int) -> None:
+        self._raw = first
+        self._read_raw = read_raw
+        self._chunk_bytes = chunk_bytes
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        self._is_full = False
+
+    def read(self) -> bytes:
+        """Return the next piece; nothing after the last member. Raises DamagedLog."""
+        while True:
+            if self._member.eof and not self._next_member():
+                return b""
+            if not self._raw and not self._is_full:
+                self._raw = self._read_raw()
+                if not self._raw:
+                    raise DamagedLog("the gzip is cut off")
+            try:
+                chunk = self._member.decompress(self._raw, self._chunk_bytes)
+            except zlib.error as error:
+                raise DamagedLog(f"the gzip is damaged ({error})") from error
+            # A full piece may have left more inside, with no input to show for it.
+            self._is_full = len(chunk) == self._chunk_bytes
+            self._raw = self._member.unconsumed_tail
+            if self._member.eof:
+                self._raw = self._member.unused_data
+            if chunk:
+                return chunk
+
+    def _next_member(self) -> bool:
+        """Begin the next member. Zeros after the last one are padding."""
+        rest = self._raw.lstrip(b"\0")
+        while not rest:
+            more = self._read_raw()
+            if not more:
+                return False
+            rest = more.lstrip(b"\0")
+        self._raw = rest
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        return True

@@ -1,0 +1,166 @@
+"""A merge of state-change logs as it was asked for: which logs take part, how times compare, which lines are wanted.
+
+    plan = plan_merge(look_at_logs(find_logs(paths)), MergeWish(start="2h", topics=["orders"]))
+    for batch in plan.merge(text_tags(plan)):
+        …
+    print(plan.problems)
+
+Nothing is printed here, and nothing parsed that the order does not need: ``merged_text`` and ``merged_rows`` do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from engine.admin.errors import BadRequest
+from engine.admin.state_changes.entry_reader import EntryReader, Tag, TagOf
+from engine.admin.state_changes.log_files import FoundLogs, LogFile
+from engine.admin.state_changes.merging import Merge, Source
+from engine.admin.state_changes.problems import LogProblem, ProblemCounter
+from engine.admin.state_changes.selection import Selection, wanted_numbers, wanted_topics
+from engine.admin.state_changes.time_bounds import parse_bound
+from engine.admin.state_changes.zones import UtcClock, Zone, has_one_offset
+
+_CHUNK_BYTES = 1 << 16
+"""Larger pieces of memory would come fresh from the system each time, and cost more than reading does."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWish:
+    """What a person asks for, in words. ``zones`` are those of brokers; under None stands everybody else's."""
+
+    start: str | None = None
+    end: str | None = None
+    topics: Sequence[str] = ()
+    partitions: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    zones: Mapping[int | None, Zone] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """What will be merged. ``is_utc`` says that times are compared in UTC, else as they stand in the lines."""
+
+    files: tuple[LogFile, ...]
+    selection: Selection
+    zones: Mapping[int | None, Zone]
+    is_utc: bool
+    found_problems: tuple[LogProblem, ...]
+    counters: tuple[ProblemCounter, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """So much will be read; pipes are not counted."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def problems(self) -> list[LogProblem]:
+        """What was wrong with the logs, as far as they were read."""
+        return [*self.found_problems, *(problem for counter in self.counters for problem in counter.problems)]
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The brokers whose logs take part."""
+        return sorted({broker_id for file in self.files for broker_id in file.broker_ids})
+
+    def merge(self, tag_of: TagOf[Tag]) -> Merge[Tag]:
+        """Return the merge, ready to be iterated over once."""
+        return Merge([self._source(number, tag_of) for number in range(len(self.files))])
+
+    def utc_clock(self) -> UtcClock | None:
+        """Return what turns the merge's times into UTC; None where they are in UTC."""
+        return None if self.is_utc else UtcClock(self.zones[None] if not self.files else self._zone(self.files[0]))
+
+    def _zone(self, file: LogFile) -> Zone:
+        return _zone_of(file, self.zones)
+
+    def _source(self, number: int, tag_of: TagOf[Tag]) -> Source[Tag]:
+        file, counter = self.files[number], self.counters[number]
+        lead_start = self._lead_start(number)
+
+        def open_reader() -> EntryReader[Tag]:
+            clock = UtcClock(self._zone(file)) if self.is_utc else None
+            return EntryReader(
+                file,
+                tag_of,
+                self.selection,
+                counter,
+                chunk_bytes=_CHUNK_BYTES,
+                clock=clock,
+                lead_start=lead_start,
+            )
+
+        return Source(min(lead_start, self._order_start(file, file.first_start)), open_reader, counter)
+
+    def _lead_start(self, number: int) -> bytes:
+        """Return when lines without a time at a log's beginning were written: at the end of the same broker's last."""
+        file = self.files[number]
+        own = self._order_start(file, file.first_start)
+        before = self.files[number - 1] if number else None
+        if before is None or before.broker_ids != file.broker_ids or before.last_start is None:
+            return own
+        return min(own, self._order_start(before, before.last_start))
+
+    def _order_start(self, file: LogFile, start: bytes) -> bytes:
+        return UtcClock(self._zone(file)).starts([start])[0] if self.is_utc else start
+
+
+def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None) -> MergePlan:
+    """Decide what is to be merged.
+
+    Raises:
+        BadRequest: something that was asked for makes no sense.
+    """
+    topics = wanted_topics(list(wish.topics))
+    partitions = wanted_numbers(list(wish.partitions), "partition")
+    if partitions and not topics:
+        raise BadRequest("partitions are wanted, but of no topic", hint="name the topic too, with --topic")
+    brokers = wanted_numbers(list(wish.brokers), "broker")
+    zones = {None: None, **wish.zones}
+    is_utc = not _is_one_local_time(found.files, zones)
+    selection = Selection(
+        *_bounds(wish, zones[None], is_utc=is_utc, now=now or datetime.now(UTC)),
+        topics=topics,
+        partitions=partitions,
+        brokers=brokers,
+    )
+    plan = MergePlan(found.files, selection, zones, is_utc, found.problems, ())
+    files = tuple(file for file in found.files if _can_have_wanted(plan, file))
+    return replace(plan, files=files, counters=tuple(ProblemCounter(file.source) for file in files))
+
+
+def _zone_of(file: LogFile, zones: Mapping[int | None, Zone]) -> Zone:
+    return zones.get(file.broker_id, zones[None])
+
+
+def _is_one_local_time(files: Sequence[LogFile], zones: Mapping[int | None, Zone]) -> bool:
+    """Whether the times of all lines compare as they stand: one zone, and its clocks were not changed meanwhile."""
+    if not files:
+        return True
+    used = {_zone_of(file, zones) for file in files}
+    first = min(file.first_start for file in files)
+    last = max(file.last_start or file.first_start for file in files)
+    return len(used) == 1 and has_one_offset(next(iter(used)), first, last)
+
+
+def _bounds(wish: MergeWish, zone: Zone, *, is_utc: bool, now: datetime) -> tuple[bytes | None, bytes | None]:
+    texts = ((wish.start, False), (wish.end, True))
+    bounds = [None if text is None else parse_bound(text, now=now, is_end=is_end) for text, is_end in texts]
+    start, end = (None if bound is None else bound.start_in(zone, as_utc=is_utc) for bound in bounds)
+    if start is not None and end is not None and start > end:
+        raise BadRequest("the start is later than the end", where=f"{wish.start} … {wish.end}")
+    return start, end
+
+
+def _can_have_wanted(plan: MergePlan, file: LogFile) -> bool:
+    """Whether a log can have a wanted line; one that cannot is not opened again."""
+    selection = plan.selection
+    if selection.brokers and file.broker_id is not None and file.broker_id not in selection.brokers:
+        return False
+    if selection.reads_to is not None and plan._order_start(file, file.first_start) > selection.reads_to:
+        return False
+    if selection.reads_from is None or file.last_start is None:
+        return True
+    return plan._order_start(file, file.last_start) >= selection.reads_from

@@ -1,0 +1,78 @@
+"""What was wrong with the logs themselves: counted while they are read, told at the end, never kept silent about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProblemKind(StrEnum):
+    """What kind of trouble a log made."""
+
+    UNREADABLE = "unreadable"
+    """It could not be opened, or reading it failed."""
+    NOT_A_LOG = "not_a_log"
+    """It is binary, or none of its lines has a time; nothing of it is in the answer."""
+    DAMAGED = "damaged"
+    """It breaks off; what comes before that is in the answer."""
+    WITHOUT_TIME = "without_time"
+    """Lines before the first one with a time; they stand beside their neighbours."""
+    UNPARSED = "unparsed"
+    """Lines with a time but without a level; they are kept as they are."""
+    ZERO_BYTES = "zero_bytes"
+    """Zero bytes, which a crash leaves in a file, were left out."""
+    REORDERED = "reordered"
+    """Lines stood somewhat out of order and were put in order."""
+    LATE = "late"
+    """Lines stood so far out of order that they come later than their time."""
+
+    @property
+    def loses_lines(self) -> bool:
+        """Whether something is missing from the answer."""
+        return self in (ProblemKind.UNREADABLE, ProblemKind.NOT_A_LOG, ProblemKind.DAMAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class LogProblem:
+    """One trouble with one log. ``count`` is of lines, or of bytes where they are zeros."""
+
+    source: str
+    kind: ProblemKind
+    message: str
+    count: int = 0
+
+
+class ProblemCounter:
+    """Counts the troubles of one log while it is read."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._told: list[LogProblem] = []
+        self._counts: dict[ProblemKind, int] = {}
+
+    def tell(self, kind: ProblemKind, message: str) -> None:
+        """Note a trouble that happens once."""
+        self._told.append(LogProblem(self.source, kind, message))
+
+    def count(self, kind: ProblemKind, number: int = 1) -> None:
+        """Count lines, or bytes, of a kind."""
+        if number:
+            self._counts[kind] = self._counts.get(kind, 0) + number
+
+    @property
+    def problems(self) -> list[LogProblem]:
+        """All that was noted so far."""
+        counted = [
+            LogProblem(self.source, kind, _SENTENCES[kind].format(number), number)
+            for kind, number in self._counts.items()
+        ]
+        return [*self._told, *counted]
+
+
+_SENTENCES = {
+    ProblemKind.WITHOUT_TIME: "{} lines have no time and no line before them to belong to",
+    ProblemKind.UNPARSED: "{} lines cannot be parsed: no level after the time",
+    ProblemKind.ZERO_BYTES: "{} zero bytes were left out",
+    ProblemKind.REORDERED: "{} lines were out of order, and were put in order",
+    ProblemKind.LATE: "{} lines are too far out of order, and stand later than their time",
+}

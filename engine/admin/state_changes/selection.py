@@ -1,0 +1,75 @@
+"""Which lines are wanted: of which time, topics, partitions and brokers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from engine.admin.errors import BadRequest
+from engine.admin.state_changes.zones import shifted
+from engine.common.topic_names import invalid_topic_name
+from engine.formats.state_change_partitions import mention_of
+
+ORDER_SLACK = timedelta(minutes=61)
+"""A log is taken to be in order but for this: enough for clocks that are put back by an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted; an empty set wants all. ``start`` and ``end`` are both included, in the merge's own times."""
+
+    start: bytes | None = None
+    end: bytes | None = None
+    topics: frozenset[bytes] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    brokers: frozenset[int] = frozenset()
+
+    @property
+    def mentions(self) -> list[tuple[bytes, re.Pattern[bytes]]]:
+        """The wanted topics, each with what matches where a line names a partition of it."""
+        return [(topic, mention_of(topic)) for topic in sorted(self.topics)]
+
+    def wants_partition(self, mention: re.Match[bytes]) -> bool:
+        """Whether the partition that a line names is wanted."""
+        return not self.partitions or int(mention[mention.lastindex or 0]) in self.partitions
+
+    @property
+    def reads_from(self) -> bytes | None:
+        """Nothing before this can be wanted, were a log as much out of order as is allowed for."""
+        return None if self.start is None else shifted(self.start, -ORDER_SLACK)
+
+    @property
+    def reads_to(self) -> bytes | None:
+        """Nothing after this can be wanted."""
+        return None if self.end is None else shifted(self.end, ORDER_SLACK)
+
+
+def wanted_topics(names: list[str]) -> frozenset[bytes]:
+    """Return topics by the names that were given, also several in one text with commas between.
+
+    Raises:
+        BadRequest: one of them cannot be a topic's name.
+    """
+    found = [name.strip() for text in names for name in text.split(",") if name.strip()]
+    for name in found:
+        if (reason := invalid_topic_name(name)) is not None:
+            raise BadRequest(f"not a topic's name: {reason}", where=name)
+    return frozenset(name.encode("ascii") for name in found)
+
+
+def wanted_numbers(texts: list[str], what: str) -> frozenset[int]:
+    """Return partitions or brokers by their numbers, also several in one text with commas between.
+
+    Raises:
+        BadRequest: one is no number, or is named twice.
+    """
+    words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    for word in words:
+        if not word.isdecimal() or len(word) > 10:
+            raise BadRequest(f"not the number of a {what}", where=word)
+    numbers = [int(word) for word in words]
+    repeated = sorted({number for number in numbers if numbers.count(number) > 1})
+    if repeated:
+        raise BadRequest(f"a {what} is named more than once", where=", ".join(map(str, repeated)))
+    return frozenset(numbers)
