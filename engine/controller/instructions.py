@@ -11,8 +11,9 @@ Every write is guarded by the version of ``/controller_epoch`` unless its docstr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from engine.common.errors import CoordinationError
@@ -37,6 +38,25 @@ def carry_out(instruction: Instruction[R]) -> Steps[R]:
     """Yield one instruction and return its result."""
     result: R = yield instruction
     return result
+
+
+SLICE_SIZE = 64
+"""Partitions the core handles between two ``GiveWay``; a few milliseconds with their log lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveWay(Instruction[None]):
+    """Nothing is asked for: whoever carries instructions out may let others have their turn.
+
+    The event goes on afterwards, and nothing else changes the context meanwhile.
+    """
+
+
+def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]]:
+    """Cut a long loop into pieces; the core gives way before each."""
+    rest = iter(items)
+    while piece := tuple(islice(rest, size)):
+        yield piece
 
 
 # Results

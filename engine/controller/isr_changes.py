@@ -12,9 +12,11 @@ from engine.controller.events import AlterPartition, AlterPartitionAnswer, Alter
 from engine.controller.instructions import (
     Answer,
     DeleteIsrChangeNotifications,
+    GiveWay,
     ReadIsrChangeNotifications,
     Steps,
     carry_out,
+    slices,
 )
 from engine.controller.leadership import Leadership
 from engine.controller.logs import controller_log, leader_and_isr_text, scala
@@ -87,21 +89,25 @@ class IsrChanges:
     ) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
         answer: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        for partition, item in items.items():
-            decision = self._decide(event, partition, item)
-            if decision is None:
-                accepted[partition] = LeaderAndIsr(
-                    event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
-                )
-            else:
-                answer[partition] = decision
+        for piece in slices(items.items()):
+            yield from carry_out(GiveWay())
+            for partition, item in piece:
+                decision = self._decide(event, partition, item)
+                if decision is None:
+                    accepted[partition] = LeaderAndIsr(
+                        event.broker_id, item.leader_epoch, item.isr, item.leader_recovery_state, item.partition_epoch
+                    )
+                else:
+                    answer[partition] = decision
         if self._log.is_debug_enabled:
             self._log.debug(f"Updating ISRs for partitions: {scala('Set', accepted)}.")
         updates = yield from self._leadership.update(accepted)
-        for partition, state in updates.updated.items():
-            if self._log.is_debug_enabled:
-                self._log.debug(f"ISR for partition {partition} updated to {leader_and_isr_text(state)}.")
-            answer[partition] = state
+        for updated in slices(updates.updated.items()):
+            yield from carry_out(GiveWay())
+            for partition, state in updated:
+                if self._log.is_debug_enabled:
+                    self._log.debug(f"ISR for partition {partition} updated to {leader_and_isr_text(state)}.")
+                answer[partition] = state
         for partition, error in updates.failed.items():
             self._log.error(f"Failed to update ISR for partition {partition}", error)
             answer[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -118,7 +124,10 @@ class IsrChanges:
 
     def _tell(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, partitions)
+        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, ())
+        for piece in slices(partitions):
+            yield from carry_out(GiveWay())
+            batch.add_update_metadata((), piece)
         yield from batch.send()
 
     def _decide(self, event: AlterPartition, partition: TopicPartition, item: Item) -> LeaderAndIsr | ErrorCode | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
@@ -49,6 +50,7 @@ class PrefixedLogger:
         self._logger.error(self._prefix + message, exc_info=error)
 
 
+@lru_cache(maxsize=64)
 def state_change_log(controller_id: int, controller_epoch: int | None) -> PrefixedLogger:
     """Return state-change.log as the controller writes it; some of its paths know no epoch."""
     epoch = "" if controller_epoch is None else f" epoch={controller_epoch}"

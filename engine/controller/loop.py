@@ -43,6 +43,9 @@ from engine.zk.znodes.controller_znodes import ControllerZNode
 NO_CONTROLLER = -1
 """Id of the controller while nobody is."""
 
+HOLD_MS_MAX = 5
+"""How long the controller works before it gives way to the rest of the broker."""
+
 InstructionHook = Callable[[Instruction[Any]], Awaitable[None]]
 """Awaited before each instruction is carried out; for tests that lose the controller between two of them."""
 
@@ -112,6 +115,7 @@ class Controller:
         self._instructions: ZkInstructions | None = None
         self._rebalance: asyncio.TimerHandle | None = None
         self._processing: _Queued | None = None
+        self._held_since_s = 0.0
         self._is_stopped = False
 
     # What others may ask
@@ -389,6 +393,9 @@ class Controller:
             case do.SendRequests(requests):
                 for request in requests:
                     channels.send(request)
+                    await self._give_way()
+            case do.GiveWay():
+                await self._give_way()
             case do.ConnectBrokers(brokers):
                 for broker in brokers:
                     channels.connect(broker)
@@ -402,6 +409,13 @@ class Controller:
             case _:
                 return await self._watch_or_perform(instruction, zk_instructions)
         return None
+
+    async def _give_way(self) -> None:
+        """Let the loop serve others once the controller has held it for long enough."""
+        clock = asyncio.get_running_loop().time
+        if (clock() - self._held_since_s) * 1000 >= HOLD_MS_MAX:
+            await asyncio.sleep(0)
+            self._held_since_s = clock()
 
     async def _watch_or_perform(self, instruction: Instruction[Any], zk_instructions: ZkInstructions) -> Any:
         match instruction:

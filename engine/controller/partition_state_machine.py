@@ -10,14 +10,23 @@ from collections.abc import Iterable, Mapping
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.context import ControllerContext
-from engine.controller.election import OFFLINE_ELECTION, UNCLEAN_ELECTION, ElectionKind, ElectionStrategy, elect
+from engine.controller.election import (
+    OFFLINE_ELECTION,
+    UNCLEAN_ELECTION,
+    Elected,
+    ElectionKind,
+    ElectionStrategy,
+    elect,
+)
 from engine.controller.errors import ControllerMoved, IllegalTransition, StateChangeFailed
 from engine.controller.instructions import (
     CreatePartitionStates,
+    GiveWay,
     PartitionStateRead,
     ReadUncleanElectionEnabled,
     Steps,
     carry_out,
+    slices,
 )
 from engine.controller.leadership import Leadership
 from engine.controller.logs import (
@@ -114,15 +123,19 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         batch: RequestBatch,
     ) -> Steps[ElectionResults]:
-        valid = [p for p in partitions if self._context.is_valid_partition_move(p, target)]
+        valid = []
         for partition in partitions:
-            if not self._context.is_valid_partition_move(partition, target):
+            if self._context.is_valid_partition_move(partition, target):
+                valid.append(partition)
+            else:
                 self._log_illegal(partition, target)
         if target is PartitionState.ONLINE:
             return (yield from self._bring_online(valid, strategy, batch))
-        for partition in valid:
-            self._log_move(partition, target)
-            self._context.partition_states[partition] = target
+        for piece in slices(valid):
+            yield from carry_out(GiveWay())
+            for partition in piece:
+                self._log_move(partition, target)
+                self._context.partition_states[partition] = target
         return {}
 
     def _log_move(self, partition: TopicPartition, target: PartitionState) -> None:
@@ -143,43 +156,51 @@ class PartitionStateMachine:
         old = [p for p in partitions if self._context.partition_state(p) is not PartitionState.NEW]
         if new:
             initialized = yield from self._initialize(new, batch)
-            self._put_online({p: self._context.leadership[p].leader_and_isr for p in initialized})
+            yield from self._put_online({p: self._context.leadership[p].leader_and_isr for p in initialized})
         results = (yield from self._elect_until_settled(old, strategy, batch)) if old else {}
-        self._put_online({p: state for p, state in results.items() if isinstance(state, LeaderAndIsr)})
+        yield from self._put_online({p: state for p, state in results.items() if isinstance(state, LeaderAndIsr)})
         return results
 
-    def _put_online(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
+    def _put_online(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[None]:
         changes = self._changes
-        for partition, state in states.items():
-            changes.info(
-                f"Changed partition {partition} from {self._context.partition_state(partition)} to "
-                f"{PartitionState.ONLINE} with state {leader_and_isr_text(state)}"
-            )
-            self._context.partition_states[partition] = PartitionState.ONLINE
+        for piece in slices(states.items()):
+            yield from carry_out(GiveWay())
+            for partition, state in piece:
+                changes.info(
+                    f"Changed partition {partition} from {self._context.partition_state(partition)} to "
+                    f"{PartitionState.ONLINE} with state {leader_and_isr_text(state)}"
+                )
+                self._context.partition_states[partition] = PartitionState.ONLINE
 
     def _initialize(self, partitions: list[TopicPartition], batch: RequestBatch) -> Steps[list[TopicPartition]]:
         """Give partitions their first leader: the first live replica, with all live replicas as the ISR."""
         states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        for partition in partitions:
-            live = tuple(r for r in self._context.replicas(partition) if self._context.is_replica_online(r, partition))
-            if live:
-                state = LeaderAndIsr(leader=live[0], leader_epoch=0, isr=live)
-                states[partition] = LeaderIsrAndControllerEpoch(state, self._context.epoch.controller_epoch)
-            else:
-                self._log_no_live_replica(partition)
+        for piece in slices(partitions):
+            yield from carry_out(GiveWay())
+            for partition in piece:
+                live = tuple(
+                    r for r in self._context.replicas(partition) if self._context.is_replica_online(r, partition)
+                )
+                if live:
+                    state = LeaderAndIsr(leader=live[0], leader_epoch=0, isr=live)
+                    states[partition] = LeaderIsrAndControllerEpoch(state, self._context.epoch.controller_epoch)
+                else:
+                    self._log_no_live_replica(partition)
         if not states:
             return []
         created = yield from carry_out(CreatePartitionStates(states))
         initialized = []
-        for partition, error in created.items():
-            if error is not None:
-                self._log_failed(partition, PartitionState.NEW, PartitionState.ONLINE, error)
-                continue
-            leadership = states[partition]
-            self._context.leadership[partition] = leadership
-            assignment = self._context.full_assignment(partition)
-            batch.add_leader_and_isr(leadership.leader_and_isr.isr, partition, leadership, assignment, is_new=True)
-            initialized.append(partition)
+        for written in slices(created.items()):
+            yield from carry_out(GiveWay())
+            for partition, error in written:
+                if error is not None:
+                    self._log_failed(partition, PartitionState.NEW, PartitionState.ONLINE, error)
+                    continue
+                leadership = states[partition]
+                self._context.leadership[partition] = leadership
+                assignment = self._context.full_assignment(partition)
+                batch.add_leader_and_isr(leadership.leader_and_isr.isr, partition, leadership, assignment, is_new=True)
+                initialized.append(partition)
         return initialized
 
     def _log_no_live_replica(self, partition: TopicPartition) -> None:
@@ -225,37 +246,44 @@ class PartitionStateMachine:
         strategies = yield from self._strategies(electable, strategy)
         elected: dict[TopicPartition, LeaderAndIsr] = {}
         recipients: dict[TopicPartition, tuple[int, ...]] = {}
-        for partition, of_partition in strategies.items():
-            if isinstance(of_partition, CoordinationError):
-                results[partition] = of_partition
-                continue
-            outcome = elect(
-                self._context,
-                partition,
-                electable[partition],
-                of_partition,
-                is_leader_recovery_supported=self._options.is_leader_recovery_supported,
-            )
-            if outcome.state is None:
-                results[partition] = StateChangeFailed(
-                    f"Failed to elect leader for partition {partition} under strategy {strategy}"
-                )
-                continue
-            elected[partition] = outcome.state
-            recipients[partition] = outcome.recipients
-            self._count_unclean(electable[partition], outcome.state)
+        for part in slices(strategies.items()):
+            yield from carry_out(GiveWay())
+            for partition, of_partition in part:
+                if isinstance(of_partition, CoordinationError):
+                    results[partition] = of_partition
+                    continue
+                outcome = self._elect_leader(partition, electable[partition], of_partition)
+                if outcome.state is None:
+                    results[partition] = StateChangeFailed(
+                        f"Failed to elect leader for partition {partition} under strategy {strategy}"
+                    )
+                    continue
+                elected[partition] = outcome.state
+                recipients[partition] = outcome.recipients
+                self._count_unclean(electable[partition], outcome.state)
         updates = yield from self._leadership.update(elected)
-        for partition, state in updates.updated.items():
-            batch.add_leader_and_isr(
-                recipients[partition],
-                partition,
-                self._context.leadership[partition],
-                self._context.full_assignment(partition),
-                is_new=False,
-            )
-            results[partition] = state
+        for piece in slices(updates.updated.items()):
+            yield from carry_out(GiveWay())
+            for partition, state in piece:
+                batch.add_leader_and_isr(
+                    recipients[partition],
+                    partition,
+                    self._context.leadership[partition],
+                    self._context.full_assignment(partition),
+                    is_new=False,
+                )
+                results[partition] = state
         results.update(updates.failed)
         return results, updates.to_retry
+
+    def _elect_leader(self, partition: TopicPartition, state: LeaderAndIsr, strategy: ElectionStrategy) -> Elected:
+        return elect(
+            self._context,
+            partition,
+            state,
+            strategy,
+            is_leader_recovery_supported=self._options.is_leader_recovery_supported,
+        )
 
     def _count_unclean(self, before: LeaderAndIsr, after: LeaderAndIsr) -> None:
         if after.leader not in before.isr:

@@ -5,7 +5,7 @@ What may follow what stands in ``states``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
@@ -13,7 +13,7 @@ from engine.controller.assignment_changes import without
 from engine.controller.context import ControllerContext
 from engine.controller.election import new_leader
 from engine.controller.errors import ControllerMoved, IllegalTransition, StateChangeFailed
-from engine.controller.instructions import PartitionStateRead, Steps
+from engine.controller.instructions import GiveWay, PartitionStateRead, Steps, carry_out, slices
 from engine.controller.leadership import Leadership
 from engine.controller.logs import (
     PrefixedLogger,
@@ -27,6 +27,8 @@ from engine.controller.logs import (
 from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionAndReplica, ReplicaState
+
+Replicas = Sequence[PartitionAndReplica]
 
 
 class ReplicaStateMachine:
@@ -96,22 +98,33 @@ class ReplicaStateMachine:
     ) -> Steps[None]:
         match target:
             case ReplicaState.NEW:
-                self._to_new(broker_id, replicas, batch)
+                yield from self._in_slices(replicas, lambda piece: self._to_new(broker_id, piece, batch))
             case ReplicaState.ONLINE:
-                self._to_online(broker_id, replicas, batch)
+                yield from self._in_slices(replicas, lambda piece: self._to_online(broker_id, piece, batch))
             case ReplicaState.OFFLINE:
                 yield from self._to_offline(broker_id, replicas, batch)
             case ReplicaState.DELETION_STARTED:
-                for replica in replicas:
-                    self._put(replica, target)
-                    batch.add_stop_replica((broker_id,), replica.topic_partition, delete=True)
+                yield from self._in_slices(replicas, lambda piece: self._to_deletion_started(broker_id, piece, batch))
             case ReplicaState.DELETION_INELIGIBLE | ReplicaState.DELETION_SUCCESSFUL:
-                for replica in replicas:
-                    self._put(replica, target)
+                yield from self._in_slices(replicas, lambda piece: self._put_all(piece, target))
             case ReplicaState.NON_EXISTENT:
-                self._to_non_existent(replicas)
+                yield from self._in_slices(replicas, self._to_non_existent)
 
-    def _to_new(self, broker_id: int, replicas: list[PartitionAndReplica], batch: RequestBatch) -> None:
+    def _in_slices(self, replicas: Replicas, work: Callable[[Replicas], None]) -> Steps[None]:
+        for piece in slices(replicas):
+            yield from carry_out(GiveWay())
+            work(piece)
+
+    def _put_all(self, replicas: Replicas, target: ReplicaState) -> None:
+        for replica in replicas:
+            self._put(replica, target)
+
+    def _to_deletion_started(self, broker_id: int, replicas: Replicas, batch: RequestBatch) -> None:
+        for replica in replicas:
+            self._put(replica, ReplicaState.DELETION_STARTED)
+            batch.add_stop_replica((broker_id,), replica.topic_partition, delete=True)
+
+    def _to_new(self, broker_id: int, replicas: Replicas, batch: RequestBatch) -> None:
         for replica in replicas:
             partition = replica.topic_partition
             leadership = self._context.leadership.get(partition)
@@ -127,7 +140,7 @@ class ReplicaStateMachine:
                 batch.add_leader_and_isr((broker_id,), partition, leadership, assignment, is_new=True)
             self._put(replica, ReplicaState.NEW)
 
-    def _to_online(self, broker_id: int, replicas: list[PartitionAndReplica], batch: RequestBatch) -> None:
+    def _to_online(self, broker_id: int, replicas: Replicas, batch: RequestBatch) -> None:
         for replica in replicas:
             partition = replica.topic_partition
             assignment = self._context.full_assignment(partition)
@@ -147,20 +160,16 @@ class ReplicaStateMachine:
             )
 
     def _to_offline(self, broker_id: int, replicas: list[PartitionAndReplica], batch: RequestBatch) -> Steps[None]:
-        for replica in replicas:
-            batch.add_stop_replica((broker_id,), replica.topic_partition, delete=False)
+        for stopped in slices(replicas):
+            yield from carry_out(GiveWay())
+            for replica in stopped:
+                batch.add_stop_replica((broker_id,), replica.topic_partition, delete=False)
         led = [r.topic_partition for r in replicas if r.topic_partition in self._context.leadership]
         updated = yield from self._remove_from_isr(broker_id, led)
-        for partition, leadership in updated.items():
-            self._changes.info(
-                f"Partition {partition} state changed to {leadership_text(leadership)} after removing replica "
-                f"{broker_id} from the ISR as part of transition to {ReplicaState.OFFLINE}"
-            )
-            if partition.topic not in self._context.topics_to_be_deleted:
-                recipients = tuple(r for r in self._context.replicas(partition) if r != broker_id)
-                assignment = self._context.full_assignment(partition)
-                batch.add_leader_and_isr(recipients, partition, leadership, assignment, is_new=False)
-            self._put(PartitionAndReplica(partition, broker_id), ReplicaState.OFFLINE)
+        for piece in slices(updated.items()):
+            yield from carry_out(GiveWay())
+            for partition, leadership in piece:
+                self._left_isr(broker_id, partition, leadership, batch)
         for replica in replicas:
             partition = replica.topic_partition
             if partition not in self._context.leadership:
@@ -170,7 +179,20 @@ class ReplicaStateMachine:
                 # Its state znode is gone; that must not keep the topic from being deleted.
                 self._put(replica, ReplicaState.OFFLINE)
 
-    def _to_non_existent(self, replicas: list[PartitionAndReplica]) -> None:
+    def _left_isr(
+        self, broker_id: int, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch, batch: RequestBatch
+    ) -> None:
+        self._changes.info(
+            f"Partition {partition} state changed to {leadership_text(leadership)} after removing replica "
+            f"{broker_id} from the ISR as part of transition to {ReplicaState.OFFLINE}"
+        )
+        if partition.topic not in self._context.topics_to_be_deleted:
+            recipients = tuple(r for r in self._context.replicas(partition) if r != broker_id)
+            assignment = self._context.full_assignment(partition)
+            batch.add_leader_and_isr(recipients, partition, leadership, assignment, is_new=False)
+        self._put(PartitionAndReplica(partition, broker_id), ReplicaState.OFFLINE)
+
+    def _to_non_existent(self, replicas: Replicas) -> None:
         for replica in replicas:
             assignment = self._context.full_assignment(replica.topic_partition)
             self._context.update_assignment(replica.topic_partition, without(assignment, replica.replica))
@@ -200,16 +222,18 @@ class ReplicaStateMachine:
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch | KlammError] = {}
         shrunk: dict[TopicPartition, LeaderAndIsr] = {}
         states = yield from self._leadership.read(partitions, fresh=fresh)
-        for partition, read in states.items():
-            usable = self._usable_state(broker_id, partition, read)
-            if usable is None:
-                continue
-            if not isinstance(usable, LeaderAndIsr):
-                results[partition] = usable
-            elif broker_id in usable.isr:
-                shrunk[partition] = _without(usable, broker_id)
-            else:
-                results[partition] = self._leadership.remember(partition, usable)
+        for piece in slices(states.items()):
+            yield from carry_out(GiveWay())
+            for partition, read in piece:
+                usable = self._usable_state(broker_id, partition, read)
+                if usable is None:
+                    continue
+                if not isinstance(usable, LeaderAndIsr):
+                    results[partition] = usable
+                elif broker_id in usable.isr:
+                    shrunk[partition] = _without(usable, broker_id)
+                else:
+                    results[partition] = self._leadership.remember(partition, usable)
         updates = yield from self._leadership.update(shrunk)
         for partition in updates.updated:
             results[partition] = self._context.leadership[partition]

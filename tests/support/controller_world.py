@@ -555,7 +555,8 @@ class World:
             case do.ScheduleLeaderRebalance():
                 self.rebalance_scheduled = True
             case (
-                do.WatchCluster()
+                do.GiveWay()
+                | do.WatchCluster()
                 | do.WatchBrokers()
                 | do.UnwatchBrokers()
                 | do.WatchTopics()
