@@ -17,7 +17,7 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, cast
 
 from engine.common.errors import ErrorCode
 from engine.common.model import Node
@@ -121,19 +121,29 @@ def _topic_error(code: ErrorCode, name: str | None, topic_id: bytes) -> Metadata
 def _topic(
     context: RequestContext, name: str, nodes: Mapping[int, Node], topic_operations: int
 ) -> MetadataResponseTopic:
+    """Describe a topic that exists; the value is shared by answers, and made again when what it tells has changed."""
     cache = context.broker.metadata_cache
     alive = cache.alive_brokers
-    version = context.api_version
-    return MetadataResponseTopic(
+    partitions = cache.partitions(name)
+    topic_id = cache.topic_id(name)
+    # Versions that describe a partition alike; see _partition.
+    kind = 0 if context.api_version == 0 else min(max(context.api_version, 5), 6)
+    key = ("metadata", name, context.peer.listener_name, kind, topic_operations)
+    known = cache.derived.get(key)
+    if known is not None:
+        described, of_partitions, of_nodes, of_alive = known
+        if of_partitions is partitions and of_nodes is nodes and of_alive is alive and described.topic_id == topic_id:
+            return cast("MetadataResponseTopic", described)
+    made = MetadataResponseTopic(
         error_code=0,
         name=name,
-        topic_id=cache.topic_id(name),
+        topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(index, partition, nodes, alive, version) for index, partition in cache.partitions(name).items()
-        ],
+        partitions=[_partition(index, p, nodes, alive, kind) for index, p in partitions.items()],
         topic_authorized_operations=topic_operations,
     )
+    cache.derived[key] = (made, partitions, nodes, alive)
+    return made
 
 
 def _partition(

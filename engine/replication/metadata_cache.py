@@ -7,8 +7,9 @@ ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.common.model import (
     LEADER_DURING_DELETE,
@@ -79,6 +80,9 @@ class MetadataCache:
         self.snapshot = MetadataSnapshot()
         self.update_listeners: list[Callable[[], None]] = []
         """Called after every update: for who waits until a topic is led or gone."""
+        self.derived: dict[Hashable, Any] = {}
+        """What readers made of the snapshot and want to keep. They compare the parts it was made of by identity: an
+        update keeps brokers, nodes and topics that it does not change."""
         self._log = StateChangeLogger(broker_id)
 
     @property
@@ -123,7 +127,10 @@ class MetadataCache:
         Brokers are replaced as a whole, partitions are merged. The caller has checked the epochs.
         """
         old = self.snapshot
-        brokers = {b.id: _broker_info(b) for b in request.live_brokers}
+        brokers: Mapping[int, BrokerInfo] = {b.id: _broker_info(b) for b in request.live_brokers}
+        nodes: Mapping[str, Mapping[int, Node]] = _nodes_by_listener(brokers)
+        if brokers == old.brokers and nodes == old.nodes:
+            brokers, nodes = old.brokers, old.nodes
         topic_ids = dict(old.topic_ids)
         topics = dict(old.topics)
         for topic_state in request.topic_states:
@@ -136,13 +143,15 @@ class MetadataCache:
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
             brokers=brokers,
-            nodes=_nodes_by_listener(brokers),
+            nodes=nodes,
             topics=topics,
             topic_ids=topic_ids,
             topic_names=old.topic_names
             if topic_ids == old.topic_ids
             else {topic_id: name for name, topic_id in topic_ids.items()},
         )
+        if deleted or brokers is not old.brokers:
+            self.derived.clear()
         if states:
             self._log_update(request, correlation_id, states, deleted)
         for listener in list(self.update_listeners):

@@ -1,0 +1,114 @@
+"""Metadata answers share what they tell of a topic, and never tell what has changed since."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from engine.common.errors import ErrorCode
+from engine.handlers.metadata import metadata
+from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from engine.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from engine.replication.metadata_cache import MetadataCache
+
+ALL = (0, 1, 2)
+
+
+def broker(broker_id: int) -> UpdateMetadataBroker:
+    endpoint = UpdateMetadataEndpoint(host="127.0.0.1", port=9092 + broker_id, listener="PLAINTEXT")
+    return UpdateMetadataBroker(id=broker_id, endpoints=[endpoint])
+
+
+def state(
+    topic: str, partition: int, leader: int, isr: tuple[int, ...], epoch: int = 0
+) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        topic_name=topic,
+        partition_index=partition,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=list(isr),
+        replicas=list(ALL),
+        controller_epoch=1,
+    )
+
+
+def tell(
+    cache: MetadataCache, *states: UpdateMetadataPartitionState, brokers: tuple[int, ...] = ALL, topic_id: int = 1
+) -> None:
+    by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+    for each in states:
+        by_topic.setdefault(each.topic_name, []).append(each)
+    topics = [
+        UpdateMetadataTopicState(topic_name=t, topic_id=bytes([topic_id]) * 15 + t.encode(), partition_states=parts)
+        for t, parts in by_topic.items()
+    ]
+    cache.update(
+        UpdateMetadataRequest(
+            controller_id=0, controller_epoch=1, topic_states=topics, live_brokers=[broker(b) for b in brokers]
+        ),
+        1,
+    )
+
+
+def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataResponseTopic]:
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
+    assert isinstance(answer, MetadataResponse)
+    return {topic.name: topic for topic in answer.topics}
+
+
+def cache_of_two_topics() -> MetadataCache:
+    cache = MetadataCache(0)
+    tell(cache, state("a", 0, 2, ALL), state("a", 1, 1, ALL), state("b", 0, 0, ALL))
+    return cache
+
+
+def test_only_a_topic_that_changed_is_described_anew() -> None:
+    cache = cache_of_two_topics()
+    before = ask(cache)
+    assert ask(cache)["a"] is before["a"]
+    tell(cache, state("a", 1, 1, (1, 2)))
+    after = ask(cache)
+    assert after["a"].partitions[1].isr_nodes == [1, 2]
+    assert after["b"] is before["b"]
+
+
+def test_a_leader_that_died_is_told_by_every_topic() -> None:
+    cache = cache_of_two_topics()
+    assert ask(cache)["a"].partitions[0].leader_id == 2
+    tell(cache, brokers=(0, 1))
+    partition = ask(cache)["a"].partitions[0]
+    assert (partition.leader_id, partition.offline_replicas) == (-1, [2])
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_versions_that_tell_something_else_share_nothing() -> None:
+    cache = cache_of_two_topics()
+    tell(cache, brokers=(0, 1))
+    assert ask(cache, 12)["b"].partitions[0].replica_nodes == [0, 1, 2]
+    of_oldest = ask(cache, 0)["b"].partitions[0]
+    assert of_oldest.replica_nodes == [0, 1]
+    assert of_oldest.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert ask(cache, 1)["b"].partitions[0].replica_nodes == [0, 1, 2]
+    assert ask(cache, 1)["b"] is ask(cache, 5)["b"]
+    assert ask(cache, 5)["b"] is not ask(cache, 6)["b"]
+
+
+def test_a_topic_made_again_under_its_name_is_another() -> None:
+    cache = cache_of_two_topics()
+    earlier = ask(cache)["b"].topic_id
+    tell(cache, state("b", 0, -2, ALL))
+    assert "b" not in ask(cache)
+    assert not [key for key in cache.derived if "b" in str(key)]
+    tell(cache, state("b", 0, 1, ALL), topic_id=2)
+    again = ask(cache)["b"]
+    assert again.topic_id != earlier
+    assert again.partitions[0].leader_id == 1
