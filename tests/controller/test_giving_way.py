@@ -1,0 +1,75 @@
+"""However many partitions an event moves, the controller's core never does much between two instructions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from controller_world import World
+
+from engine.controller.instructions import SLICE_SIZE, slices
+
+PARTITIONS = 4 * SLICE_SIZE
+LINES_MAX = 2 * SLICE_SIZE
+
+
+class LineCounter(logging.Handler):
+    """Counts the lines of state-change.log: about one for each partition that is moved."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines += 1
+
+
+@pytest.fixture
+def counter() -> Iterator[LineCounter]:
+    handler, logger = LineCounter(), logging.getLogger("state.change.logger")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def most_lines_of_a_step(world: World, counter: LineCounter) -> tuple[int, int]:
+    """Let everything happen; return the lines of the longest step, and of all."""
+    longest = total = 0
+    while True:
+        counter.lines = 0
+        if not world.step():
+            if sum(world.deliver(broker_id) for broker_id in list(world.wires)) == 0:
+                return longest, total
+            continue
+        longest, total = max(longest, counter.lines), total + counter.lines
+
+
+def test_pieces_are_whole_and_small() -> None:
+    pieces = list(slices(range(2 * SLICE_SIZE + 1)))
+    assert [len(piece) for piece in pieces] == [SLICE_SIZE, SLICE_SIZE, 1]
+    assert [item for piece in pieces for item in piece] == list(range(2 * SLICE_SIZE + 1))
+    assert list(slices(())) == []
+
+
+def test_no_event_does_much_at_once(counter: LineCounter) -> None:
+    """Creation, a broker lost and back, a take-over."""
+    world = World(3)
+    world.elect()
+    world.settle()
+    world.zk.create_topic("large", {p: tuple((p + i) % 3 for i in range(3)) for p in range(PARTITIONS)})
+    longest, total = most_lines_of_a_step(world, counter)
+    assert longest <= LINES_MAX < total
+    world.kill(2)
+    longest, total = most_lines_of_a_step(world, counter)
+    assert longest <= LINES_MAX < total
+    world.start(2)
+    assert most_lines_of_a_step(world, counter)[0] <= LINES_MAX
+    world.elect()
+    assert most_lines_of_a_step(world, counter)[0] <= LINES_MAX
+    states = world.zk.states.values()
+    assert len(states) == PARTITIONS
+    assert all(stored.state.leader in world.zk.brokers for stored in states)
