@@ -1,0 +1,64 @@
+"""``klamm replicas``: are the replicas of partitions the same?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+group = CommandGroup("replicas", "Compare the replicas of partitions.")
+
+
+@group.command(
+    "verify",
+    needs=Needs(cluster=True, bounded=False),
+    examples=(
+        "klamm replicas verify --topic orders",
+        "klamm replicas verify --topic 'orders.*' --topic payments -o json | jq '.[] | select(.first_difference)'",
+    ),
+)
+async def verify(
+    invocation: Invocation,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
+    ] = None,
+) -> Report:
+    """Compare every replica of every partition, batch by batch, and end.
+
+    Compared is what all replicas still have, up to the high watermark of the moment. Checksums are computed anew. In
+    compacted topics only records that two replicas both have must be equal. Ends with 1 when replicas differ, or one of
+    them could not be read. Brokers are asked, also where only ZooKeeper is named.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.framework.progress import Progress
+    from cli.views.replicas import verification_report
+    from engine.admin.config_reader_wire import read_effective
+    from engine.admin.readers import topic_reader
+    from engine.admin.reassign import partitions_of
+    from engine.admin.replica_verification_run import verify_replicas
+    from engine.admin.topic_selection import select_topics
+    from engine.admin.topics import read_selected
+
+    async with open_cluster(invocation) as cluster:
+        topics = await read_selected(await topic_reader(cluster), select_topics(topic or []), if_exists=False)
+        policies = await read_effective(await cluster.wire(), [one.name for one in topics], "cleanup.policy")
+        compacted = frozenset(name for name, policy in policies.items() if "compact" in (policy or ""))
+        progress, done = Progress(invocation.talk, "compared", "offsets"), 0
+
+        def on_offsets(count: int) -> None:
+            nonlocal done
+            done += count
+            progress.update(done)
+
+        try:
+            partitions = partitions_of({one.name: one for one in topics})
+            results = await verify_replicas(cluster, partitions, compacted, on_offsets)
+        finally:
+            progress.end()
+    return verification_report(results)

@@ -1,0 +1,79 @@
+"""Replicas compared: a row per replica for scripts, a row per partition and the first difference for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.replica_verification import DifferenceKind, Side
+from engine.admin.replica_verification_run import PartitionVerification
+
+_WORDS = {
+    DifferenceKind.CHECKSUM: "another batch",
+    DifferenceKind.LEADER_EPOCH: "another leader epoch",
+    DifferenceKind.OFFSETS: "other offsets",
+    DifferenceKind.RECORD: "another record",
+    DifferenceKind.CORRUPT: "a corrupt batch",
+}
+
+
+def _agrees_tone(value: object) -> Tone | None:
+    return Tone.GOOD if value is True else Tone.BAD if value is False else Tone.WARNING
+
+
+def _lag_tone(value: object) -> Tone | None:
+    return Tone.WARNING if value else None
+
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("from_offset", Kind.NUMBER, title="From"),
+    Column("to_offset", Kind.NUMBER, title="To"),
+    Column("broker", Kind.NUMBER),
+    Column("log_end_offset", Kind.NUMBER, title="End"),
+    Column("lag", Kind.NUMBER, tone=_lag_tone),
+    Column("agrees", Kind.FLAG, tone=_agrees_tone),
+    Column("error"),
+)
+
+
+def verification_report(results: Sequence[PartitionVerification]) -> Report:
+    """All replicas for machines; for a person those that lag, differ or could not be read."""
+    rows = [
+        (one.topic, one.partition, one.from_offset, one.to_offset, r.broker, r.log_end_offset, r.lag, r.agrees, r.error)
+        for one in results
+        for r in one.replicas
+    ]
+    shown = [row for row in rows if row[6] or row[7] is not True]
+    sections = [Section(body=Table(_COLUMNS, shown))] if shown else []
+    sections += [_difference(one) for one in results if one.first_difference is not None]
+    code = ExitCode.DONE if all(one.is_good for one in results) else ExitCode.BAD_ANSWER
+    return Report(results, Table(_COLUMNS, rows), sections or [Section()], _notes(results), exit_code=code)
+
+
+def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
+    replicas = [replica for one in results for replica in one.replicas]
+    differing = sum(replica.agrees is False for replica in replicas)
+    unknown = sum(replica.agrees is None for replica in replicas)
+    offsets = sum((one.to_offset or 0) - (one.from_offset or 0) for one in results)
+    lag = max((replica.lag or 0 for replica in replicas), default=0)
+    told = f"{len(results)} partitions, {len(replicas)} replicas, {offsets} offsets: {differing} differ"
+    return (f"{told}, {unknown} could not be compared, max lag {lag}",)
+
+
+def _difference(one: PartitionVerification) -> Section:
+    found = one.first_difference
+    assert found is not None
+    title = f"{one.topic}-{one.partition}: {_WORDS[found.kind]} at offset {found.offset}"
+    return Section(title, text=[line for side in found.sides for line in _side(side)])
+
+
+def _side(side: Side) -> list[str]:
+    if side.first_offset is None:
+        return [f"  broker {side.broker}: nothing there"]
+    offsets = f"offsets {side.first_offset} to {side.last_offset}"
+    lines = [f"  broker {side.broker}: {offsets}, leader epoch {side.leader_epoch}"]
+    lines += [f"    {side.error}"] if side.error else []
+    return [*lines, *("    " + ", ".join(f"{key}={value}" for key, value in one.items()) for one in side.records)]

@@ -1,0 +1,313 @@
+"""Elections, reassignments and health on three living brokers, by the wire and through the znodes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process
+
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+WAIT_S = 30.0
+SLOW = "30000"
+"""A throttle under which three megabytes take much longer than a test."""
+
+
+@pytest.fixture(scope="module")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "100",
+        "replica.fetch.max.bytes": "65536",
+    }
+    folder: Path = tmp_path_factory.mktemp("three-brokers")
+    with LocalCluster(3, directory=folder, config=settings) as cluster:
+        yield cluster
+
+
+class Klamm:
+    """Runs commands on one side of the cluster."""
+
+    def __init__(self, capture: Capture, *where: str) -> None:
+        self.where = where
+        self._capture = capture
+
+    def __call__(self, *words: str | Path, stdin: str = "") -> Ran:
+        return in_process(*words, *self.where, capture=self._capture, stdin=stdin)
+
+    def leaders(self, topic: str) -> list[int]:
+        return [p["leader"] for p in self.partitions(topic)]
+
+    def replicas(self, topic: str) -> list[list[int]]:
+        return [p["replicas"] for p in self.partitions(topic)]
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        described = self("topics", "describe", topic, "-o", "json").json
+        return list(described[0]["partitions"])
+
+    def settings(self, *entity: str) -> dict[str, str]:
+        found = self("configs", "describe", *entity, "-o", "json").json
+        entities = found if isinstance(found, list) else [found]
+        return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+
+
+@pytest.fixture
+def by_wire(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
+    return Klamm(capsys, "--bootstrap-server", three_brokers.bootstrap_servers)
+
+
+@pytest.fixture
+def by_znodes(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
+    return Klamm(capsys, "--zookeeper", three_brokers.zookeeper_connect)
+
+
+@pytest.fixture(params=["wire", "znodes"])
+def klamm_by(request: pytest.FixtureRequest, by_wire: Klamm, by_znodes: Klamm) -> Klamm:
+    return by_wire if request.param == "wire" else by_znodes
+
+
+def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
+    partitions = [{"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)]
+    path = folder / f"plan-{time.monotonic_ns()}.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def filled(klamm: Klamm, topic: str, assignment: str) -> None:
+    assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
+    for partition in range(assignment.count(",") + 1):
+        sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=("x" * 999 + "\n") * 3000)
+        assert sent.code == 0, sent.err
+
+
+def test_a_broker_goes_and_comes_back(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    first, second = f"{topic_name}-a", f"{topic_name}-b"
+    for topic in (first, second):
+        assert by_wire("topics", "create", topic, "--replica-assignment", "0:1:2,0:2:1").code == 0
+    assert by_wire("cluster", "health").code == 0
+    three_brokers.stop_broker(0)
+
+    failed = by_znodes("elect", "preferred", "--topic", first, "--partition", "0", "-o", "json")
+    assert failed.code == 1, failed.err
+    assert failed.json[0]["result"] == "failed"
+    assert "preferred replica 0 is dead" in failed.json[0]["error"]
+    assert "warning:" in failed.err
+    sick = by_znodes("cluster", "health", "-o", "json")
+    assert (sick.code, sick.json["status"]) == (1, "critical")
+    checks = {reason["check"]: reason for reason in sick.json["reasons"]}
+    assert checks["under_replicated_dead_broker"]["count"] >= 4
+    assert "broker 0" in checks["missing_brokers"]["examples"][0]
+
+    three_brokers.start_broker(0)
+    assert by_znodes("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
+    strict = by_znodes("cluster", "health", "--fail-on", "warning", "-o", "json")
+    assert strict.code == 1
+    assert "preferred_leader_imbalance" in {reason["check"] for reason in strict.json["reasons"]}
+
+    would = by_wire("elect", "preferred", "--topic", first, "--dry-run", "-o", "json")
+    assert [(one["result"], one["after"]) for one in would.json] == [("would_be_elected", 0)] * 2
+    assert 0 not in by_znodes.leaders(first)
+    listed = tmp_path / "partitions.json"
+    listed.write_text(json.dumps({"partitions": [{"topic": first, "partition": p} for p in (0, 1)]}))
+    for klamm, words in ((by_wire, ("--path-to-json-file", str(listed))), (by_znodes, ("--topic", second))):
+        done = klamm("elect", "preferred", *words, "-o", "json")
+        assert done.code == 0, done.err
+        assert [(one["result"], one["after"], one["preferred"]) for one in done.json] == [("elected", 0, 0)] * 2
+        again = klamm("elect", "preferred", *words, "-o", "json")
+        assert (again.code, {one["result"] for one in again.json}) == (0, {"not_needed"})
+    assert by_znodes.leaders(first) == by_znodes.leaders(second) == [0, 0]
+
+
+def test_an_unclean_election_is_asked_for_twice(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
+) -> None:
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "2:1").code == 0
+    three_brokers.stop_broker(1)
+    three_brokers.stop_broker(2)
+    three_brokers.start_broker(1)
+    try:
+        offline = by_wire("cluster", "health", "-o", "json")
+        assert "offline_partitions" in {reason["check"] for reason in offline.json["reasons"]}
+        words = ("elect", "unclean", "--topic", topic_name)
+        refused = by_wire(*words)
+        assert (refused.code, "--yes" in refused.err) == (2, True)
+        through_znode = by_znodes(*words, "--yes")
+        assert (through_znode.code, "no unclean election through ZooKeeper" in through_znode.err) == (2, True)
+        assert by_znodes.leaders(topic_name) == [-1]
+        done = by_wire(*words, "--yes", "-o", "json")
+        assert (done.code, done.json[0]["before"], done.json[0]["after"]) == (0, -1, 1), done.err
+    finally:
+        three_brokers.start_broker(2)
+    assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
+    assert by_wire("elect", "preferred", "--all-topic-partitions").code == 0
+
+
+def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path) -> None:
+    assert klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,1:2").code == 0
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic_name}]}))
+    plan, back = tmp_path / "plan.json", tmp_path / "back.json"
+    words = ("reassign", "generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2", "--seed", "4")
+    shown = klamm_by(*words, "--proposed", plan)
+    assert shown.out.splitlines()[0] == "Current partition replica assignment"
+    assert shown.out.splitlines()[4] == plan.read_text().strip()
+    assert klamm_by(*words, "-o", "json").json["proposed"] == json.loads(plan.read_text())
+    target = [one["replicas"] for one in json.loads(plan.read_text())["partitions"]]
+
+    execute = ("reassign", "execute", "--reassignment-json-file", plan, "--rollback-file", back)
+    would = klamm_by(*execute, "--dry-run", "-o", "json")
+    assert would.code == 0 and would.json[0]["replicas"] == [0, 1]
+    assert not back.exists() and by_znodes.replicas(topic_name) == [[0, 1], [1, 2]]
+    moved = klamm_by(*execute, "--wait", "--timeout", str(WAIT_S), "--throttle", "5000000", "-o", "json")
+    assert (moved.code, {one["state"] for one in moved.json}) == (0, {"complete"}), moved.err
+    assert by_znodes.replicas(topic_name) == target
+    assert by_znodes.settings("--topic", topic_name) == {} == by_znodes.settings("--broker", "1")
+
+    idle = klamm_by("reassign", "execute", "--reassignment-json-file", plan)
+    assert (idle.code, "nothing to move" in idle.err) == (0, True)
+    undone = klamm_by("reassign", "execute", "--reassignment-json-file", back, "--rollback-file", tmp_path / "b2",
+                      "--wait", "--timeout", str(WAIT_S))  # fmt: skip
+    assert undone.code == 0, undone.err
+    assert by_znodes.replicas(topic_name) == [[0, 1], [1, 2]]
+    wrong = klamm_by("reassign", "verify", "--reassignment-json-file", plan, "-o", "json")
+    assert (wrong.code, {one["state"] for one in wrong.json} <= {"failed", "complete"}) == (1, True)
+
+
+def test_a_slow_move_is_watched_changed_and_cancelled(
+    by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1,1:0")
+    assert by_wire("configs", "alter", "--topic", topic_name, "--add-config",
+                   "leader.replication.throttled.replicas=99:0").code == 0  # fmt: skip
+    plan = plan_file(tmp_path, topic_name, [2, 1], [1, 0, 2])
+    files = ("--reassignment-json-file", plan)
+    back = tmp_path / "back.json"
+    started = by_wire(
+        "reassign", "execute", *files, "--throttle", SLOW, "--rollback-file", back, "-o", "json",
+    )  # fmt: skip
+    assert (started.code, {one["state"] for one in started.json}) == (5, {"in_progress"}), started.err
+    assert all(one["remaining_bytes"] > 0 for one in started.json)
+    listed = by_znodes("reassign", "list", "-o", "json").json
+    assert [(one["adding"], one["removing"]) for one in listed] == [([2], [0]), ([2], [])]
+    assert by_znodes("reassign", "verify", *files).code == 5
+    assert by_wire("reassign", "verify", *files, "--wait", "--timeout", "0.5").code == 5
+    assert by_wire("cluster", "health").code == 0
+
+    second = by_wire("reassign", "execute", *files)
+    assert (second.code, "REASSIGNMENT_IN_PROGRESS" in second.err) == (4, True)
+    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "40000").code == 5
+    assert json.loads(back.read_text())["partitions"][0]["replicas"] == [0, 1]
+    assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == "40000"
+    assert by_znodes("reassign", "cancel", *files).code == 2
+    assert by_wire("reassign", "cancel", *files, "--dry-run").code == 0
+    assert len(by_znodes("reassign", "list", "-o", "json").json) == 2
+
+    cancelled = by_wire("reassign", "cancel", *files, "-o", "json")
+    assert (cancelled.code, {one["result"] for one in cancelled.json}) == (0, {"cancelled"}), cancelled.err
+    assert [sorted(replicas) for replicas in by_znodes.replicas(topic_name)] == [[0, 1], [0, 1]]
+    assert by_znodes.settings("--topic", topic_name) == {"leader.replication.throttled.replicas": "99:0"}
+    assert all(by_znodes.settings("--broker", str(broker)) == {} for broker in range(3))
+    assert by_wire("reassign", "cancel", *files, "-o", "json").json[0]["result"] == "not_active"
+    assert by_wire("reassign", "verify", *files).code == 1
+    assert by_wire("topics", "delete", topic_name, "--yes").code == 0
+    gone = by_wire("reassign", "verify", *files, "-o", "json")
+    assert (gone.code, {one["state"] for one in gone.json}) == (1, {"not_found"})
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = plan_file(tmp_path, topic_name, [2, 1])
+    words = ["reassign", "execute", "--reassignment-json-file", str(plan), "--throttle", SLOW, "--wait"]
+    running = subprocess.Popen(
+        [PROGRAM, *words, "--bootstrap-server", three_brokers.bootstrap_servers],
+        cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while topic_name not in by_znodes("reassign", "list").out:
+            assert time.monotonic() < deadline and running.poll() is None
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=WAIT_S)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130, said
+    assert "klamm reassign verify" in said
+    rollbacks = list(tmp_path.glob("rollback-*.json"))
+    assert json.loads(rollbacks[0].read_text())["partitions"][0]["replicas"] == [0, 1]
+    assert "follower.replication.throttled.rate" in by_znodes.settings("--broker", "2")
+
+    files = ("--reassignment-json-file", plan)
+    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "90000000").code in (0, 5)
+    done = by_znodes("reassign", "verify", *files, "--wait", "--timeout", str(WAIT_S))
+    assert done.code == 0, done.err
+    assert by_znodes.replicas(topic_name) == [[2, 1]]
+    assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("nonsense", "not JSON"),
+        ('{"partitions":[]}', "cannot be empty"),
+        ('{"partitions":[{"topic":"T","partition":0,"replicas":[1,1]}]}', "multiple entries for 1"),
+        ('{"partitions":[{"topic":"T","partition":0,"replicas":[1,9]}]}', "unknown broker id 9"),
+        ('{"partitions":[{"topic":"T","partition":7,"replicas":[1]}]}', "unable to find partition: T-7"),
+        ('{"partitions":[{"topic":"absent","partition":0,"replicas":[1]}]}', "unable to find partition: absent-0"),
+    ],
+)
+def test_plans_that_cannot_be_executed(
+    klamm_by: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path, text: str, message: str
+) -> None:
+    klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1")
+    plan, back = tmp_path / "plan.json", tmp_path / "back.json"
+    plan.write_text(text.replace("T", topic_name))
+    ran = klamm_by("reassign", "execute", "--reassignment-json-file", plan, "--rollback-file", back,
+                   "--throttle", "50000")  # fmt: skip
+    assert ran.code == 2, ran.err
+    assert message.replace("T", topic_name) in ran.err
+    assert not back.exists()
+    assert by_znodes.replicas(topic_name) == [[0, 1]]
+    assert by_znodes.settings("--topic", topic_name) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["elect", "preferred"], "give one of --topic"),
+        (["elect", "preferred", "--topic", "a", "--all-topic-partitions"], "give one of --topic"),
+        (["elect", "preferred", "--topic", "absent"], "'absent' does not exist"),
+        (["elect", "preferred", "--partition", "1"], "only allowed with --topic"),
+        (["elect", "preferred", "--path-to-json-file", "/nowhere.json"], "no such file"),
+        (["reassign", "execute"], "--reassignment-json-file"),
+        (["reassign", "cancel"], "give --reassignment-json-file or --all"),
+        (["reassign", "verify", "--reassignment-json-file", "/nowhere.json"], "no such file"),
+        (["cluster", "health", "--fail-on", "nothing"], "--fail-on wants"),
+    ],
+)
+def test_wrong_use(by_wire: Klamm, words: list[str], message: str) -> None:
+    ran = by_wire(*words)
+    assert (ran.code, message in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("words", [["elect", "preferred", "--all-topic-partitions"], ["reassign", "list"]])
+def test_nobody_there(three_brokers: LocalCluster, capsys: Capture, words: list[str]) -> None:
+    nobody = Klamm(capsys, "--bootstrap-server", f"{three_brokers.host}:1")
+    assert nobody(*words).code == 3
+    wrong_chroot = Klamm(capsys, "--zookeeper", f"{three_brokers.zookeeper_connect}/elsewhere")
+    ran = wrong_chroot(*words)
+    assert (ran.code, "chroot" in ran.err) == (3, True)
