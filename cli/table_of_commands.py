@@ -29,6 +29,10 @@ ENTRIES = (
         "reassign", "cli.commands.reassign", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,
         aliases=("reassignments", "kafka-reassign-partitions", "kafka-reassign-partitions.sh"),
     ),
+    Entry(
+        "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
+        aliases=("replica", "kafka-replica-verification", "kafka-replica-verification.sh"),
+    ),
     Entry("brokers", "cli.commands.brokers", "Who is in the cluster", _CLUSTER, aliases=("broker-list",)),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
     Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),
