@@ -42,6 +42,7 @@ THROTTLE_KEYS: Final = (
         MEDIUM,
         "Bytes a second that moves of replicas between the log dirs of one broker may take (KIP-113).",
         at_least(0),
+        has_effect=True,
     ),
 )
 """Settings that exist in ZooKeeper only: in a broker's file they do nothing."""

@@ -54,14 +54,14 @@ class FetcherManager:
         """Begin to fetch these partitions from their leaders."""
         by_fetcher: dict[tuple[int, int], dict[TopicPartition, InitialFetchState]] = {}
         for topic_partition, initial in partitions.items():
-            key = (initial.leader.id, self._fetcher_id(topic_partition))
+            key = (initial.leader.id, fetcher_id(topic_partition, self._fetcher_count))
             by_fetcher.setdefault(key, {})[topic_partition] = initial
         for key, members in by_fetcher.items():
             fetcher = self._fetcher(key, next(iter(members.values())).leader)
             for topic_partition, initial in members.items():
                 fetcher.add(topic_partition, initial)
                 self._home[topic_partition] = key
-            logger.info("%s Added fetcher to broker %d for partitions %s", self._who, key[0], _scala_map(members))
+            logger.info("%s Added fetcher to broker %d for partitions %s", self._who, key[0], scala_map(members))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, InitialFetchState]:
         """Stop fetching these partitions; return those that were fetched and how each goes on."""
@@ -74,7 +74,7 @@ class FetcherManager:
             if fetcher is not None and (state := fetcher.remove(topic_partition)) is not None:
                 removed[topic_partition] = state
         if wanted:
-            logger.info("%s Removed fetcher for partitions %s", self._who, _scala_set(wanted))
+            logger.info("%s Removed fetcher for partitions %s", self._who, scala_set(wanted))
         return removed
 
     def update_topic_ids(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
@@ -132,11 +132,6 @@ class FetcherManager:
         del self._fetchers[key]
         self._tasks.pop(key).cancel()
 
-    def _fetcher_id(self, topic_partition: TopicPartition) -> int:
-        if self._fetcher_count == 1:
-            return 0
-        return _java_abs(31 * _java_hash(topic_partition.topic) + topic_partition.partition) % self._fetcher_count
-
     def _connect_by_network(self, leader: Node, client_id: str) -> LeaderConnection:
         return BrokerClient(
             leader.host,
@@ -144,6 +139,13 @@ class FetcherManager:
             client_id=client_id,
             request_timeout_ms=self._host.settings.replica_socket_timeout_ms,
         )
+
+
+def fetcher_id(topic_partition: TopicPartition, fetcher_count: int) -> int:
+    """Return which of so many fetchers copies a partition, as Kafka spreads them."""
+    if fetcher_count == 1:
+        return 0
+    return _java_abs(31 * _java_hash(topic_partition.topic) + topic_partition.partition) % fetcher_count
 
 
 def _java_hash(text: str) -> int:
@@ -161,11 +163,13 @@ def _java_abs(value: int) -> int:
     return 0 if signed == -(1 << 31) else abs(signed)
 
 
-def _scala_map(partitions: Mapping[TopicPartition, InitialFetchState]) -> str:
+def scala_map(partitions: Mapping[TopicPartition, InitialFetchState]) -> str:
+    """Return partitions and where fetching begins as Kafka's log lines write a map."""
     name = "Map" if len(partitions) <= 4 else "HashMap"
     return f"{name}({', '.join(f'{tp} -> {state}' for tp, state in partitions.items())})"
 
 
-def _scala_set(partitions: Collection[TopicPartition]) -> str:
+def scala_set(partitions: Collection[TopicPartition]) -> str:
+    """Return partitions as Kafka's log lines write a set."""
     name = "Set" if len(partitions) <= 4 else "HashSet"
     return f"{name}({', '.join(map(str, partitions))})"

@@ -9,6 +9,7 @@ import logging
 import struct
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.protocol.apis.fetch import PartitionData
 from engine.replication.partition import Partition
 from engine.replication.truncation import Truncation
@@ -46,7 +47,7 @@ def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData)
         )
     records = data.records
     if records is not None and len(records):
-        _make_room_for_first_batch(partition, log, records)
+        make_room_for_first_batch(partition.topic_partition, log, records)
         log.append_as_follower(records)
     high_watermark = min(data.high_watermark, log.log_end_offset)
     if high_watermark >= 0 and high_watermark != log.high_watermark:
@@ -77,7 +78,7 @@ def truncate(partition: Partition, truncation: Truncation, who: str) -> None:
         partition.environment.wakeups.mark(partition.topic_partition)
 
 
-def _make_room_for_first_batch(partition: Partition, log: Log, records: memoryview) -> None:
+def make_room_for_first_batch(topic_partition: TopicPartition, log: Log, records: memoryview) -> None:
     """Let an empty log begin at the first batch's base offset.
 
     The leader's log may start in the middle of a batch (DeleteRecords). It still sends that batch whole, so an empty
@@ -88,7 +89,7 @@ def _make_room_for_first_batch(partition: Partition, log: Log, records: memoryvi
         logger.info(
             "Unexpected offset in append to %s. First offset %d is less than log start offset %d. Since this is the "
             "first record to be appended to the follower's log, will start the log from offset %d.",
-            partition.topic_partition,
+            topic_partition,
             base_offset,
             log.log_start_offset,
             base_offset,

@@ -114,6 +114,7 @@ class LeaderAndIsrChange:
             self._judge(topic_partition, topic_id, state)
         new_leaders = await self._make_leaders() if self._leaders else []
         new_followers = await self._make_followers() if self._followers else []
+        self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
         self._manager.fetchers.update_topic_ids(self._new_topic_ids)
         self._manager.fetchers.end_idle()
         self._manager.leadership_changed(new_leaders, new_followers)

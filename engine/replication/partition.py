@@ -40,6 +40,7 @@ class Partition:
         "controller_epoch",
         "environment",
         "followers",
+        "future_log",
         "isr_state",
         "leader_epoch",
         "leader_epoch_start_offset",
@@ -55,6 +56,8 @@ class Partition:
         self.environment = environment
         self.log: Log | None = None
         self.leader_log: Log | None = None
+        self.future_log: Log | None = None
+        """The copy in another log dir that is to replace ``log``."""
         self.leader_id: int | None = None
         self.leader_epoch = -1
         self.leader_epoch_start_offset: int | None = None
@@ -102,7 +105,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset among the leader and its live followers.
+        """The smallest log start offset among the leader, its live followers and its copy in another log dir.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER.
@@ -111,7 +114,7 @@ class Partition:
         for follower in self.followers.values():
             if follower.log_start_offset < lowest and self.environment.is_alive(follower.broker_id):
                 lowest = follower.log_start_offset
-        return lowest
+        return lowest if self.future_log is None else min(lowest, self.future_log.log_start_offset)
 
     def led_log(self) -> Log:
         """Return the log if this broker leads the partition.
@@ -154,6 +157,14 @@ class Partition:
                 f"{self.leader_epoch}",
             )
         return self.log
+
+    def replace_log(self, log: Log) -> None:
+        """Go on with ``log``, which has all records of the present one: the replica has moved into another log dir."""
+        self.log = log
+        self.future_log = None
+        if self.leader_log is not None:
+            self.leader_log = log
+        self.environment.wakeups.mark(self.topic_partition)
 
     # -- records
 

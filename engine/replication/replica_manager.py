@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,9 +20,12 @@ from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIs
 from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from engine.protocol.apis.update_metadata import UpdateMetadataRequest
 from engine.replication import isr_changes
+from engine.replication.alter_log_dirs_change import AlterLogDirsChange
 from engine.replication.fetcher_manager import Connect, FetcherManager
 from engine.replication.isr_updater import IsrUpdater
 from engine.replication.leader_and_isr_change import LeaderAndIsrChange
+from engine.replication.log_dir_copy import RunSlow
+from engine.replication.log_dir_moves import LogDirMoves
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.partition import Partition
 from engine.replication.partition_environment import PartitionEnvironment
@@ -65,7 +68,9 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         selector: ReplicaSelector | None = None,
         connect: Connect | None = None,
+        run_slow: RunSlow | None = None,
     ) -> None:
+        """``run_slow`` runs in a thread what waits for a disk, for moves between log dirs."""
         self.settings = settings
         self.clock = clock
         self.log_manager = log_manager
@@ -93,6 +98,7 @@ class ReplicaManager:
             state_change_log=self.state_change_log,
         )
         self.fetchers = FetcherManager(self, connect)
+        self.log_dir_moves = LogDirMoves(settings, clock, log_manager, run_slow)
         self._broker_epoch = broker_epoch
         self._selector = selector
         self._offline: set[TopicPartition] = set()
@@ -115,6 +121,7 @@ class ReplicaManager:
         self.is_shutting_down = True
         await self._supervisor.stop()
         await self.fetchers.stop()
+        await self.log_dir_moves.stop()
         for purgatory in (self.delayed_fetch, self.delayed_produce, self.delayed_delete_records):
             purgatory.complete_all()
         logger.info("[ReplicaManager broker=%d] Shut down completely", self.settings.broker_id)
@@ -258,6 +265,20 @@ class ReplicaManager:
 
     # -- log dirs
 
+    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Begin to move replicas into these dirs; return what became of each."""
+        return await self._undisturbed(AlterLogDirsChange(self, wanted).carry_out)
+
+    def resume_log_dir_moves(self, partitions: list[Partition]) -> None:
+        """Go on with moves of replicas whose role is known now."""
+        if not self.log_manager.future_logs:
+            return
+        for partition in partitions:
+            try:
+                self.log_dir_moves.resume(partition)
+            except KafkaError as error:
+                logger.error("A move between log dirs cannot go on partition=%s: %s", partition.topic_partition, error)
+
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Host the partition no more: its log dir has failed. Only a restart brings it back."""
         self._offline.add(topic_partition)
@@ -272,15 +293,20 @@ class ReplicaManager:
             "%s Stopping serving replicas in dir %s with uuid None because the log directory has failed.", who, log_dir
         )
         failed = [tp for tp, p in self.partitions.items() if p.log is not None and p.log.log_dir == log_dir]
+        moving = [p for p in self.partitions.values() if p.future_log is not None and p.future_log.log_dir == log_dir]
         self.fetchers.remove(failed)
+        self.log_dir_moves.remove([*failed, *(partition.topic_partition for partition in moving)])
+        for partition in moving:
+            partition.future_log = None
         for topic_partition in failed:
             self.mark_offline(topic_partition)
         logger.warning(
-            "%s Broker %d stopped fetcher for partitions %s and stopped moving logs for partitions  because they are "
+            "%s Broker %d stopped fetcher for partitions %s and stopped moving logs for partitions %s because they are "
             "in the failed log directory %s.",
             who,
             self.settings.broker_id,
             ",".join(map(str, failed)),
+            ",".join(str(partition.topic_partition) for partition in moving),
             log_dir,
         )
 

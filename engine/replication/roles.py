@@ -91,7 +91,7 @@ def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: 
 
 def make_nothing(partition: Partition) -> None:
     """Forget role, log and ISR: the replica was deleted, or its log dir failed. What waits for it is woken."""
-    partition.log = partition.leader_log = None
+    partition.log = partition.leader_log = partition.future_log = None
     partition.leader_id = None
     partition.leader_epoch_start_offset = None
     partition.followers = {}

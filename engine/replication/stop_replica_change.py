@@ -107,6 +107,7 @@ class StopReplicaChange:
     async def _stop(self, stops: list[_Stop]) -> None:
         manager = self._manager
         manager.fetchers.remove(stop.topic_partition for stop in stops)
+        manager.log_dir_moves.remove(stop.topic_partition for stop in stops)
         breather = Breather()
         for stop in stops:
             if stop.deletes:

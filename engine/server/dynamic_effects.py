@@ -52,6 +52,7 @@ class DynamicEffects:
     def _set_rates(self) -> None:
         self._replicas.leader_quota.rate_bytes_max = self._configs.leader_replication_throttled_rate
         self._replicas.follower_quota.rate_bytes_max = self._configs.follower_replication_throttled_rate
+        self._replicas.log_dir_moves.quota.rate_bytes_max = self._configs.alter_log_dirs_throttled_rate
 
     def _throttle(self, topic: str, config: LogConfig) -> None:
         replicas = self._replicas

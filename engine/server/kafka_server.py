@@ -23,6 +23,7 @@ from engine.config.metadata_version import (
 from engine.controller.loop import Controller
 from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.controller.topic_admin import TopicAdmin
+from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.handlers.api_versions import answer_unknown_version
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_sessions import FetchSessionCache
@@ -87,6 +88,7 @@ class KafkaServer:
     replica_manager: ReplicaManager
     controller: Controller
     topic_admin: TopicAdmin
+    group_coordinator: GroupCoordinator
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
 
@@ -130,6 +132,7 @@ class KafkaServer:
         await self._load_logs()
         self._make_replication()
         self._make_controller()
+        self._make_coordinators()
         self._bind_network()
         await self._register()
         await self._open_network()
@@ -236,6 +239,7 @@ class KafkaServer:
             isr_updater=self._make_isr_updater(),
             broker_epoch=lambda: self.broker_epoch,
             selector=replica_selector(config.replica_selector_class),
+            run_slow=self.offloader.run,
         )
         self._ends_with("replica manager", self.replica_manager.stop)
         self._effects = DynamicEffects(
@@ -276,6 +280,17 @@ class KafkaServer:
             source = ZkProducerIdSource(self.zk, self.broker_id)
         self.producer_ids = ProducerIdManager(source)
         self._ends_with("producer ids", self.producer_ids.close)
+
+    def _make_coordinators(self) -> None:
+        self.group_coordinator = GroupCoordinator(
+            self.config,
+            clock=self.clock,
+            replica_manager=self.replica_manager,
+            metadata_cache=self.metadata_cache,
+            offloader=self.offloader,
+        )
+        self.group_coordinator.start()
+        self._ends_with("group coordinator", self.group_coordinator.stop)
 
     def _bind_network(self) -> None:
         """Listen on all addresses before anything is announced: who is told an address may come at once, and waits."""

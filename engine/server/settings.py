@@ -114,6 +114,9 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
         replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
         replica_socket_timeout_ms=config.replica_socket_timeout_ms,
+        num_replica_alter_log_dirs_threads=config.get_optional_int("num.replica.alter.log.dirs.threads"),
+        alter_log_dirs_quota_window_count=config.get_int("alter.log.dirs.replication.quota.window.num"),
+        alter_log_dirs_quota_window_ms=config.get_int("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
     )
 
 

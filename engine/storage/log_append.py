@@ -129,7 +129,7 @@ class LeaderAppends(LogWrites):
         if checked.duplicate is not None:
             return self._duplicate(checked.duplicate, leader_epoch)
         if leader_epoch != self.leader_epochs.latest_epoch:
-            self._assign_epoch(leader_epoch, batches.first_offset)
+            self.assign_leader_epoch(leader_epoch, batches.first_offset)
         self._write(batches, checked)
         return AppendResult(
             batches.first_offset,

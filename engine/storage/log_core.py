@@ -45,6 +45,7 @@ class LogCore:
         "_last_append_offset",
         "_last_append_position",
         "_last_offset_max",
+        "_lowest_cut",
         "_positions",
         "_roll_after_ms",
         "_rules",
@@ -97,6 +98,7 @@ class LogCore:
         self.is_offline = False
         self.is_metadata_unsynced = False
         self._truncations = 0
+        self._lowest_cut: int | None = None
         self._environment = environment
         self._segments = segments
         self.last_flush_ms = environment.clock.now_ms()
@@ -187,6 +189,25 @@ class LogCore:
     def _schedule_flush(self) -> None:
         messages = self.config.flush_messages
         self._flush_at_offset = LONG_MAX if messages == LONG_MAX else self.recovery_point + messages
+
+    # --- cuts
+
+    @property
+    def truncation_count(self) -> int:
+        """How often the log was cut: what was read of it before and the next cut may be of another history."""
+        return self._truncations
+
+    def take_lowest_cut(self) -> int | None:
+        """Return the lowest offset the log was cut to since the last call, None where it was not cut.
+
+        For whoever copies the log: its copy is good up to there. A log that began anew was cut to 0.
+        """
+        lowest, self._lowest_cut = self._lowest_cut, None
+        return lowest
+
+    def _note_cut(self, offset: int) -> None:
+        self._truncations += 1
+        self._lowest_cut = offset if self._lowest_cut is None else min(offset, self._lowest_cut)
 
     # --- segments
 

@@ -108,7 +108,7 @@ class FollowerAppends(LogWrites):
     def _follow_epoch(self, header: BatchHeader) -> None:
         if header.magic >= 2:
             if header.partition_leader_epoch >= 0:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+                self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
         elif self.leader_epochs.entries:
             try:
                 self.leader_epochs.clear()

@@ -162,7 +162,7 @@ class LogMaintenance(LogCore):
         return True
 
     def _truncate_within(self, offset: int) -> None:
-        self._truncations += 1
+        self._note_cut(offset)
         self._remove_segments([segment for segment in self._segments if segment.base_offset > offset])
         self._segments.last.truncate_to(offset, self._environment.clock.now_ms())
         self._set_active(self._segments.last)
@@ -178,7 +178,7 @@ class LogMaintenance(LogCore):
         """
         self._check_online()
         try:
-            self._truncations += 1
+            self._note_cut(0)
             self._remove_segments(list(self._segments))
             segment = self._new_segment(offset)
             self._segments.add(segment)

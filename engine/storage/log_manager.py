@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LONG_MAX, LogConfig
 from engine.formats.checkpoints import (
@@ -30,6 +30,7 @@ from engine.storage.log_core import LogCore
 from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
+from engine.storage.log_moves import choose_of_two, is_moved, unmark_moved
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class LogManager:
         self.clock = clock
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
+        self.preferred_dirs: dict[TopicPartition, Path] = {}
+        """Where logs that are not there yet are to be made (AlterReplicaLogDirs)."""
         self._topic_config = topic_config
         self._on_dir_failure = on_dir_failure
         self._dirs = LogDirs(config.log_dirs)
@@ -149,20 +152,24 @@ class LogManager:
             else:
                 self._take_in(loaded)
         self._dirs.check_any_is_live()
+        if not self.offline_dirs:
+            for log in [log for log in self.logs.values() if is_moved(log)]:
+                unmark_moved(log)
 
     def _take_in(self, log: Log) -> None:
         if not self._dirs[log.log_dir].is_online:
             log.abandon()
             return
         logs = self.future_logs if log.dir.name.endswith(LogDirKind.FUTURE) else self.logs
+        self._dirs[log.log_dir].log_count += 1
         previous = logs.setdefault(log.topic_partition, log)
         if previous is not log:
-            raise StorageError(
-                f"Duplicate log directories for {log.topic_partition} are found in both {log.dir} and {previous.dir}. "
-                "Delete the one in the log dir that is known to have failed recently.",
-                path=str(log.dir),
-            )
-        self._dirs[log.log_dir].log_count += 1
+            logs[log.topic_partition], left_over = choose_of_two(previous, log)
+            try:
+                self.retire(left_over)
+            except KafkaError:
+                # Its dir has failed, and is offline by now: the next start comes by here again.
+                left_over.abandon()
 
     def shutdown(self) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, let go of the dirs."""
@@ -224,8 +231,11 @@ class LogManager:
                     f"Can not create log for {topic_partition} because log directories "
                     f"{', '.join(map(str, self.offline_dirs))} are offline",
                 )
+            preferred_dir = preferred_dir or self.preferred_dirs.get(topic_partition)
             candidates = self._dirs.by_load if preferred_dir is None else [preferred_dir]
-            log = self.logs[topic_partition] = self._create(topic_partition, log_dir_name(topic_partition), candidates)
+            log = self.create_log(topic_partition, log_dir_name(topic_partition), candidates)
+            self.logs[topic_partition] = log
+            self.preferred_dirs.pop(topic_partition, None)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -237,7 +247,8 @@ class LogManager:
         """
         folders: dict[Path, list[Path]] = {}
         for topic_partition in topic_partitions:
-            if topic_partition not in self.logs and self.live_dirs:
+            is_wanted = topic_partition not in self.logs and topic_partition not in self.preferred_dirs
+            if is_wanted and self.live_dirs:
                 path = self._dirs.by_load[0]
                 self._dirs[path].log_count += 1
                 folders.setdefault(path, []).append(path / log_dir_name(topic_partition))
@@ -252,7 +263,12 @@ class LogManager:
             if self._dirs[log.log_dir].is_online and self.logs.setdefault(log.topic_partition, log) is log:
                 logger.info("Created log partition=%s dir=%s", log.topic_partition, log.dir)
 
-    def _create(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
+    def create_log(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
+        """Open or make the folder ``name`` in the first of the dirs that can be used; the caller keeps the log.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR where none can.
+        """
         for path in candidates:
             if path not in self._dirs or not self._dirs[path].is_online:
                 continue
@@ -270,11 +286,16 @@ class LogManager:
         )
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a partition's log away; its files go after ``log.segment.delete.delay.ms``. No log: nothing happens.
+        """Take a partition's log away, and a copy on its way into another dir. No log: nothing happens.
+
+        The files go after ``log.segment.delete.delay.ms``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR where it may be in a dir that is offline, or the disk fails.
         """
+        future = self.future_logs.pop(topic_partition, None)
+        if future is not None:
+            self.retire(future)
         log = self.logs.get(topic_partition)
         if log is None:
             if self.offline_dirs:
@@ -284,8 +305,17 @@ class LogManager:
                     f"{', '.join(map(str, self.offline_dirs))}",
                 )
             return
-        log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
+        self.retire(log)
         del self.logs[topic_partition]
+
+    def retire(self, log: Log) -> None:
+        """Rename a log's folder and have it removed later; the caller has taken the log out of use, or does so then.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        topic_partition = log.topic_partition
+        log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
         self._dirs[log.log_dir].log_count -= 1
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
@@ -323,7 +353,7 @@ class LogManager:
 
     def release_idle_files(self) -> None:
         """Close segment files that nobody has used since the last call; a few minutes between calls are right."""
-        for log in self.logs.values():
+        for log in [*self.logs.values(), *self.future_logs.values()]:
             log.release_idle_files()
 
     def flush_jobs(self) -> list[DiskJob]:

@@ -110,7 +110,8 @@ class LogWrites(LogCore):
             segment.add_aborted(self.producers.aborted(completed))
         self.producers.complete(completed)
 
-    def _assign_epoch(self, leader_epoch: int, offset: int) -> None:
+    def assign_leader_epoch(self, leader_epoch: int, offset: int) -> None:
+        """Note that a leader epoch begins at ``offset``. Raises KafkaError KAFKA_STORAGE_ERROR."""
         try:
             self.leader_epochs.assign(leader_epoch, offset)
         except OSError as error:

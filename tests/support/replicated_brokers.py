@@ -334,9 +334,9 @@ class World:
 
     async def until_equal(self, *broker_ids: int, topic_partition: TopicPartition = TP) -> None:
         """Wait until these replicas end, and are committed, at the leader's end."""
-        leader = self.log(self.states[topic_partition].leader, topic_partition)
 
         def is_equal() -> bool:
+            leader = self.log(self.states[topic_partition].leader, topic_partition)
             logs = [self.log(b, topic_partition) for b in broker_ids]
             end = leader.log_end_offset
             return all(log.log_end_offset == end and log.high_watermark == end for log in [leader, *logs])

@@ -46,6 +46,7 @@ KEYS = (
         LOW,
         "Samples that the throttle of moves between log dirs is averaged over.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -54,6 +55,7 @@ KEYS = (
         LOW,
         "Seconds of one sample of that throttle.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "controller.quota.window.num",

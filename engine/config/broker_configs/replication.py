@@ -106,7 +106,8 @@ KEYS = (
         INT,
         None,
         HIGH,
-        "Threads that move replicas between log dirs; not set: one per log dir.",
+        "How many replicas are moved between log dirs at once; not set: as many as there are log dirs.",
+        has_effect=True,
     ),
     ConfigKey(
         "min.insync.replicas",

@@ -1,0 +1,45 @@
+"""AlterReplicaLogDirs (34): v0–v2.
+
+Behaviour
+* Replicas begin to move into other log dirs of this broker. The answer does not wait for them; DescribeLogDirs tells
+  how far they are.
+* A replica that is not here yet: the dir is remembered until it comes, and the answer is REPLICA_NOT_AVAILABLE, or
+  UNKNOWN_TOPIC_OR_PARTITION where nobody knows the partition.
+* Naming the dir where a replica is ends its move. A dir that is not in ``log.dirs``: LOG_DIR_NOT_FOUND; one that has
+  failed, or a new move while any dir has: KAFKA_STORAGE_ERROR.
+
+Version notes
+* v1 as v0   * v2 flexible
+"""
+
+from __future__ import annotations
+
+from engine.common.model import TopicPartition
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
+async def alter_replica_log_dirs(
+    context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Begin to move replicas; of a replica that is named twice the last dir counts."""
+    wanted = {
+        TopicPartition(topic.name, index): log_dir.path
+        for log_dir in request.dirs
+        for topic in log_dir.topics
+        for index in topic.partitions
+    }
+    outcomes = await context.broker.replica_manager.alter_log_dirs(wanted)
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (topic_name, index), code in outcomes.items():
+        result = results.setdefault(topic_name, AlterReplicaLogDirTopicResult(topic_name=topic_name, partitions=[]))
+        result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(results=list(results.values()))

@@ -1,0 +1,138 @@
+"""A replica's move into another log dir of its broker, as far as folders go: ``-future`` copy, swap, giving up.
+
+Who copies the records is ``engine.replication.log_dir_moves``. Source: LogManager of Kafka 3.9 (KIP-113), but for the
+mark: the swap is two renames on two disks, and Kafka does not start after a crash between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.model import TopicPartition
+from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
+from engine.storage.log import Log
+
+if TYPE_CHECKING:
+    from engine.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafka.log.LogManager")
+
+MOVED_MARK: Final = "moved-from-another-log-dir"
+"""Empty file in the folder of a replica that has just been moved, until its old folder is renamed."""
+
+
+def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_dir: Path) -> Log:
+    """Make the empty log in ``log_dir`` that is to replace the partition's log.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR where any dir is offline, for the partition may have a future log in there, or
+            the disk fails.
+    """
+    if manager.offline_dirs:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Can not create log for {topic_partition} because log directories "
+            f"{','.join(map(str, manager.offline_dirs))} are offline",
+        )
+    name = suffixed_log_dir_name(topic_partition, LogDirKind.FUTURE, uuid.uuid4().hex)
+    log = manager.future_logs[topic_partition] = manager.create_log(topic_partition, name, [log_dir])
+    manager.preferred_dirs.pop(topic_partition, None)
+    return log
+
+
+def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> None:
+    """Take a partition's future log away; none: nothing happens. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    log = manager.future_logs.pop(topic_partition, None)
+    if log is not None and not log.is_offline:
+        manager.retire(log)
+
+
+def replace_current_with_future(manager: LogManager, topic_partition: TopicPartition) -> Log:
+    """Let the future log, which must have all records of the current one, take its place; return it.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR where one of the two is gone, or the future log's disk fails. When the current
+            one's fails it is too late to matter.
+    """
+    current, future = manager.logs.get(topic_partition), manager.future_logs.get(topic_partition)
+    if current is None or future is None:
+        which = "current" if current is None else "future"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The {which} replica for {topic_partition} is offline")
+    logger.info("Attempting to replace current log %r with %r for %s", current, future, topic_partition)
+    _take_over_knowledge(current, future)
+    has_older_folder = is_moved(current)
+    _mark_moved(manager, future)
+    future.rename_dir(log_dir_name(topic_partition))
+    del manager.future_logs[topic_partition]
+    manager.logs[topic_partition] = future
+    try:
+        manager.retire(current)
+    except KafkaError as error:
+        # Its dir is offline by now. The mark stays, and tells which one counts once the dir is back.
+        current.abandon()
+        logger.warning("The replaced log of %s could not be renamed: %s", topic_partition, error)
+    else:
+        if not has_older_folder:
+            unmark_moved(future)
+    logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
+    return future
+
+
+def _take_over_knowledge(current: Log, future: Log) -> None:
+    """What the records do not tell: the high watermark, the topic id, a leader epoch without any record."""
+    if future.topic_id is None and current.topic_id is not None:
+        future.assign_topic_id(current.topic_id)
+    latest = current.leader_epochs.latest_entry
+    if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:
+        future.assign_leader_epoch(latest.leader_epoch, latest.start_offset)
+    future.update_high_watermark(current.high_watermark)
+    if future.log_start_offset < current.log_start_offset:
+        future.increment_log_start_offset(current.log_start_offset)
+
+
+def _mark_moved(manager: LogManager, log: Log) -> None:
+    try:
+        (log.dir / MOVED_MARK).touch()
+    except OSError as error:
+        message = f"Error while marking {log.topic_partition} as moved"
+        manager.fail_dir(log.log_dir, message, error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+
+def is_moved(log: Log) -> bool:
+    """Whether the log bears the mark: an older folder of the replica may be in another dir."""
+    return (log.dir / MOVED_MARK).exists()
+
+
+def unmark_moved(log: Log) -> None:
+    """Remove the mark. One that cannot be removed harms nobody."""
+    try:
+        (log.dir / MOVED_MARK).unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
+
+
+def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
+    """Return of two folders of a replica the one that counts, and the one that a move left over.
+
+    Raises:
+        StorageError: no move explains them.
+    """
+    if is_moved(one) == is_moved(other):
+        raise StorageError(
+            f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
+            "Delete the one in the log dir that is known to have failed recently.",
+            path=str(other.dir),
+        )
+    chosen, left_over = (one, other) if is_moved(one) else (other, one)
+    logger.warning(
+        "A move between log dirs of %s was cut off at its very end; it counts as done kept=%s deleted=%s",
+        one.topic_partition,
+        chosen.dir,
+        left_over.dir,
+    )
+    return chosen, left_over

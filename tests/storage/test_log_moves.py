@@ -1,0 +1,123 @@
+"""The end of a move between log dirs: what takes the place of what, and what a crash in the middle of it leaves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from log_folders import NOW_MS, data_batch
+
+from engine.common.clock import ManualClock
+from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.model import TopicPartition
+from engine.config.log_config import LogConfig
+from engine.storage.log import Log
+from engine.storage.log_manager import LogManager, LogManagerConfig
+from engine.storage.log_moves import MOVED_MARK, create_future_log, replace_current_with_future
+
+TP = TopicPartition("orders", 3)
+TOPIC_ID = bytes(range(16))
+
+
+class Broker:
+    def __init__(self, folder: Path) -> None:
+        self.a, self.b = folder / "a", folder / "b"
+        self.failed: list[Path] = []
+        settings = LogManagerConfig((self.a, self.b), log_segment_delete_delay_ms=0)
+        self.logs = LogManager(settings, lambda _topic: LogConfig(), ManualClock(NOW_MS), self.failed.append)
+        self.logs.load()
+
+    def log_with_copy(self) -> tuple[Log, Log]:
+        """Make a log in one dir and a level copy of it in the other."""
+        log = self.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, preferred_dir=self.a)
+        log.append_as_leader(data_batch(b"1", b"2", timestamp_ms=NOW_MS), 4)
+        log.update_high_watermark(2)
+        future = create_future_log(self.logs, TP, self.b)
+        records = log.read(0, 1000, limit_offset=2, min_one_batch=True).records
+        assert records is not None
+        future.append_as_follower(memoryview(records.read()))
+        return log, future
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+
+
+def test_the_copy_takes_the_place(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    _, future = broker.log_with_copy()
+    assert replace_current_with_future(broker.logs, TP) is future
+    assert broker.logs.logs == {TP: future}
+    assert broker.logs.future_logs == {}
+    assert (future.high_watermark, future.topic_id, future.leader_epochs.latest_epoch) == (2, TOPIC_ID, 4)
+    assert names(broker.b) == ["orders-3"]
+    assert not (future.dir / MOVED_MARK).exists()
+    broker.logs.run_due()
+    assert names(broker.a) == []
+    broker.logs.shutdown()
+    again = Broker(tmp_path)
+    assert again.logs.logs[TP].log_end_offset == 2
+    again.logs.shutdown()
+
+
+def test_without_a_copy_nothing_is_replaced(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.logs.get_or_create(TP, is_new=True)
+    with pytest.raises(KafkaError) as refused:
+        replace_current_with_future(broker.logs, TP)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.logs.shutdown()
+
+
+def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both folders bear the plain name: the one that has just come counts."""
+    broker = Broker(tmp_path)
+    old, _ = broker.log_with_copy()
+
+    class Crash(Exception):
+        pass
+
+    def crash(_manager: LogManager, _log: Log) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogManager, "retire", crash)
+        with pytest.raises(Crash):
+            replace_current_with_future(broker.logs, TP)
+    old.abandon()
+    broker.logs.release()
+    assert names(broker.a) == names(broker.b) == ["orders-3"]
+    again = Broker(tmp_path)
+    log = again.logs.logs[TP]
+    assert (log.log_dir, log.log_end_offset, log.topic_id) == (again.b, 2, TOPIC_ID)
+    assert not (log.dir / MOVED_MARK).exists()
+    again.logs.run_due()
+    assert names(again.a) == []
+    again.logs.shutdown()
+
+
+def test_the_source_fails_at_the_very_end(tmp_path: Path) -> None:
+    """The move is done; when the old dir is back, what is in it does not count."""
+    broker = Broker(tmp_path)
+    _, future = broker.log_with_copy()
+    broker.a.rename(tmp_path / "away")
+    assert replace_current_with_future(broker.logs, TP) is future
+    assert broker.failed == [broker.a]
+    assert broker.logs.logs == {TP: future}
+    future.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
+    broker.logs.shutdown()
+    shutil.rmtree(broker.a, ignore_errors=True)
+    (tmp_path / "away").rename(broker.a)
+    again = Broker(tmp_path)
+    assert (again.logs.logs[TP].log_dir, again.logs.logs[TP].log_end_offset) == (again.b, 3)
+    again.logs.shutdown()
+
+
+def test_two_folders_that_no_move_explains(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.logs.get_or_create(TP, is_new=True, preferred_dir=broker.a)
+    broker.logs.shutdown()
+    shutil.copytree(broker.a / "orders-3", broker.b / "orders-3")
+    with pytest.raises(StorageError, match="Duplicate log directories for orders-3 are found in both"):
+        Broker(tmp_path)
