@@ -94,10 +94,14 @@ def fetch_jars() -> Path:
     return folder
 
 
-def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's own command-line tools and return what it said."""
+    java = [str(find_java().program), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars()}/*"]
     return subprocess.run(
-        [str(find_java().program), "-Xmx256m", "-cp", f"{fetch_jars()}/*", main_class, *arguments],
+        [*java, main_class, *arguments],
+        input=text_input,
         capture_output=True,
         text=True,
         timeout=timeout_s,
