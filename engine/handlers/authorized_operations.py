@@ -18,6 +18,9 @@ def _bits(*operations: int) -> int:
 TOPIC_OPERATIONS: Final = _bits(_READ, _WRITE, _CREATE, _DESCRIBE, _DELETE, _ALTER, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 """Every operation that exists for a topic."""
 
+GROUP_OPERATIONS: Final = _bits(_READ, _DESCRIBE, _DELETE)
+"""Every operation that exists for a group."""
+
 CLUSTER_OPERATIONS: Final = _bits(
     _CREATE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE, _ALTER, _DESCRIBE
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from engine.controller.loop import Controller
     from engine.controller.producer_ids import ProducerIdManager
     from engine.controller.topic_admin import TopicAdmin
+    from engine.coordinator.group.coordinator import GroupCoordinator
     from engine.handlers.fetch_sessions import FetchSessionCache
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.replica_manager import ReplicaManager
@@ -55,6 +56,8 @@ class Broker(Protocol):
     def topic_admin(self) -> TopicAdmin: ...
     @property
     def producer_ids(self) -> ProducerIdManager: ...
+    @property
+    def group_coordinator(self) -> GroupCoordinator: ...
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
 

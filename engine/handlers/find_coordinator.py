@@ -1,40 +1,92 @@
 """FindCoordinator (10): v0–v6.
 
 Behaviour
-* There is no group or transaction coordinator yet: every key is answered COORDINATOR_NOT_AVAILABLE, which clients take
-  for "ask again later". The API is offered all the same, for librdkafka stores lz4 uncompressed where it is missing.
+* Says which broker coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The topic is
+  created when the first group is asked for, with the settings ``offsets.topic.*``.
+* COORDINATOR_NOT_AVAILABLE, which clients take for "ask again later", while there is no leader or there are fewer
+  brokers than the topic needs replicas. There is no transaction coordinator yet: the same answer.
 
 Version notes
 * v1 key type, throttle time, error message   * v3 flexible   * v4 several keys in one request
+* v6 share groups (key type 2), which a cluster on ZooKeeper does not know: INVALID_REQUEST
 """
 
 from __future__ import annotations
 
-from engine.common.errors import ErrorCode
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.controller.topic_admin import NewTopic
+from engine.coordinator.group.loading import logger
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-_MESSAGE = "The coordinator is not available."
+_NOT_AVAILABLE = "The coordinator is not available."
+_INVALID_REQUEST = "A coordinator's key type is 0 (group) or 1 (transaction)."
+
+
+class KeyType(IntEnum):
+    """What the keys are."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 @handles(ApiKey.FIND_COORDINATOR)
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Say for each key that its coordinator is not available."""
+def find_coordinator(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:
+    """Name each key's coordinator; wait only where the topic has to be created first."""
+    is_group = request.key_type == KeyType.GROUP
+    if is_group and not context.broker.metadata_cache.partitions(GROUP_METADATA_TOPIC):
+        return _create_first(context, request)
+    return _response(context, request)
+
+
+async def _create_first(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    settings = context.broker.group_coordinator.topic_settings
+    wanted = NewTopic(
+        GROUP_METADATA_TOPIC, settings.num_partitions, settings.replication_factor, configs=settings.topic_configs
+    )
+    try:
+        await context.broker.topic_admin.create_topic(wanted)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error)
+    return _response(context, request)
+
+
+def _response(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= 4:
-        return FindCoordinatorResponse(coordinators=[_not_available(key) for key in request.coordinator_keys])
+        return FindCoordinatorResponse(
+            coordinators=[_coordinator(context, key, request.key_type) for key in request.coordinator_keys]
+        )
+    found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
-        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=_MESSAGE, node_id=-1, host="", port=-1
+        error_code=found.error_code,
+        error_message=found.error_message or "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 
-def _not_available(key: str) -> Coordinator:
-    return Coordinator(
-        key=key,
-        node_id=-1,
-        host="",
-        port=-1,
-        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        error_message=_MESSAGE,
-    )
+def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type not in (KeyType.GROUP, KeyType.TRANSACTION):
+        return _refusal(key, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
+    if key_type == KeyType.GROUP:
+        cache = context.broker.metadata_cache
+        partition = cache.partition_info(context.broker.group_coordinator.partition_for(key))
+        node = None if partition is None else cache.node(partition.leader, context.peer.listener_name)
+        if node is not None:
+            return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
+    return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+
+
+def _refusal(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

@@ -30,6 +30,8 @@ def update_metadata(context: RequestContext, request: UpdateMetadataRequest) -> 
         deleted = context.broker.replica_manager.update_metadata(request, correlation_id=context.correlation_id)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
+    if deleted:
+        context.broker.group_coordinator.offsets.partitions_deleted(deleted)
     for topic in {topic_partition.topic for topic_partition in deleted}:
         if topic not in context.broker.metadata_cache.topics:
             # A new topic of the same name must not inherit this one's settings.

@@ -13,6 +13,7 @@ KEYS = (
         6000,
         MEDIUM,
         "Shortest session time-out, in milliseconds, that a member may ask for.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.max.session.timeout.ms",
@@ -20,6 +21,7 @@ KEYS = (
         1_800_000,
         MEDIUM,
         "Longest session time-out, in milliseconds, that a member may ask for.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms",
@@ -27,6 +29,7 @@ KEYS = (
         3000,
         MEDIUM,
         "Milliseconds that a new group waits for further members before its first rebalance. 0 suits tests.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.max.size",
@@ -35,6 +38,7 @@ KEYS = (
         MEDIUM,
         "Most members of one group.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.coordinator.rebalance.protocols",
@@ -261,6 +265,7 @@ KEYS = (
         4096,
         HIGH,
         "Longest text, in bytes, that a client may store with an offset.",
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.commit.required.acks",
@@ -276,6 +281,7 @@ KEYS = (
         HIGH,
         "Milliseconds that a commit waits for its replicas.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.load.buffer.size",
@@ -284,6 +290,7 @@ KEYS = (
         HIGH,
         "Bytes read at once when a coordinator loads the offsets topic.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.retention.minutes",
@@ -292,6 +299,7 @@ KEYS = (
         HIGH,
         "Minutes that offsets of an empty group are kept.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms",
@@ -300,6 +308,7 @@ KEYS = (
         HIGH,
         "Milliseconds between two looks for offsets to forget.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.num.partitions",
@@ -308,6 +317,7 @@ KEYS = (
         HIGH,
         "Partitions of the offsets topic; must not change once it exists.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.replication.factor",
@@ -316,6 +326,7 @@ KEYS = (
         HIGH,
         "Replicas of the offsets topic; it is not created before there are as many brokers.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.segment.bytes",
@@ -324,6 +335,7 @@ KEYS = (
         HIGH,
         "Segment size of the offsets topic in bytes; small ones load fast.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.compression.codec",
@@ -331,5 +343,6 @@ KEYS = (
         0,
         HIGH,
         "Codec number of the offsets topic's batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        has_effect=True,
     ),
 )

@@ -1,0 +1,201 @@
+"""Commits, reads and removals of groups' offsets: what is checked, written to ``__consumer_offsets``, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.coordinator.group.driver import MachineDriver
+from engine.coordinator.group.group import Group
+from engine.coordinator.group.loading import logger
+from engine.coordinator.group.machine import GroupMachine
+from engine.coordinator.group.ownership import OwnedGroups
+from engine.coordinator.group.records import (
+    OFFSETS_BASE_SEQUENCE,
+    batch_of,
+    group_tombstone,
+    offset_records,
+    offset_tombstones,
+)
+from engine.coordinator.group.settings import OffsetsTopicSettings
+from engine.coordinator.group.states import GroupState
+from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
+from engine.coordinator.group.writer import OffsetsTopicWriter
+
+_GROUPS_AT_ONCE: Final = 100
+"""So many groups are looked through before the event loop does something else."""
+
+CommitErrors = dict[TopicPartition, ErrorCode]
+
+FetchedOffset = CommittedOffset | ErrorCode | None
+"""What a partition's read gives: the offset, None where there is none, or UNSTABLE_OFFSET_COMMIT."""
+
+
+class OffsetRequests:
+    """The half of the group coordinator that keeps offsets."""
+
+    def __init__(
+        self,
+        machine: GroupMachine,
+        driver: MachineDriver,
+        groups: OwnedGroups,
+        writer: OffsetsTopicWriter,
+        settings: OffsetsTopicSettings,
+        clock: Clock,
+    ) -> None:
+        self._machine = machine
+        self._driver = driver
+        self._groups = groups
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+
+    def commit(
+        self, group_id: str, committer: Committer, offsets: Offsets, done: Callable[[CommitErrors], None]
+    ) -> None:
+        """Commit offsets; ``done`` is called when they are replicated, or at once with errors."""
+        error = self._groups.status(group_id)
+        group = self._groups.find(group_id) if error is ErrorCode.NONE else None
+        if error is ErrorCode.NONE and group is None:
+            if committer.generation_id < 0:
+                # Assigns its partitions itself: the group is nothing but its offsets.
+                group = self._groups.find_or_add(group_id)
+            else:
+                error = ErrorCode.ILLEGAL_GENERATION
+        if group is not None:
+            error = self._machine.check_commit(group, committer)
+            self._driver.run()
+        if group is None or error is not ErrorCode.NONE:
+            done(dict.fromkeys(offsets, error))
+            return
+        self._write(group, offsets, done)
+
+    def _write(self, group: Group, offsets: Offsets, done: Callable[[CommitErrors], None]) -> None:
+        length_max = self._machine.settings.offset_metadata_max_bytes
+        fitting = {p: value for p, value in offsets.items() if len(value.metadata) <= length_max}
+        errors = {p: ErrorCode.OFFSET_METADATA_TOO_LARGE for p in offsets if p not in fitting}
+        if not fitting:
+            done(errors)
+            return
+        group.offsets.begin_commit(fitting)
+
+        def written(error: ErrorCode, log_offset: int) -> None:
+            if error is ErrorCode.NONE:
+                group.offsets.end_commit(fitting, log_offset)
+            else:
+                group.offsets.fail_commit(fitting)
+            errors.update(dict.fromkeys(fitting, commit_error(error)))
+            done({partition: errors[partition] for partition in offsets})
+
+        records = offset_records(group.group_id, fitting, self._clock.now_ms(), self._settings.ibp)
+        batch = batch_of(records, self._settings.codec, base_sequence=OFFSETS_BASE_SEQUENCE)
+        self._writer.append(self._groups.index_of(group.group_id), batch, written)
+
+    def fetch(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """Return what is committed for the partitions, or for all that have an offset (None)."""
+        error = self._groups.status(group_id)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.find(group_id)
+        if group is None:
+            return ErrorCode.NONE, dict.fromkeys(partitions or ())
+        offsets = group.offsets
+        found: dict[TopicPartition, FetchedOffset] = {}
+        for partition in list(offsets.partitions) if partitions is None else partitions:
+            is_unstable = require_stable and offsets.is_unstable(partition)
+            found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
+        return ErrorCode.NONE, found
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
+        """Remove offsets that no member reads; return the error of the whole, and without one each partition's."""
+        error = ErrorCode.INVALID_GROUP_ID if not group_id else self._groups.status(group_id)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.find(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+            return ErrorCode.NON_EMPTY_GROUP, {}
+        is_empty = group.state is GroupState.EMPTY
+        errors = {
+            p: ErrorCode.NONE
+            if is_empty or not group.is_subscribed_to(p.topic)
+            else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            for p in partitions
+        }
+        self._remove(group, [p for p, code in errors.items() if code is ErrorCode.NONE])
+        return ErrorCode.NONE, errors
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Topics are gone: nobody needs their offsets."""
+        for group in self._groups:
+            self._remove(group, partitions)
+
+    def delete_group(self, group: Group) -> None:
+        """Remove an empty group with all its offsets."""
+        removed = group.offsets.remove(list(group.offsets.partitions))
+        self._end(group)
+        self._write_tombstones(group, removed)
+
+    async def expire(self) -> None:
+        """Remove offsets whose retention is over, and groups that nothing is left of."""
+        now_ms = self._clock.now_ms()
+        for count, group in enumerate(list(self._groups), start=1):
+            if count % _GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if group.state is GroupState.DEAD:
+                continue
+            expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms)
+            self._clean_up(group, expired)
+
+    def _remove(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
+        self._clean_up(group, group.offsets.remove(partitions))
+
+    def _clean_up(self, group: Group, removed: list[TopicPartition]) -> None:
+        if group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members:
+            self._end(group)
+        self._write_tombstones(group, removed)
+
+    def _end(self, group: Group) -> None:
+        logger.info("Group %s transitioned to Dead in generation %d", group.group_id, group.generation_id)
+        self._machine.delete(group)
+        self._groups.forget(group)
+        self._driver.run()
+
+    def _write_tombstones(self, group: Group, removed: list[TopicPartition]) -> None:
+        now_ms = self._clock.now_ms()
+        records = offset_tombstones(group.group_id, removed, now_ms)
+        if group.state is GroupState.DEAD and group.generation_id > 0:
+            records.append(group_tombstone(group.group_id, now_ms))
+        if not records:
+            return
+        batch = batch_of(records, self._settings.codec)
+        error = self._writer.append_without_waiting(self._groups.index_of(group.group_id), batch)
+        if error is not ErrorCode.NONE:
+            logger.error(
+                "Tombstones could not be written, they are tried again when the group is loaded group=%s count=%d: %s",
+                group.group_id,
+                len(records),
+                error.name,
+            )
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """Return what a client is told when its offsets could not be written."""
+    if error in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+        return ErrorCode.NOT_COORDINATOR
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return error

@@ -1,0 +1,193 @@
+"""Which groups this broker coordinates: those of the partitions of ``__consumer_offsets`` that it leads.
+
+A partition's groups are read from its log when it becomes this broker's, in slices between which the event loop does
+other work, and dropped when it is not any more. Meanwhile requests hear COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode, KlammError
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.coordinator.group.group import Group
+from engine.coordinator.group.loading import GroupLoader, logger
+from engine.coordinator.group.records import partition_for
+from engine.coordinator.group.writer import OffsetsTopicWriter
+from engine.replication.partition import Partition
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+
+SLICE_MS: Final = 5
+"""Loading holds the event loop no longer at a time."""
+
+_LOOK_AT_CLOCK_EVERY: Final = 32
+
+
+class OwnedPartition:
+    """One partition's groups."""
+
+    __slots__ = ("groups", "index", "is_loading", "leader_epoch")
+
+    def __init__(self, index: int, leader_epoch: int) -> None:
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.is_loading = True
+        self.groups: dict[str, Group] = {}
+
+
+class OwnedGroups:
+    """All groups of this broker. ``on_loaded`` and ``on_unloaded`` are told of each group that comes and goes."""
+
+    def __init__(
+        self,
+        writer: OffsetsTopicWriter,
+        offloader: Offloader,
+        clock: Clock,
+        *,
+        partition_count: Callable[[], int],
+        load_buffer_bytes: int,
+        on_loaded: Callable[[list[Group]], None],
+        on_unloaded: Callable[[list[Group]], None],
+    ) -> None:
+        self._writer = writer
+        self._offloader = offloader
+        self._clock = clock
+        self._partition_count = partition_count
+        self._load_buffer_bytes = load_buffer_bytes
+        self._on_loaded = on_loaded
+        self._on_unloaded = on_unloaded
+        self._owned: dict[int, OwnedPartition] = {}
+        self._supervisor = Supervisor("group-coordinator")
+
+    # -- asking
+
+    def index_of(self, group_id: str) -> int:
+        """Return the partition that the group belongs to."""
+        return partition_for(group_id, self._partition_count())
+
+    def status(self, group_id: str) -> ErrorCode:
+        """Return NONE where this broker answers for the group."""
+        index = self.index_of(group_id)
+        owned = self._owned.get(index)
+        if owned is None or self._writer.partition(index) is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
+
+    def find(self, group_id: str) -> Group | None:
+        """Return the group if it is there. The status has been asked for before."""
+        owned = self._owned.get(self.index_of(group_id))
+        return None if owned is None else owned.groups.get(group_id)
+
+    def find_or_add(self, group_id: str) -> Group:
+        """Return the group, made new where there is none."""
+        groups = self._owned[self.index_of(group_id)].groups
+        group = groups.get(group_id)
+        if group is None:
+            group = groups[group_id] = Group(group_id, self._clock.now_ms())
+        return group
+
+    def forget(self, group: Group) -> None:
+        """The group is deleted, or was never more than a question."""
+        owned = self._owned.get(self.index_of(group.group_id))
+        if owned is not None and owned.groups.get(group.group_id) is group:
+            del owned.groups[group.group_id]
+
+    def __iter__(self) -> Iterator[Group]:
+        return (group for owned in list(self._owned.values()) for group in list(owned.groups.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is being loaded."""
+        return any(owned.is_loading for owned in self._owned.values())
+
+    # -- the controller's word
+
+    def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        """Listener of the replica manager."""
+        for partition in followers:
+            if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
+                self._unload(partition.topic_partition.partition)
+        for partition in leaders:
+            if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
+                self._load_if_new(partition)
+
+    def replicas_stopped(self, stopped: Iterable[TopicPartition]) -> None:
+        """Listener of the replica manager."""
+        for topic, index in stopped:
+            if topic == GROUP_METADATA_TOPIC:
+                self._unload(index)
+
+    async def stop(self) -> None:
+        """Load no more, and drop every group: who waits is told to look for another coordinator."""
+        await self._supervisor.stop()
+        for index in list(self._owned):
+            self._unload(index)
+
+    def _unload(self, index: int) -> None:
+        owned = self._owned.pop(index, None)
+        if owned is None:
+            return
+        logger.info("Unloading %d groups of %s-%d", len(owned.groups), GROUP_METADATA_TOPIC, index)
+        self._on_unloaded(list(owned.groups.values()))
+
+    def _load_if_new(self, partition: Partition) -> None:
+        index = partition.topic_partition.partition
+        owned = self._owned.get(index)
+        if owned is not None:
+            owned.leader_epoch = partition.leader_epoch
+            return
+        owned = self._owned[index] = OwnedPartition(index, partition.leader_epoch)
+        self._supervisor.start(self._load(owned, partition), f"load {partition.topic_partition}")
+
+    async def _load(self, owned: OwnedPartition, partition: Partition) -> None:
+        started_ms = self._clock.monotonic_ms()
+        loader = GroupLoader(partition.topic_partition)
+        try:
+            await self._read(owned, partition, loader)
+        except KlammError:
+            # As Kafka does: what could be read is served; nobody would be helped by a group without a coordinator.
+            logger.exception("Error loading offsets from %s", partition.topic_partition)
+        if self._owned.get(owned.index) is not owned:
+            return
+        groups = loader.finish(self._clock.now_ms())
+        owned.groups = {group.group_id: group for group in groups}
+        owned.is_loading = False
+        self._on_loaded(groups)
+        logger.info(
+            "Finished loading offsets and group metadata from %s in %d milliseconds for epoch %d: %d groups, "
+            "%d records, %d skipped",
+            partition.topic_partition,
+            self._clock.monotonic_ms() - started_ms,
+            owned.leader_epoch,
+            len(groups),
+            loader.record_count,
+            loader.skipped,
+        )
+
+    async def _read(self, owned: OwnedPartition, partition: Partition, loader: GroupLoader) -> None:
+        log = partition.led_log()
+        loader.next_offset = log.log_start_offset
+        while self._owned.get(owned.index) is owned and loader.next_offset < log.log_end_offset:
+            position = loader.next_offset
+            found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
+            if found.records is None or found.records.size_bytes == 0:
+                return
+            buffer = await self._offloader.run(found.records.read)
+            await _in_slices(loader.read(buffer))
+            if loader.next_offset == position:
+                return
+
+
+async def _in_slices(work: Iterator[None]) -> None:
+    """Do the work without holding the event loop."""
+    until = time.monotonic() + SLICE_MS / 1000
+    for count, _ in enumerate(work):
+        if count % _LOOK_AT_CLOCK_EVERY == 0 and time.monotonic() > until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + SLICE_MS / 1000

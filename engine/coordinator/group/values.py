@@ -1,0 +1,141 @@
+"""What goes into the group state machine and what comes out: plain values, no wire messages and no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+NO_GENERATION = -1
+UNKNOWN_MEMBER_ID = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of the assignment strategies that a member knows, the best first, each with the member's subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What the broker's configuration says about groups. Field names follow the keys."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A JoinGroup request. ``member_id`` is empty for a member that is new."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    group_instance_id: str | None = None
+    needs_known_member_id: bool = False
+    can_skip_assignment: bool = False
+    reason: str | None = None
+
+
+class JoinedMember(NamedTuple):
+    """One member as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """The answer to JoinGroup. ``members`` is for the leader; empty for the others."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """A SyncGroup request. Protocol type and name are None where the version does not carry them."""
+
+    member_id: str
+    generation_id: int
+    assignments: dict[str, bytes]
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The answer to SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class MemberIdentity(NamedTuple):
+    """A member that is to leave. An empty id with an instance id: whoever holds the instance id now."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """An offset that a group has committed. ``expire_timestamp_ms`` is None but for clients that gave a retention."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+
+
+Offsets = dict[TopicPartition, CommittedOffset]
+
+
+class Committer(NamedTuple):
+    """Who commits. Clients that assign partitions themselves have no member id and the generation -1."""
+
+    member_id: str = UNKNOWN_MEMBER_ID
+    generation_id: int = NO_GENERATION
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member for DescribeGroups; subscription and assignment only while the group is stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group for DescribeGroups and ListGroups."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[MemberDescription, ...] = ()

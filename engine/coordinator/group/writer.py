@@ -1,0 +1,83 @@
+"""Writes batches to the partitions of ``__consumer_offsets`` that this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.replication.partition import Partition
+from engine.replication.replica_manager import ReplicaManager
+from engine.runtime.purgatory import DelayedOperation
+from engine.storage.append_origin import AppendOrigin
+
+ACKS_ALL = -1
+
+Done = Callable[[ErrorCode, int], None]
+"""Told the outcome, and the offset of the batch (-1 with an error)."""
+
+
+class OffsetsTopicWriter:
+    """Appends as coordinator. Whoever waits is told once the in-sync replicas have the batch."""
+
+    def __init__(self, replica_manager: ReplicaManager, commit_timeout_ms: int) -> None:
+        self._replica_manager = replica_manager
+        self._commit_timeout_ms = commit_timeout_ms
+
+    def partition(self, index: int) -> Partition | None:
+        """Return the partition if this broker leads it."""
+        partition = self._replica_manager.hosted_partition(TopicPartition(GROUP_METADATA_TOPIC, index))
+        return partition if partition is not None and partition.is_leader else None
+
+    def append(self, index: int, batch: memoryview, done: Done) -> None:
+        """Append a batch; ``done`` is called, at once or later, when it is replicated or that failed."""
+        partition = self.partition(index)
+        if partition is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        try:
+            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+        except KafkaError as error:
+            done(error.code, -1)
+            return
+        operation = _DelayedAppend(self._commit_timeout_ms, partition, result.first_offset, result.last_offset, done)
+        self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
+
+    def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
+        """Append a batch that may be lost with this broker: tombstones, which are written again."""
+        partition = self.partition(index)
+        if partition is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            partition.append_records_to_leader(batch, 0, origin=AppendOrigin.COORDINATOR)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+class _DelayedAppend(DelayedOperation):
+    """A batch that waits for the in-sync replicas."""
+
+    __slots__ = ("_done", "_error", "_first_offset", "_last_offset", "_partition")
+
+    def __init__(self, delay_ms: int, partition: Partition, first_offset: int, last_offset: int, done: Done) -> None:
+        super().__init__(delay_ms)
+        self._partition = partition
+        self._first_offset = first_offset
+        self._last_offset = last_offset
+        self._done = done
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+
+    def try_complete(self) -> bool:
+        """Done when the high watermark has passed the batch, or never will."""
+        is_done, error = self._partition.check_enough_replicas_reach_offset(self._last_offset + 1)
+        if not is_done and error is ErrorCode.NONE:
+            return False
+        self._error = error
+        return self.force_complete()
+
+    def on_complete(self) -> None:
+        """Tell how it went."""
+        error = self._error
+        self._done(error, self._first_offset if error is ErrorCode.NONE else -1)

@@ -1,0 +1,52 @@
+"""DescribeGroups (15): v0–v5.
+
+Behaviour
+* State, protocol and members of groups that this broker coordinates; a group that does not exist is Dead, no error.
+* Subscriptions and assignments are shown while the group is stable.
+
+Version notes
+* v3 authorized operations   * v4 static members   * v5 flexible
+"""
+
+from __future__ import annotations
+
+from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+
+@handles(ApiKey.DESCRIBE_GROUPS)
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describe groups."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    return DescribeGroupsResponse(groups=[_group(context, group_id, operations) for group_id in request.groups])
+
+
+def _group(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+    error, group = context.broker.group_coordinator.describe(group_id)
+    return DescribedGroup(
+        error_code=error,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )

@@ -1,0 +1,25 @@
+"""Heartbeat (12): v0–v4.
+
+Behaviour
+* Keeps a member for another session time-out; REBALANCE_IN_PROGRESS tells it to join again.
+* UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID: the member is not, or no longer, what it takes itself for.
+
+Version notes
+* v3 static members   * v4 flexible
+"""
+
+from __future__ import annotations
+
+from engine.handlers.context import RequestContext
+from engine.handlers.registry import handles
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(ApiKey.HEARTBEAT)
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Keep a member."""
+    error = context.broker.group_coordinator.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return HeartbeatResponse(error_code=error)

@@ -1,0 +1,190 @@
+"""Real clients in groups: they share partitions, rebalance when members come and go, and go on where they left off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+
+from engine.local.cluster import LocalCluster
+
+PARTITIONS = 6
+COUNT = 60
+DEADLINE_S = 40.0
+
+
+@pytest.fixture(scope="module")
+def group_cluster() -> Iterator[LocalCluster]:
+    """A broker whose groups begin without delay, and whose offsets topic needs one replica."""
+    settings = {
+        "group.initial.rebalance.delay.ms": "200",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "5",
+    }
+    with LocalCluster(1, config=settings) as running:
+        yield running
+        log = (running.broker(0).logs_path / "server.log").read_text()
+        assert "could not be handled" not in log
+        assert "Traceback" not in log
+
+
+@pytest.fixture
+def filled(group_cluster: LocalCluster) -> str:
+    """A topic with ten records in each of its partitions."""
+    topic = f"t-{uuid.uuid4().hex[:10]}"
+    servers = group_cluster.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    produce(servers, topic)
+    return topic
+
+
+def produce(servers: str, topic: str) -> None:
+    """Write ten records into each partition."""
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(COUNT):
+        producer.produce(topic, b"v%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.02)
+
+
+class Member:
+    """A consumer of librdkafka or kafka-python that is polled in a thread of its own."""
+
+    def __init__(self, servers: str, topic: str, group: str, library: str) -> None:
+        self.assigned: frozenset[int] = frozenset()
+        self.values: list[bytes] = []
+        self._end = threading.Event()
+        run = self._run_confluent if library == "confluent-kafka" else self._run_kafka_python
+        self._thread = threading.Thread(target=run, args=(servers, topic, group))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._end.set()
+        self._thread.join(DEADLINE_S)
+        self.assigned = frozenset()
+
+    def _run_confluent(self, servers: str, topic: str, group: str) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 200,
+            }
+        )
+        consumer.subscribe([topic])
+        while not self._end.is_set():
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                self.values.append(message.value())
+            self.assigned = frozenset(p.partition for p in consumer.assignment())
+        consumer.close()
+
+    def _run_kafka_python(self, servers: str, topic: str, group: str) -> None:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+        )
+        while not self._end.is_set():
+            for records in consumer.poll(timeout_ms=50).values():
+                self.values += [record.value for record in records]
+            self.assigned = frozenset(p.partition for p in consumer.assignment())
+        consumer.close()
+
+
+def is_shared(members: list[Member]) -> bool:
+    """Whether each partition is assigned to exactly one of the members, and each member has its share."""
+    counts = [len(member.assigned) for member in members]
+    together = frozenset().union(*(member.assigned for member in members))
+    return sum(counts) == PARTITIONS == len(together) and min(counts) == PARTITIONS // len(members)
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
+def test_three_members_share_leave_and_resume(group_cluster: LocalCluster, filled: str, library: str) -> None:
+    servers, group = group_cluster.bootstrap_servers, f"g-{filled}"
+    with contextlib.ExitStack() as stack:
+        members = []
+        for _ in range(3):
+            members.append(Member(servers, filled, group, library))
+            stack.callback(members[-1].close)
+        wait_for(lambda: is_shared(members), "three members share the partitions")
+        wait_for(lambda: {v for m in members for v in m.values} == sent_values(), "all records arrive")
+        members[0].close()
+        wait_for(lambda: is_shared(members[1:]), "two members share after one has left")
+    late = Member(servers, filled, group, library)
+    try:
+        wait_for(lambda: len(late.assigned) == PARTITIONS, "a new member gets everything")
+        produce(servers, filled)
+        wait_for(lambda: len(late.values) >= COUNT, "what is new arrives")
+        assert len(late.values) == COUNT, "the group goes on where it left off"
+    finally:
+        late.close()
+
+
+def sent_values() -> set[bytes]:
+    """What ``produce`` writes."""
+    return {b"v%d" % number for number in range(COUNT)}
+
+
+def test_aiokafka_shares_commits_and_resumes(group_cluster: LocalCluster, filled: str) -> None:
+    asyncio.run(_aiokafka(group_cluster.bootstrap_servers, filled, f"g-{filled}"))
+
+
+async def _aiokafka(servers: str, topic: str, group: str) -> None:
+    def consumer() -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+        )
+
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as stack:
+        members = [consumer() for _ in range(3)]
+        values: set[bytes] = set()
+        for member in members:
+            await member.start()
+            stack.push_async_callback(member.stop)
+        while len(values) < COUNT or [len(m.assignment()) for m in members] != [2, 2, 2]:
+            for member in members:
+                for records in (await member.getmany(timeout_ms=20)).values():
+                    values.update(record.value for record in records)
+        assert values == sent_values()
+        assert len(frozenset().union(*(m.assignment() for m in members))) == PARTITIONS
+    async with asyncio.timeout(DEADLINE_S):
+        late = consumer()
+        await late.start()
+        try:
+            await asyncio.to_thread(produce, servers, topic)
+            received = 0
+            while received < COUNT:
+                for records in (await late.getmany(timeout_ms=50)).values():
+                    received += len(records)
+            assert received == COUNT, "the group goes on where it left off"
+        finally:
+            await late.stop()

@@ -1,0 +1,129 @@
+"""A state machine without a broker: its clock, timers and stores are in the test's hands."""
+
+from __future__ import annotations
+
+import itertools
+
+from engine.common.clock import ManualClock
+from engine.common.errors import ErrorCode
+from engine.coordinator.group.group import Group
+from engine.coordinator.group.machine import GroupMachine
+from engine.coordinator.group.outbox import StoreGroup, TimerKey
+from engine.coordinator.group.timers import TimerWheel
+from engine.coordinator.group.values import (
+    GroupSettings,
+    Joining,
+    JoinResult,
+    MemberIdentity,
+    Syncing,
+    SyncResult,
+)
+
+SESSION_MS = 10_000
+REBALANCE_MS = 30_000
+INITIAL_DELAY_MS = 3_000
+
+
+class World:
+    """One group, one machine, and time that stands still until it is moved."""
+
+    def __init__(self, **settings: int) -> None:
+        self.clock = ManualClock()
+        numbers = itertools.count(1)
+        self.machine = GroupMachine(GroupSettings(**settings), self.clock, lambda: str(next(numbers)))
+        self.group = Group("g", self.clock.now_ms())
+        self.wheel: TimerWheel[TimerKey] = TimerWheel()
+        self.stores: list[StoreGroup] = []
+        self.store_error: ErrorCode | None = ErrorCode.NONE
+        """How stores end; None: not yet."""
+
+    def join(self, member_id: str = "", **options: object) -> list[JoinResult]:
+        """Send a JoinGroup; the list has the answer as soon as there is one."""
+        answers: list[JoinResult] = []
+        values: dict[str, object] = {
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "protocol_type": "consumer",
+            "protocols": (("range", b"r"), ("rr", b"x")),
+        }
+        self.machine.join(self.group, Joining(member_id, **(values | options)), answers.append)  # type: ignore[arg-type]
+        self.carry_out()
+        return answers
+
+    def sync(
+        self, member_id: str, generation_id: int, assignments: dict[str, bytes] | None = None, **options: str
+    ) -> list[SyncResult]:
+        """Send a SyncGroup."""
+        answers: list[SyncResult] = []
+        syncing = Syncing(member_id, generation_id, assignments or {}, **options)
+        self.machine.sync(self.group, syncing, answers.append)
+        self.carry_out()
+        return answers
+
+    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> ErrorCode:
+        error = self.machine.heartbeat(self.group, member_id, instance_id, generation_id)
+        self.carry_out()
+        return error
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
+        error = self.machine.leave(self.group, MemberIdentity(member_id, instance_id))
+        self.carry_out()
+        return error
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, deadline by deadline."""
+        end_ms = self.clock.monotonic_ms() + ms
+        while True:
+            next_ms = self.wheel.next_ms()
+            if next_ms is None or next_ms > end_ms:
+                break
+            self.clock.advance(max(0, next_ms - self.clock.monotonic_ms()))
+            for key in self.wheel.take_due(self.clock.monotonic_ms()):
+                self.machine.timer_is_due(self.group, key)
+                self.carry_out()
+        self.clock.advance(end_ms - self.clock.monotonic_ms())
+
+    def carry_out(self) -> None:
+        """Do what the outbox asks for."""
+        outbox = self.machine.outbox
+        while not outbox.is_empty:
+            replies, outbox.replies = outbox.replies, []
+            timers, outbox.timers = outbox.timers, {}
+            stores, outbox.stores = outbox.stores, []
+            for key, delay_ms in timers.items():
+                if delay_ms is None:
+                    self.wheel.stop(key)
+                else:
+                    self.wheel.start(key, self.clock.monotonic_ms() + delay_ms)
+            for reply, result in replies:
+                reply(result)
+            for store in stores:
+                self.stores.append(store)
+                if self.store_error is not None:
+                    self.machine.stored(self.group, store, self.store_error)
+
+    def end_stores(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """End the stores that were made to wait."""
+        stores, self.stores = self.stores, []
+        for store in stores:
+            self.machine.stored(self.group, store, error)
+            self.carry_out()
+
+    def stable(self, count: int = 2, **options: object) -> list[str]:
+        """Bring the group to a stable generation of so many members; return their ids, the leader first."""
+        joins = [self.join(**options) for _ in range(count)]
+        self.wait(2 * INITIAL_DELAY_MS)
+        ids = [answers[0].member_id for answers in joins]
+        self.sync_all(ids)
+        return ids
+
+    def sync_all(self, ids: list[str]) -> list[SyncResult]:
+        """Have all members sync, the leader last; each gets its id as its part."""
+        generation_id = self.group.generation_id
+        leader_id = self.group.leader_id
+        assert leader_id is not None
+        answers = [self.sync(m, generation_id) for m in ids if m != leader_id]
+        answers.append(self.sync(leader_id, generation_id, {m: m.encode() for m in ids}))
+        return [answer[0] for answer in answers]
