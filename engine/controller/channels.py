@@ -17,7 +17,14 @@ from engine.config.metadata_version import MetadataVersion
 from engine.controller.broker_requests import BrokerRequest
 from engine.controller.events import ControllerEvent
 from engine.controller.logs import channel_manager_log, request_send_log, state_change_log
-from engine.controller.wire_requests import RequestVersions, WireRequest, event_of, response_text, wire_requests
+from engine.controller.wire_requests import (
+    RequestVersions,
+    SharedStates,
+    WireRequest,
+    event_of,
+    response_text,
+    wire_requests,
+)
 from engine.network.client import BrokerClient
 from engine.protocol.declaration import Response
 from engine.runtime.supervisor import Supervisor
@@ -66,10 +73,11 @@ class BrokerChannel:
         """Requests that were not sent yet."""
         return self._queue.qsize()
 
-    def put(self, request: BrokerRequest) -> None:
+    def put(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
         """Queue a request."""
         settings = self._settings
-        for wire in wire_requests(request, settings.controller_id, self._versions, settings.inter_broker_listener_name):
+        listener = settings.inter_broker_listener_name
+        for wire in wire_requests(request, settings.controller_id, self._versions, listener, shared):
             self._queue.put_nowait(wire)
 
     async def run(self) -> None:
@@ -188,7 +196,7 @@ class ControllerChannels:
         if task is not None:
             task.cancel()
 
-    def send(self, request: BrokerRequest) -> None:
+    def send(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
         """Queue a request to a broker; one for a broker without line is dropped."""
         channel = self._channels.get(request.broker_id)
         if channel is None:
@@ -198,7 +206,7 @@ class ControllerChannels:
                 f"{request.broker_id}, since it is offline."
             )
             return
-        channel.put(request)
+        channel.put(request, shared)
 
     async def close(self) -> None:
         """Close every line and wait until all tasks have ended."""

@@ -31,6 +31,7 @@ from engine.controller.instructions import Instruction, Steps
 from engine.controller.logs import controller_log, event_log
 from engine.controller.options import ControllerOptions
 from engine.controller.watches import ControllerWatches
+from engine.controller.wire_requests import SharedStates
 from engine.controller.zk_instructions import ZkInstructions
 from engine.runtime.supervisor import Supervisor
 from engine.zk.errors import ControllerMoved as ZkControllerMoved
@@ -391,8 +392,9 @@ class Controller:
             raise ControllerMoved("this broker resigned as controller")
         match instruction:
             case do.SendRequests(requests):
+                shared = SharedStates()
                 for request in requests:
-                    channels.send(request)
+                    channels.send(request, shared)
                     await self._give_way()
             case do.GiveWay():
                 await self._give_way()

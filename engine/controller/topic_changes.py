@@ -12,6 +12,7 @@ from engine.controller.election import OFFLINE_ELECTION
 from engine.controller.events import StopReplicaResponseReceived
 from engine.controller.instructions import (
     DeleteTopicDeletions,
+    GiveWay,
     ReadPartitionIds,
     ReadTopicAssignments,
     ReadTopicDeletions,
@@ -118,6 +119,7 @@ class TopicChanges:
         new = list(partitions)
         if not new:
             return
+        yield from carry_out(GiveWay())
         self._log.info(f"New partition creation callback for {comma(new)}")
         yield from self._partitions.change(new, PartitionState.NEW)
         yield from self._replicas.change(self._context.replicas_of(new), ReplicaState.NEW)

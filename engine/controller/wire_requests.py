@@ -65,7 +65,7 @@ _FIRST_UMD_BY_TOPIC = 5
 _FIRST_STOP_BY_TOPIC = 1
 _FIRST_STOP_PER_PARTITION = 3
 
-OfTopic = TypeVar("OfTopic", LeaderAndIsrPartition, UpdateMetadataPartition, StopReplicaPartition)
+OfTopic = TypeVar("OfTopic", LeaderAndIsrPartition, StopReplicaPartition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,31 @@ class WireRequest:
     deleted: frozenset[TopicPartition] = frozenset()
 
 
+class SharedStates:
+    """The partitions of UpdateMetadata requests as the wire has them, made once for all brokers that are told the same.
+
+    Lives as long as the requests of one step are put together. The messages share the values: they are only encoded.
+    """
+
+    __slots__ = ("_partitions", "_states")
+
+    def __init__(self) -> None:
+        self._partitions: tuple[UpdateMetadataPartition, ...] = ()
+        self._states: list[UpdateMetadataPartitionState] = []
+
+    def of(self, partitions: tuple[UpdateMetadataPartition, ...]) -> list[UpdateMetadataPartitionState]:
+        """Return a state for each partition, in order."""
+        if partitions is not self._partitions:
+            self._partitions, self._states = partitions, [_metadata_state(p) for p in partitions]
+        return self._states
+
+
 def wire_requests(
-    request: BrokerRequest, controller_id: int, versions: RequestVersions, inter_broker_listener: str
+    request: BrokerRequest,
+    controller_id: int,
+    versions: RequestVersions,
+    inter_broker_listener: str,
+    shared: SharedStates | None = None,
 ) -> list[WireRequest]:
     """Return the messages for one request: one, or two for a StopReplica that old versions cannot say in one."""
     match request:
@@ -100,7 +123,8 @@ def wire_requests(
             message = _leader_and_isr(request, controller_id, versions.leader_and_isr, inter_broker_listener)
             return [WireRequest(message, versions.leader_and_isr, request)]
         case UpdateMetadataToBroker():
-            metadata = _update_metadata(request, controller_id, versions.update_metadata)
+            states = (SharedStates() if shared is None else shared).of(request.partitions)
+            metadata = _update_metadata(request, controller_id, versions.update_metadata, states)
             return [WireRequest(metadata, versions.update_metadata, request)]
         case StopReplicaToBroker():
             return _stop_replica(request, controller_id, versions.stop_replica)
@@ -178,7 +202,9 @@ def _leader_and_isr_state(part: LeaderAndIsrPartition, version: int) -> LeaderAn
     )
 
 
-def _update_metadata(request: UpdateMetadataToBroker, controller_id: int, version: int) -> UpdateMetadataRequest:
+def _update_metadata(
+    request: UpdateMetadataToBroker, controller_id: int, version: int, states: list[UpdateMetadataPartitionState]
+) -> UpdateMetadataRequest:
     message = UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=request.controller_epoch,
@@ -186,15 +212,16 @@ def _update_metadata(request: UpdateMetadataToBroker, controller_id: int, versio
         live_brokers=[_metadata_broker(b, version) for b in request.live_brokers],
     )
     if version < _FIRST_UMD_BY_TOPIC:
-        message.ungrouped_partition_states = [_metadata_state(p) for p in request.partitions]
+        message.ungrouped_partition_states = states
     else:
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in states:
+            by_topic.setdefault(state.topic_name, []).append(state)
         message.topic_states = [
             UpdateMetadataTopicState(
-                topic_name=topic,
-                topic_id=request.topic_ids.get(topic, ZERO_TOPIC_ID),
-                partition_states=[_metadata_state(p) for p in partitions],
+                topic_name=topic, topic_id=request.topic_ids.get(topic, ZERO_TOPIC_ID), partition_states=of_topic
             )
-            for topic, partitions in _by_topic(request.partitions).items()
+            for topic, of_topic in by_topic.items()
         ]
     return message
 
@@ -283,17 +310,20 @@ def _old_stop_replica(
 def _leader_and_isr_errors(
     response: LeaderAndIsrResponse, topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, ErrorCode]:
-    errors = {
-        TopicPartition(e.topic_name, e.partition_index): error_code(e.error_code) for e in response.partition_errors
-    }
+    errors = {TopicPartition(e.topic_name, e.partition_index): _code(e.error_code) for e in response.partition_errors}
     names = {topic_id: topic for topic, topic_id in topic_ids.items()}
     for topic in response.topics:
         name = names.get(topic.topic_id)
         if name is not None:
             errors.update(
-                {TopicPartition(name, e.partition_index): error_code(e.error_code) for e in topic.partition_errors}
+                {TopicPartition(name, e.partition_index): _code(e.error_code) for e in topic.partition_errors}
             )
     return errors
+
+
+def _code(code: int) -> ErrorCode:
+    """Return the error; quick for none, which is what thousands of partitions answer."""
+    return error_code(code) if code else ErrorCode.NONE
 
 
 def response_text(response: Any) -> str:

@@ -1,6 +1,7 @@
 """The controller's requests byte for byte as Kafka sends them, its brokers' answers as events; old versions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,14 @@ from engine.controller.events import (
     StopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from engine.controller.wire_requests import RequestVersions, WireRequest, event_of, response_text, wire_requests
+from engine.controller.wire_requests import (
+    RequestVersions,
+    SharedStates,
+    WireRequest,
+    event_of,
+    response_text,
+    wire_requests,
+)
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -194,6 +202,25 @@ def test_every_ibp_can_say_everything(ibp: MetadataVersion) -> None:
             encoded = bytes(encode_request(wire.message, wire.api_version, 1, "0"))
             _, decoded = decode_request(encoded[4:])
             assert bytes(encode_request(decoded, wire.api_version, 1, "0")) == encoded
+
+
+def frame_of(wire: WireRequest) -> bytes:
+    return bytes(encode_request(wire.message, wire.api_version, 1, "0"))
+
+
+def test_what_brokers_share_changes_no_byte() -> None:
+    """The second broker is told the same, the third something else."""
+    other = (UpdateMetadataPartition(tp("u-1"), 5, 2, 0, (2,), 0, (2,), ()),)
+    values = [UMD, replace(UMD, broker_id=2, broker_epoch=78), replace(UMD, broker_id=3, partitions=other), UMD]
+    for ibp in MetadataVersion:
+        shared = SharedStates()
+        for value in values:
+            (with_others,) = wire_requests(value, 0, RequestVersions.of(ibp), "PLAINTEXT", shared)
+            (alone,) = wire_requests(value, 0, RequestVersions.of(ibp), "PLAINTEXT")
+            version = alone.api_version
+            assert encode_request(with_others.message, version, 1, "0") == encode_request(
+                alone.message, version, 1, "0"
+            )
 
 
 def test_old_stop_replica_requests_are_split_by_deletion() -> None:
