@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,7 +74,7 @@ async def cancel_reassignments(
 ) -> list[CancelledPartition]:
     """Cancel what is running of the named partitions and wait until the new replicas are gone from the assignment."""
     refusals = {refusal.name: refusal for refusal in await alter_reassignments(cluster, dict.fromkeys(running))}
-    await _wait(cluster, [name for name in running if name not in refusals])
+    await _wait(cluster, {name: found for name, found in running.items() if name not in refusals})
     found = partitions_of(await read_topics(cluster, {name.topic for name in names}))
     results = []
     for name in names:
@@ -104,14 +104,19 @@ def would_be_cancelled(
     ]
 
 
-async def _wait(cluster: Cluster, names: Sequence[TopicPartition]) -> None:
+async def _wait(cluster: Cluster, cancelled: Mapping[TopicPartition, PartitionSnapshot]) -> None:
     deadline = time.monotonic() + cluster.timeout_s * 0.5
-    waiting = set(names)
+    waiting = dict(cancelled)
     while waiting and time.monotonic() < deadline:
-        found = partitions_of(await read_topics(cluster, {name.topic for name in waiting}))
-        waiting = {name for name in waiting if name in found and found[name].assignment.is_being_reassigned}
+        now = partitions_of(await read_topics(cluster, {name.topic for name in waiting}))
+        waiting = {name: was for name, was in waiting.items() if name in now and not _is_back(was, now[name])}
         if waiting:
             await asyncio.sleep(POLL_PAUSE_S)
+
+
+def _is_back(was: PartitionSnapshot, now: PartitionSnapshot) -> bool:
+    """Whether a partition has its old replicas only; a broker may tell the new ones for a moment longer."""
+    return not now.assignment.is_being_reassigned and set(now.replicas) <= set(was.assignment.origin_replicas)
 
 
 def _survivors(partition: PartitionSnapshot, live: Set[int]) -> list[int]:

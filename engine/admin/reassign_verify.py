@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError
-from engine.admin.reassign import RunningReassignments, partitions_of, read_running, read_topics
+from engine.admin.reassign import partitions_of, read_running, read_topics
 from engine.admin.reassign_json import PartitionMove
 from engine.admin.reassign_log_dirs import LogDirs, read_log_dirs, with_log_dirs
 from engine.admin.reassign_moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassign_throttling import ClearedThrottles, clear_throttles
+from engine.admin.target import Side
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
@@ -22,16 +23,28 @@ OnStatus = Callable[[Sequence[PartitionStatus], float], None]
 
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
+SETTLE_S = 1.0
+"""So long brokers may take to hear of a change before it counts as not made."""
 
 
-async def verify_reassignment(
-    cluster: Cluster, plan: Sequence[PartitionMove], running: RunningReassignments | None = None
-) -> list[PartitionStatus]:
+async def verify_reassignment(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     """Return how far each partition of a plan is, by name. Changes nothing.
 
-    Bytes are those that brokers still have to copy, as their log dirs tell; None where a broker does not answer.
+    Bytes are those that brokers still have to copy, as their log dirs tell; None where a broker does not answer. By the
+    wire the controller tells what is under way, and any broker what there is: whoever is asked may not have heard of it
+    yet, so what looks failed is looked at again for a moment.
     """
-    listed = (running or await read_running(cluster)).listed
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        statuses = await _look(cluster, plan)
+        is_settled = not any(status.state is ReassignmentState.FAILED for status in statuses)
+        if is_settled or cluster.reads_from is not Side.WIRE or time.monotonic() >= deadline:
+            return statuses
+        await asyncio.sleep(POLL_MIN_S)
+
+
+async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
+    listed = (await read_running(cluster)).listed
     found = partitions_of(await read_topics(cluster, {move.name.topic for move in plan}))
     statuses = [status_of(move, found.get(move.name), is_listed=move.name in listed) for move in plan]
     wanted = {

@@ -258,6 +258,29 @@ def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
     assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
 
 
+def test_replicas_are_compared_until_a_byte_goes_bad(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
+) -> None:
+    filled(by_wire, topic_name, "0:1:2")
+    good = by_znodes("replicas", "verify", "--topic", f"{topic_name}.*", "-o", "json")
+    assert good.code == 0, good.err
+    assert [(one["from_offset"], one["to_offset"]) for one in good.json] == [(0, 3000)]
+    assert [one["agrees"] for one in good.json[0]["replicas"]] == [True] * 3
+
+    (folder,) = three_brokers.broker(2).spec.log_dirs
+    (log,) = (folder / f"{topic_name}-0").glob("*.log")
+    with log.open("r+b") as file:
+        file.seek(log.stat().st_size // 2)
+        file.write(b"y")
+    bad = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
+    assert (bad.code, [one["agrees"] for one in bad.json[0]["replicas"]]) == (1, [True, True, False]), bad.err
+    difference = bad.json[0]["first_difference"]
+    assert difference["kind"] == "corrupt"
+    assert [side["broker"] for side in difference["sides"]] == [0, 2]
+    assert "y" in difference["sides"][1]["records"][0]["value"]
+    assert by_wire("replicas", "verify", "--topic", "absent").code == 2
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

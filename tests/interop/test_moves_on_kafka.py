@@ -1,0 +1,161 @@
+"""Elections, reassignments with throttles and log dirs, replica verification and health on three brokers of Kafka's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from klamm_program import Ran, in_process
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
+]
+Capture = pytest.CaptureFixture[str]
+
+
+class Cluster:
+    """Three Kafka brokers, asked on either side."""
+
+    def __init__(self, zookeeper: str, brokers: list[ApacheKafkaBroker]) -> None:
+        self.brokers = brokers
+        self.by_wire = ("--bootstrap-server", ",".join(broker.bootstrap for broker in brokers))
+        self.by_znodes = ("--zookeeper", zookeeper)
+
+    def log_dirs(self, broker: int) -> list[str]:
+        return [str(self.brokers[broker].folder / name) for name in ("one", "two")]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    host, folder = own_loopback_address(), tmp_path_factory.mktemp("moves-on-kafka")
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        brokers = []
+        for broker_id in range(3):
+            home = folder / str(broker_id)
+            settings = {
+                "log.dirs": f"{home / 'one'},{home / 'two'}",
+                "auto.leader.rebalance.enable": "false",
+                "auto.create.topics.enable": "false",
+                "replica.fetch.max.bytes": "65536",
+            }
+            brokers.append(
+                stack.enter_context(
+                    ApacheKafkaBroker(
+                        home,
+                        broker_id=broker_id,
+                        host=host,
+                        port=21092 + broker_id,
+                        zookeeper_connect=zookeeper,
+                        overrides=settings,
+                        heap="300m",
+                    )
+                )
+            )
+        yield Cluster(zookeeper, brokers)
+
+
+def settings_of(kafka: Cluster, capture: Capture, *entity: str) -> dict[str, str]:
+    found = in_process("configs", "describe", *entity, *kafka.by_znodes, "-o", "json", capture=capture).json
+    entities = found if isinstance(found, list) else [found]
+    return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+
+
+def partitions_of(kafka: Cluster, topic: str, capture: Capture) -> list[dict[str, Any]]:
+    described = in_process("topics", "describe", topic, *kafka.by_znodes, "-o", "json", capture=capture)
+    return list(described.json[0]["partitions"])
+
+
+def plan_file(folder: Path, topic: str, *replicas: list[int], log_dirs: list[str] | None = None) -> Path:
+    partitions: list[dict[str, Any]] = [
+        {"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)
+    ]
+    if log_dirs is not None:
+        partitions[0]["log_dirs"] = log_dirs
+    path = folder / "plan.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
+    def klamm(*words: str | Path, side: tuple[str, ...] = kafka.by_wire, stdin: str = "") -> Ran:
+        return in_process(*words, *side, capture=capsys, stdin=stdin)
+
+    assert klamm("topics", "create", "m", "--replica-assignment", "0:1,1:0").code == 0
+    for partition in ("0", "1"):
+        sent = klamm("produce", "m", "--partition", partition, "--acks", "all", stdin=("x" * 999 + "\n") * 3000)
+        assert sent.code == 0, sent.err
+
+    plan = plan_file(tmp_path, "m", [2, 1], [1, 0, 2])
+    files: tuple[str | Path, ...] = ("--reassignment-json-file", plan)
+    slow = klamm("reassign", "execute", *files, "--throttle", "30000", "--rollback-file", tmp_path / "back.json")
+    assert slow.code == 5, slow.err
+    assert settings_of(kafka, capsys, "--broker", "2")["follower.replication.throttled.rate"] == "30000"
+    for side in (kafka.by_wire, kafka.by_znodes):
+        verified = klamm("reassign", "verify", *files, "-o", "json", side=side)
+        assert (verified.code, [one["adding"] for one in verified.json]) == (5, [[2], [2]]), verified.err
+        assert all(one["remaining_bytes"] > 0 for one in verified.json)
+    theirs = run_tool(
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        "--bootstrap-server", kafka.brokers[0].bootstrap, "--verify", "--reassignment-json-file", str(plan),
+    )  # fmt: skip
+    assert theirs.stdout.count("still in progress") == 2, theirs.stdout
+    cancelled = klamm("reassign", "cancel", *files, "-o", "json")
+    assert (cancelled.code, {one["result"] for one in cancelled.json}) == (0, {"cancelled"}), cancelled.err
+    assert [sorted(one["replicas"]) for one in partitions_of(kafka, "m", capsys)] == [[0, 1], [0, 1]]
+    assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
+
+    moved = klamm("reassign", "execute", *files, "--throttle", "9000000", "--rollback-file", tmp_path / "b2",
+                  "--wait", "--timeout", "40", side=kafka.by_znodes)  # fmt: skip
+    assert moved.code == 0, moved.err
+    assert [one["replicas"] for one in partitions_of(kafka, "m", capsys)] == [[2, 1], [1, 0, 2]]
+    assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
+
+    compared = klamm("replicas", "verify", "--topic", "m", "-o", "json")
+    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [3000, 3000]), compared.err
+    assert klamm("elect", "preferred", "--all-topic-partitions").code == 0
+    assert klamm("cluster", "health", "--fail-on", "warning", side=kafka.by_znodes).code == 0
+
+
+def test_a_replica_goes_to_another_log_dir(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
+    def klamm(*words: str | Path) -> Ran:
+        return in_process(*words, *kafka.by_wire, capture=capsys)
+
+    assert klamm("topics", "create", "d", "--replica-assignment", "0:1").code == 0
+    there = next(path for path in kafka.log_dirs(0) if not (Path(path) / "d-0").exists())
+    wrong = klamm("reassign", "execute", "--reassignment-json-file",
+                  plan_file(tmp_path, "d", [0, 1], log_dirs=["/nowhere", "any"]))  # fmt: skip
+    assert (wrong.code, "has no log dir /nowhere" in wrong.err) == (2, True)
+    plan = plan_file(tmp_path, "d", [0, 1], log_dirs=[there, "any"])
+    moved = klamm("reassign", "execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle",
+                  "9000000", "--rollback-file", tmp_path / "back", "--wait", "--timeout", "40")  # fmt: skip
+    assert moved.code == 0, moved.err
+    assert (Path(there) / "d-0").is_dir()
+    assert settings_of(kafka, capsys, "--topic", "d") == {} == settings_of(kafka, capsys, "--broker", "0")
+
+
+@pytest.mark.parametrize("side", ["by_wire", "by_znodes"])
+def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path, side: str) -> None:
+    def klamm(*words: str | Path, where: tuple[str, ...] = kafka.by_wire) -> Ran:
+        return in_process(*words, *where, capture=capsys)
+
+    topic = side.replace("_", "-")
+    assert klamm("topics", "create", topic, "--replica-assignment", "0:1").code == 0
+    # Another order moves nothing and leaves the leader where it is.
+    reordered = plan_file(tmp_path, topic, [1, 0])
+    assert klamm("reassign", "execute", "--reassignment-json-file", reordered, "--wait", "--timeout", "30",
+                 "--rollback-file", tmp_path / "back").code == 0  # fmt: skip
+    elected = klamm("elect", "preferred", "--topic", topic, "-o", "json", where=getattr(kafka, side))
+    assert elected.code == 0, elected.err
+    assert [(one["before"], one["after"], one["result"]) for one in elected.json] == [(0, 1, "elected")]
+    nobody = klamm("elect", "unclean", "--topic", topic, "--yes", "-o", "json")
+    assert (nobody.code, nobody.json[0]["result"]) == (0, "not_needed")
