@@ -27,7 +27,6 @@ from engine.zk.client import ZkClient
 PARTITIONS = int(os.environ.get("PARTITIONS", "1000"))
 IDLE_S = float(os.environ.get("IDLE_S", "20"))
 TOPIC = "large"
-LOST = 2
 DEADLINE_S = 60.0
 POLL_S = 0.05
 SETTINGS = {
@@ -85,6 +84,13 @@ class Phases:
         self._cluster = cluster
         self._zookeeper = zookeeper
         self._clients: dict[int, BrokerClient] = {}
+        self._controller = cluster.controller_id() or 0
+        self._lost = max(set(cluster.broker_ids) - {self._controller})
+
+    @property
+    def controller(self) -> int:
+        """The controller's broker id; it is not the broker that is lost."""
+        return self._controller
 
     @property
     def _living(self) -> list[LocalBroker]:
@@ -122,9 +128,9 @@ class Phases:
 
     async def create(self) -> None:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
-        answer = await self.client(0).call(CreateTopicsRequest(topics=[topic]))
+        answer = await self.client(self._controller).call(CreateTopicsRequest(topics=[topic]))
         if answer.topics[0].error_code:
-            raise RuntimeError(f"not created: {answer.topics[0].error_message}")
+            raise RuntimeError(f"not created: error {answer.topics[0].error_code}")
         await self.until_all_show(is_led_by(self._cluster.broker_ids, 3))
 
     async def ask_repeatedly(self) -> None:
@@ -132,23 +138,23 @@ class Phases:
             await self.client(0).call(MetadataRequest(topics=None))
 
     async def kill(self) -> float:
-        self._cluster.kill_broker(LOST)
+        self._cluster.kill_broker(self._lost)
         async with asyncio.timeout(DEADLINE_S):
-            while await self._zookeeper.exists(f"/brokers/ids/{LOST}") is not None:
+            while await self._zookeeper.exists(f"/brokers/ids/{self._lost}") is not None:
                 await asyncio.sleep(0.01)
         ended_s = time.monotonic()
         await self.until_all_show(is_led_by((each.id for each in self._living), 1))
         return ended_s
 
     async def come_back(self) -> None:
-        client = self._clients.pop(LOST, None)
+        client = self._clients.pop(self._lost, None)
         if client is not None:
             await client.close()
-        await asyncio.to_thread(self._cluster.start_broker, LOST)
+        await asyncio.to_thread(self._cluster.start_broker, self._lost)
         await self.until_all_show(is_led_by(self._cluster.broker_ids, 3))
 
     async def delete(self) -> None:
-        await self.client(0).call(DeleteTopicsRequest(topic_names=[TOPIC]), version_max=5)
+        await self.client(self._controller).call(DeleteTopicsRequest(topic_names=[TOPIC]), version_max=5)
         await self.until_all_show(is_gone)
         async with asyncio.timeout(DEADLINE_S):
             while await self._zookeeper.exists(f"/admin/delete_topics/{TOPIC}") is not None:
@@ -175,7 +181,9 @@ async def _run(cluster: LocalCluster) -> None:
     )
     phases = Phases(cluster, zookeeper)
     try:
-        print(f"{PARTITIONS} partitions x 3; per broker: loop held ms wall / CPU, CPU seconds")
+        print(
+            f"{PARTITIONS} partitions x 3, controller {phases.controller}; per broker: loop held ms wall / CPU, CPU seconds"
+        )
         await phases.row("created, all led, ISR full", phases.create)
         await phases.row("10 x Metadata of all topics", phases.ask_repeatedly)
         await phases.row("a broker lost, all led", phases.kill)
