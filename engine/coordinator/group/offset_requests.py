@@ -134,8 +134,11 @@ class OffsetRequests:
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics are gone: nobody needs their offsets."""
+        gone = frozenset(partitions)
         for group in self._groups:
-            self._remove(group, partitions)
+            touched = group.offsets.among(gone)
+            if touched:
+                self._remove(group, touched)
 
     def delete_group(self, group: Group) -> None:
         """Remove an empty group with all its offsets."""

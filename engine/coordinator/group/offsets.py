@@ -117,6 +117,13 @@ class GroupOffsets:
 
     # -- removal
 
+    def among(self, partitions: frozenset[TopicPartition]) -> set[TopicPartition]:
+        """Return those of the partitions that have an offset, committed or not."""
+        found = self._committed.keys() & partitions | self._pending.keys() & partitions
+        for held in self._in_transactions.values():
+            found |= held.keys() & partitions
+        return found
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget offsets, committed or not; return those that were committed: they need tombstones."""
         removed = []
