@@ -43,24 +43,16 @@ async def generate(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassign import generated_report, generated_text
-    from engine.admin.brokers import read_members
-    from engine.admin.reassign import read_topics
+    from engine.admin.reassign import read_topics_and_brokers
     from engine.admin.reassign_generate import generate_plan
     from engine.admin.reassign_json import parse_broker_list, parse_topics_to_move, plan_document, plan_text
-    from engine.admin.topics import topic_not_found
 
     text = topics_to_move_json_file.read_text(encoding="utf-8", errors="replace")
     names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
-        topics = await read_topics(cluster, names)
-        missing = [name for name in names if name not in topics]
-        if missing:
-            raise topic_not_found(missing)
-        members = await read_members(cluster)
+        topics, alive = await read_topics_and_brokers(cluster, names)
     draw = random.Random(seed).randrange
-    plan = generate_plan(
-        list(topics.values()), members.brokers, brokers, is_rack_aware=not disable_rack_aware, draw=draw
-    )
+    plan = generate_plan(list(topics.values()), alive, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
     for path, assignment in ((current, plan.current), (proposed, plan.proposed)):
         if path is not None:
             path.write_text(f"{plan_text(plan_document(assignment))}\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from engine.admin.health import HealthFacts
 from engine.admin.readers import topic_reader
 from engine.admin.snapshot import read_snapshot
 from engine.admin.target import Side
+from engine.admin.topic_reader import SnapshotTopicReader
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, SecurityProtocol
@@ -44,7 +45,9 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
         Unreachable: neither ZooKeeper nor any broker answers.
     """
     snapshot = await read_snapshot(cluster)
-    min_isr = await (await topic_reader(cluster)).min_isr(snapshot.topics)
+    is_told_by_wire = cluster.target.snapshot is None and cluster.reads_from is Side.WIRE
+    reader = await topic_reader(cluster) if is_told_by_wire else SnapshotTopicReader(snapshot)
+    min_isr = await reader.min_isr(snapshot.topics)
     if cluster.target.snapshot is not None:
         return HealthFacts(snapshot, min_isr)
     probes = await probe_brokers(snapshot, cluster.target.client_properties)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.admin.brokers import read_members
 from engine.admin.connection import Cluster
 from engine.admin.errors import BadRequest
 from engine.admin.readers import topic_reader
+from engine.admin.snapshot_file import load_snapshot
 from engine.admin.target import Side
+from engine.admin.topics import topic_not_found
 from engine.common.errors import ErrorCode
-from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
@@ -60,6 +63,27 @@ async def read_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic
     """Return those of the topics that exist, by name."""
     reader = await topic_reader(cluster)
     return {topic.name: topic for topic in await reader.topics(sorted(set(names)))}
+
+
+async def read_topics_and_brokers(
+    cluster: Cluster, names: Sequence[str]
+) -> tuple[dict[str, TopicSnapshot], Sequence[BrokerInfo]]:
+    """Return the topics with these names and the live brokers.
+
+    Raises:
+        NotFound: a topic does not exist.
+    """
+    if cluster.target.snapshot is not None:
+        snapshot, wanted = load_snapshot(cluster.target.snapshot), frozenset(names)
+        topics = {topic.name: topic for topic in snapshot.topics if topic.name in wanted}
+        brokers = snapshot.brokers
+    else:
+        topics = await read_topics(cluster, names)
+        brokers = (await read_members(cluster)).brokers
+    missing = [name for name in names if name not in topics]
+    if missing:
+        raise topic_not_found(missing)
+    return topics, brokers
 
 
 def partitions_of(topics: Mapping[str, TopicSnapshot]) -> dict[TopicPartition, PartitionSnapshot]:

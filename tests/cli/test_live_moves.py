@@ -269,8 +269,9 @@ def test_replicas_are_compared_until_a_byte_goes_bad(
 
     (folder,) = three_brokers.broker(2).spec.log_dirs
     (log,) = (folder / f"{topic_name}-0").glob("*.log")
+    data = log.read_bytes()
     with log.open("r+b") as file:
-        file.seek(log.stat().st_size // 2)
+        file.seek(data.index(b"x" * 500, len(data) // 2) + 250)
         file.write(b"y")
     bad = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
     assert (bad.code, [one["agrees"] for one in bad.json[0]["replicas"]]) == (1, [True, True, False]), bad.err
