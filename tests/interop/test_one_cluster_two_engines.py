@@ -1,0 +1,148 @@
+"""A broker of ours and one of Apache Kafka in one cluster, either as controller (E24): topics, replicas, hand-overs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from broker_program import BrokerProgram, settings
+from confluent_kafka.admin import AdminClient
+from real_clients import ConfluentKafka, Sent
+from wire_client import WireClient, controller_address, create_topic, describe_topic
+
+from engine.common.errors import ErrorCode
+from engine.local.addresses import own_loopback_address
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
+]
+
+KLAMM, KAFKA = 0, 1
+DEADLINE_S = 40.0
+
+
+class TwoEngines:
+    """Broker 0 is ours, broker 1 Kafka's; each may be stopped and started."""
+
+    def __init__(self, folder: Path, zookeeper_connect: str, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._zookeeper_connect = zookeeper_connect
+        self.host = own_loopback_address()
+        self.addresses = {KLAMM: f"{self.host}:9092", KAFKA: f"{self.host}:9093"}
+        self.bootstrap = ",".join(self.addresses.values())
+        self._klamm: BrokerProgram | None = None
+        self._kafka: ApacheKafkaBroker | None = None
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker and wait until it serves."""
+        common = {"zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "5000"}
+        if broker_id == KLAMM:
+            own = {**settings(self._folder / "klamm", self.host, self._zookeeper_connect), **common}
+            self._klamm = self._stack.enter_context(BrokerProgram(self._folder / "klamm", own))
+            self._klamm.wait_until_started()
+            return
+        self._kafka = ApacheKafkaBroker(
+            self._folder / "kafka",
+            broker_id=KAFKA,
+            host=self.host,
+            port=9093,
+            zookeeper_connect=self._zookeeper_connect,
+            overrides=common,
+            heap="400m",
+        )
+        (self._folder / "kafka" / "server.log").unlink(missing_ok=True)
+        self._stack.callback(self._kafka.stop)
+        self._kafka.start()
+
+    def stop(self, broker_id: int) -> None:
+        """End a broker in order; it hands its leaderships over."""
+        if broker_id == KAFKA:
+            assert self._kafka is not None
+            self._kafka.stop()
+            return
+        assert self._klamm is not None
+        assert self._klamm.terminate() == 0
+        assert "Traceback" not in self._klamm.server_log
+        assert "could not be handled" not in self._klamm.server_log
+
+    def log_dir(self, broker_id: int) -> Path:
+        return self._folder / ("klamm" if broker_id == KLAMM else "kafka") / "data"
+
+    def wait_for_topic(self, asked: int, topic: str, condition: Callable[[list[tuple[int, list[int]]]], bool]) -> None:
+        """Wait until a broker tells (leader, sorted ISR) of the partitions as wanted."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            with WireClient(self.addresses[asked]) as client:
+                told = describe_topic(client, topic)
+            partitions = sorted(told.partitions, key=lambda p: int(p.partition_index))
+            found = [(p.leader_id, sorted(p.isr_nodes)) for p in partitions]
+            if told.error_code == ErrorCode.NONE and condition(found):
+                return
+            assert time.monotonic() < deadline, f"{topic}: broker {asked} tells {found}"
+            time.sleep(0.05)
+
+
+@contextmanager
+def two_engines(folder: Path, zookeeper_connect: str, controller: int) -> Iterator[TwoEngines]:
+    with ExitStack() as stack:
+        engines = TwoEngines(folder, zookeeper_connect, stack)
+        engines.start(controller)
+        # Who is there first becomes controller.
+        assert controller_address(engines.addresses[controller]) == engines.addresses[controller]
+        engines.start(KAFKA if controller == KLAMM else KLAMM)
+        yield engines
+
+
+def records(turn: int) -> list[Sent]:
+    return [Sent(n % 2, b"key", b"turn %d record %d " % (turn, n) * 10) for n in range(400)]
+
+
+@pytest.mark.parametrize("controller", [KLAMM, KAFKA], ids=["klamm", "kafka"])
+def test_either_controls_both(tmp_path: Path, zk_chroot: str, controller: int) -> None:
+    client = ConfluentKafka(acks="all")
+    reader = ConfluentKafka()
+    with two_engines(tmp_path, zk_chroot, controller) as engines:
+        create_topic(engines.addresses[KLAMM], "single", assignment={0: [KLAMM], 1: [KAFKA]})
+        create_topic(engines.addresses[KAFKA], "double", assignment={0: [KLAMM, KAFKA], 1: [KAFKA, KLAMM]})
+        sent: list[Sent] = []
+        for asked in (KLAMM, KAFKA):
+            engines.wait_for_topic(asked, "single", lambda found: found == [(KLAMM, [KLAMM]), (KAFKA, [KAFKA])])
+            engines.wait_for_topic(asked, "double", lambda found: found == [(KLAMM, [0, 1]), (KAFKA, [0, 1])])
+        client.produce(engines.bootstrap, "single", "lz4", records(0))
+        check(reader, engines, "single", records(0))
+        sent += records(0)
+        client.produce(engines.bootstrap, "double", "zstd", sent)
+        check(reader, engines, "double", sent)
+        for turn, (gone, left) in enumerate([(KAFKA, KLAMM), (KLAMM, KAFKA)], start=1):
+            engines.stop(gone)
+            engines.wait_for_topic(left, "double", lambda found, left=left: found == [(left, [left])] * 2)
+            client.produce(engines.addresses[left], "double", "gzip", records(turn))
+            sent += records(turn)
+            engines.start(gone)
+            engines.wait_for_topic(gone, "double", lambda found: [isr for _, isr in found] == [[0, 1], [0, 1]])
+            check(reader, engines, "double", sent)
+        admin = AdminClient({"bootstrap.servers": engines.bootstrap, "log_level": 2})
+        admin.delete_topics(["single"])["single"].result(20)
+        for broker_id in (KLAMM, KAFKA):
+            engines.stop(broker_id)
+        for partition in (0, 1):
+            ours, kafkas = (segments(engines.log_dir(b) / f"double-{partition}") for b in (KLAMM, KAFKA))
+            assert ours == kafkas, "replicas are equal to the byte"
+            assert len(ours) > 0
+        assert not list(engines.log_dir(KLAMM).glob("single-0"))
+
+
+def check(reader: ConfluentKafka, engines: TwoEngines, topic: str, sent: list[Sent]) -> None:
+    found = reader.consume(engines.bootstrap, topic, 2, len(sent))
+    for partition in (0, 1):
+        assert [r for r in found if r.partition == partition] == [r for r in sent if r.partition == partition]
+
+
+def segments(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.log")}
