@@ -181,9 +181,8 @@ async def _run(cluster: LocalCluster) -> None:
     )
     phases = Phases(cluster, zookeeper)
     try:
-        print(
-            f"{PARTITIONS} partitions x 3, controller {phases.controller}; per broker: loop held ms wall / CPU, CPU seconds"
-        )
+        print(f"{PARTITIONS} partitions x 3, controller {phases.controller}")
+        print(f"{'':34} {'s':>7}  per broker: loop held in ms by clock / CPU, CPU seconds")
         await phases.row("created, all led, ISR full", phases.create)
         await phases.row("10 x Metadata of all topics", phases.ask_repeatedly)
         await phases.row("a broker lost, all led", phases.kill)

@@ -1,8 +1,8 @@
 """``python gauged_broker.py FILE.properties``: a broker that notes how long its event loop is held, for benchmarks.
 
 Every 10 ms it asks to be called back, and notes how late that came and how much CPU the loop's thread used meanwhile.
-On a machine that others use too the second figure is the broker's own. SIGUSR1 writes the largest of both since the last
-time to ``loop-held.json`` beside the properties; once a file ``idle`` stands there the gauge stops for good.
+On a machine that others use too the second figure is the broker's own. SIGUSR1 writes the largest of both since the
+last time to ``loop-held.json`` beside the properties; once a file ``idle`` stands there the gauge stops for good.
 """
 
 from __future__ import annotations
