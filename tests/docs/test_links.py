@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 from doc_pages import DOCS, INDEX, ROOT, anchors, links, pages
 
-FILLED_BY_MEASURING = frozenset({DOCS / "benchmarks.md"})
-"""Its figures come with a release: until then the links to it lead nowhere."""
-
 
 def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
@@ -20,8 +17,6 @@ def test_links_resolve(page: Path) -> None:
     broken = []
     for target, anchor in links(page):
         file = (page.parent / target).resolve() if target else page
-        if file in FILLED_BY_MEASURING and not file.exists():
-            continue
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert broken == []
