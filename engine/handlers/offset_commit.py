@@ -1,4 +1,4 @@
-"""OffsetCommit (8): v1–v9.
+"""OffsetCommit (8): v0–v9.
 
 Behaviour
 * Stores a group's offsets in ``__consumer_offsets`` and answers once they are replicated, at the latest after
@@ -7,17 +7,22 @@ Behaviour
   no members. A partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION; too long a text: OFFSET_METADATA_TOO_LARGE.
 
 Version notes
-* v0 kept offsets in ZooKeeper and is not answered   * v1 commit timestamp   * v2–v4 retention time of this commit
+* v0 keeps offsets in ZooKeeper, for whoever names the group
+* v1 commit timestamp   * v2–v4 retention time of this commit
 * v6 leader epoch   * v7 static members   * v8 flexible   * v9 the errors of KIP-848, which do not occur here
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.values import CommittedOffset, Committer
+from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.zookeeper_offsets import write_offsets
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_commit import (
@@ -31,8 +36,10 @@ from engine.protocol.apis.offset_commit import (
 _NOT_GIVEN = -1
 
 
-@handles(ApiKey.OFFSET_COMMIT, versions=(1, 9))
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+@handles(ApiKey.OFFSET_COMMIT)
+def offset_commit(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
     """Store a group's offsets."""
     cache = context.broker.metadata_cache
     now_ms = context.broker.clock.now_ms()
@@ -47,12 +54,24 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not offsets:
         return _response(request, errors)
+    if context.api_version == 0:
+        return _commit_to_zookeeper(context, request, offsets, errors)
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     deferred = Deferred()
     context.broker.group_coordinator.offsets.commit(
         request.group_id, committer, offsets, lambda done: deferred.complete(_response(request, errors | done))
     )
     return deferred
+
+
+async def _commit_to_zookeeper(
+    context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: dict[TopicPartition, ErrorCode]
+) -> OffsetCommitResponse:
+    length_max = context.broker.config.get_int("offset.metadata.max.bytes")
+    fitting = {p: value.offset for p, value in offsets.items() if len(value.metadata) <= length_max}
+    too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    written = await write_offsets(context.broker.zk.client, request.group_id, fitting)
+    return _response(request, errors | too_large | written)
 
 
 def _offset(asked: OffsetCommitRequestPartition, now_ms: int, retention_time_ms: int) -> CommittedOffset:

@@ -1,17 +1,19 @@
-"""OffsetFetch (9): v1–v9.
+"""OffsetFetch (9): v0–v9.
 
 Behaviour
 * Reads a group's committed offsets; -1 where there is none, which is no error.
 
 Version notes
-* v0 read offsets from ZooKeeper and is not answered   * v1 an error of the group stands at each partition
+* v0 reads offsets from ZooKeeper; where there is none: UNKNOWN_TOPIC_OR_PARTITION
+* v1 an error of the group stands at each partition
 * v2 null topics: all that the group has stored; the group's error stands once   * v5 leader epoch   * v6 flexible
 * v7 ``require_stable``: UNSTABLE_OFFSET_COMMIT while a newer offset is under way (KIP-447)   * v8 several groups
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -19,6 +21,7 @@ from engine.coordinator.group.offset_requests import FetchedOffset
 from engine.coordinator.group.values import CommittedOffset
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.zookeeper_offsets import read_offsets
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -38,18 +41,38 @@ _NONE = CommittedOffset(offset=-1)
 _Topics = Iterable[OffsetFetchRequestTopic] | Iterable[OffsetFetchRequestTopics]
 
 
-@handles(ApiKey.OFFSET_FETCH, versions=(1, 9))
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+@handles(ApiKey.OFFSET_FETCH)
+def offset_fetch(
+    context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[Any, Any, object]:
     """Read committed offsets."""
     if context.api_version >= 8:
         return OffsetFetchResponse(groups=[_group(context, request, group) for group in request.groups])
     partitions = None if request.topics is None else _partitions(request.topics)
+    if context.api_version == 0:
+        return _fetch_from_zookeeper(context, request.group_id, partitions or [])
     error, found = context.broker.group_coordinator.offsets.fetch(
         request.group_id, partitions, require_stable=request.require_stable
     )
     if error is not ErrorCode.NONE and context.api_version < 2:
         # There is no place for it but at the partitions.
         found = dict.fromkeys(partitions or (), error)
+    return _response(error, found)
+
+
+async def _fetch_from_zookeeper(
+    context: RequestContext, group_id: str, partitions: list[TopicPartition]
+) -> OffsetFetchResponse:
+    cache = context.broker.metadata_cache
+    known = [partition for partition in partitions if cache.contains(partition)]
+    read = await read_offsets(context.broker.zk.client, group_id, known)
+    found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for partition, value in read.items():
+        found[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
+    return _response(ErrorCode.NONE, found)
+
+
+def _response(error: ErrorCode, found: Mapping[TopicPartition, FetchedOffset]) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         error_code=error,
         topics=[

@@ -140,6 +140,18 @@ def test_commits_in_every_version(wire: WireClient, group: str, commit_version: 
     assert committed(wire, group, fetch_version) == (40 + commit_version, "m", 0)
 
 
+def test_version_0_keeps_offsets_in_zookeeper(wire: WireClient, group: str) -> None:
+    assert committed(wire, group, 0) == (-1, "", E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert commit(wire, group, 0, 7) == E.NONE
+    assert commit(wire, group, 0, 8) == E.NONE
+    assert committed(wire, group, 0) == (8, "", E.NONE)
+    assert committed(wire, group, 1) == (-1, "", E.NONE), "they are not the offsets of the other versions"
+    assert commit(wire, group, 0, 9, metadata="m" * 4097) == E.OFFSET_METADATA_TOO_LARGE
+    assert commit(wire, group, 0, 9, topic="nowhere") == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(wire, "../brokers", 0, 9) == E.INVALID_GROUP_ID
+    assert committed(wire, "../brokers", 0) == (-1, "", E.INVALID_GROUP_ID)
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_joining_in_every_version(wire: WireClient, group: str, version: int) -> None:
     joined = join(wire, group, version)
