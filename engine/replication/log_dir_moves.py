@@ -189,7 +189,8 @@ class LogDirMoves:
                 await self._step(present, who)
                 await asyncio.sleep(0)
         finally:
-            worker_logger.info("%s: Stopped", who)
+            for word in ("Shutting down", "Stopped", "Shutdown completed"):
+                worker_logger.info("%s: %s", who, word)
 
     async def _step(self, copy: LogDirCopy, who: str) -> None:
         if not copy.is_wanted:
@@ -232,6 +233,8 @@ class LogDirMoves:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
+            if (error := running.exception()) is not None:
+                worker_logger.warning("%s A disk failed while a move was stopped: %s", self._who, error)
             raise
 
 

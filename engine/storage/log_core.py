@@ -58,6 +58,7 @@ class LogCore:
         "high_watermark",
         "is_metadata_unsynced",
         "is_offline",
+        "is_retired",
         "last_flush_ms",
         "leader_epochs",
         "log_dir",
@@ -96,6 +97,8 @@ class LogCore:
         self.high_watermark = self.log_start_offset
         self.first_unstable_offset: int | None = None
         self.is_offline = False
+        self.is_retired = False
+        """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.is_metadata_unsynced = False
         self._truncations = 0
         self._lowest_cut: int | None = None
@@ -286,8 +289,11 @@ class LogCore:
     def begin_flush(self, offset: int | None = None) -> FlushJob | None:
         """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None where it is there.
 
-        The recovery point moves when the job is finished, unless the log was truncated meanwhile.
+        The recovery point moves when the job is finished, unless the log was truncated meanwhile. A retired log has
+        nothing left to flush.
         """
+        if self.is_retired:
+            return None
         self._check_online()
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
         files: list[OpenFile] = []

@@ -316,6 +316,7 @@ class LogManager:
         """
         topic_partition = log.topic_partition
         log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
+        log.is_retired = True
         self._dirs[log.log_dir].log_count -= 1
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
 from engine.storage.log import Log
 
@@ -62,9 +63,12 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     if current is None or future is None:
         which = "current" if current is None else "future"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The {which} replica for {topic_partition} is offline")
-    logger.info("Attempting to replace current log %r with %r for %s", current, future, topic_partition)
+    logger.info("Attempting to replace current log %s with %s for %s", _told(current), _told(future), topic_partition)
     _take_over_knowledge(current, future)
     has_older_folder = is_moved(current)
+    if future.is_flush_due:
+        # flush.messages: whoever waits for a flush of the current log is answered by this one.
+        future.flush()
     _mark_moved(manager, future)
     future.rename_dir(log_dir_name(topic_partition))
     del manager.future_logs[topic_partition]
@@ -82,8 +86,19 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     return future
 
 
+def _told(log: Log) -> str:
+    """Return what Kafka's log line says of a log."""
+    topic, partition = log.topic_partition
+    topic_id = topic_id_text(ZERO_TOPIC_ID if log.topic_id is None else log.topic_id)
+    return (
+        f"Log(dir={log.dir}, topicId={topic_id}, topic={topic}, partition={partition}, "
+        f"highWatermark={log.high_watermark}, lastStableOffset={log.last_stable_offset}, "
+        f"logStartOffset={log.log_start_offset}, logEndOffset={log.log_end_offset})"
+    )
+
+
 def _take_over_knowledge(current: Log, future: Log) -> None:
-    """What the records do not tell: the high watermark, the topic id, a leader epoch without any record."""
+    """Give the future log what records do not tell: high watermark, topic id, a leader epoch without any record."""
     if future.topic_id is None and current.topic_id is not None:
         future.assign_topic_id(current.topic_id)
     latest = current.leader_epochs.latest_entry

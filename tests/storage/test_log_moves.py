@@ -21,11 +21,11 @@ TOPIC_ID = bytes(range(16))
 
 
 class Broker:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: LogConfig | None = None) -> None:
         self.a, self.b = folder / "a", folder / "b"
         self.failed: list[Path] = []
         settings = LogManagerConfig((self.a, self.b), log_segment_delete_delay_ms=0)
-        self.logs = LogManager(settings, lambda _topic: LogConfig(), ManualClock(NOW_MS), self.failed.append)
+        self.logs = LogManager(settings, lambda _topic: config or LogConfig(), ManualClock(NOW_MS), self.failed.append)
         self.logs.load()
 
     def log_with_copy(self) -> tuple[Log, Log]:
@@ -59,6 +59,17 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
     again = Broker(tmp_path)
     assert again.logs.logs[TP].log_end_offset == 2
     again.logs.shutdown()
+
+
+def test_a_flush_that_somebody_waits_for_is_done_by_the_swap(tmp_path: Path) -> None:
+    """With flush.messages the producer is answered when the disk has the records, also if the log moved meanwhile."""
+    broker = Broker(tmp_path, LogConfig(flush_messages=1))
+    log, future = broker.log_with_copy()
+    assert log.is_flush_due
+    replace_current_with_future(broker.logs, TP)
+    assert log.begin_flush() is None
+    assert (future.recovery_point, future.is_flush_due) == (2, False)
+    broker.logs.shutdown()
 
 
 def test_without_a_copy_nothing_is_replaced(tmp_path: Path) -> None:
