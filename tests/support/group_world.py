@@ -6,9 +6,13 @@ import itertools
 
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.group import Group
+from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.machine import GroupMachine
 from engine.coordinator.group.outbox import StoreGroup, TimerKey
+from engine.coordinator.group.records import group_record
 from engine.coordinator.group.timers import TimerWheel
 from engine.coordinator.group.values import (
     GroupSettings,
@@ -18,10 +22,12 @@ from engine.coordinator.group.values import (
     Syncing,
     SyncResult,
 )
+from engine.protocol.records.encode import encode_batch
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 INITIAL_DELAY_MS = 3_000
+IBP = parse_metadata_version("3.9")
 
 
 class World:
@@ -34,6 +40,8 @@ class World:
         self.group = Group("g", self.clock.now_ms())
         self.wheel: TimerWheel[TimerKey] = TimerWheel()
         self.stores: list[StoreGroup] = []
+        self.log: list[bytes] = []
+        """What was written of the group, batch by batch."""
         self.store_error: ErrorCode | None = ErrorCode.NONE
         """How stores end; None: not yet."""
 
@@ -101,6 +109,9 @@ class World:
                 reply(result)
             for store in stores:
                 self.stores.append(store)
+                if self.store_error in (None, ErrorCode.NONE):
+                    record = group_record(self.group, store.assignments, self.clock.now_ms(), IBP)
+                    self.log.append(encode_batch([record], base_offset=len(self.log)))
                 if self.store_error is not None:
                     self.machine.stored(self.group, store, self.store_error)
 
@@ -110,6 +121,20 @@ class World:
         for store in stores:
             self.machine.stored(self.group, store, error)
             self.carry_out()
+
+    def move(self) -> None:
+        """Let another coordinator take over what the log has; who waits at this one is told so."""
+        self.machine.unload(self.group)
+        self.carry_out()
+        self.end_stores()
+        loader = GroupLoader(TopicPartition("__consumer_offsets", 0))
+        for batch in self.log:
+            for _ in loader.read(batch):
+                pass
+        loaded = loader.finish(self.clock.now_ms())
+        self.group = loaded[0] if loaded else Group("g", self.clock.now_ms())
+        self.machine.loaded(self.group)
+        self.carry_out()
 
     def stable(self, count: int = 2, **options: object) -> list[str]:
         """Bring the group to a stable generation of so many members; return their ids, the leader first."""
