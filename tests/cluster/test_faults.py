@@ -18,9 +18,12 @@ from pathlib import Path
 import pytest
 from cluster_checks import assert_quiet_and_whole
 from confluent_kafka import ElectionType
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from fault_cluster import FaultCluster
-from faults import ALL, Injected
+from faults import ALL as ALL_FAULTS
+from faults import Injected
+from operations import ALL as ALL_OPERATIONS
 from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
 from tailing_reader import TailingReader
 from wire_client import create_topic
@@ -28,7 +31,7 @@ from wire_client import create_topic
 ROUNDS = int(os.environ.get("KLAMM_FAULT_ROUNDS", "10"))
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", str(random.SystemRandom().randrange(1_000_000))))
 IBP = os.environ.get("KLAMM_FAULT_IBP", "3.9")
-KINDS = [f for f in ALL if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
+KINDS = [f for f in ALL_FAULTS if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
 PARTITIONS = 6
 ROUNDS_PER_TOPIC = 10
 """A topic is checked from its beginning each time; a new one now and then keeps that short, and deletes the old one."""
@@ -72,7 +75,7 @@ class Rounds:
         for injected in sorted(done, key=lambda each: each.undo_rank):
             injected.undo()
         healed_s = time.monotonic() - began
-        self.cluster.wait_in_sync([self.topic])
+        self.cluster.wait_in_sync(self._all_topics())
         in_sync_s = time.monotonic() - began
         for writer in (*self.writers, self.loose):
             writer.stop()
@@ -84,23 +87,27 @@ class Rounds:
         return f"round {number}: {what}; {times}; {checked} acknowledged records are there"
 
     def _inject(self) -> list[Injected]:
-        """Inject one fault, in a third of the rounds another one a little later."""
-        time.sleep(self.rng.uniform(0.1, 0.5))
+        """Inject one fault, in a third of the rounds another one, in a third an operator's change between."""
+        wanted = [self.rng.choice(KINDS)]
+        if self.rng.random() < 0.33:
+            wanted.append(self.rng.choice(ALL_OPERATIONS))
+            self.rng.shuffle(wanted)
+        if self.rng.random() < 0.33:
+            wanted.append(self.rng.choice(KINDS))
         done = []
-        for turn in range(2):
-            if turn and self.rng.random() > 0.33:
-                break
-            injected = self.rng.choice(KINDS)(self.cluster, self.rng)
+        for inject in wanted:
+            time.sleep(self.rng.uniform(0.0, 1.5))
+            injected = inject(self.cluster, self.rng)
             if injected is not None:
                 done.append(injected)
-                time.sleep(self.rng.uniform(0.0, 2.0))
         return done
 
     def _elect_preferred(self) -> None:
         """Spread the leaders again, so that the next fault meets one."""
         # A client without a name would be gone before its answer is there.
         admin = self._admin()
-        results = admin.elect_leaders(ElectionType.PREFERRED).result()
+        wanted = [ClientPartition(self.topic, partition) for partition in range(PARTITIONS)]
+        results = admin.elect_leaders(ElectionType.PREFERRED, wanted).result()
         refused = {str(p): str(error) for p, error in results.items() if error is not None}
         assert all("ELECTION_NOT_NEEDED" in error for error in refused.values()), refused
 
@@ -110,7 +117,7 @@ class Rounds:
 
     def _next_topic(self, number: int) -> None:
         self._end_reader()
-        old = sorted(name for name in self.cluster.zk(lambda zk: zk.get_all_topics()))
+        old = [name for name in self._all_topics() if not name.startswith("__")]
         if old:
             admin = self._admin()
             for future in admin.delete_topics(old, operation_timeout=30).values():
@@ -120,9 +127,13 @@ class Rounds:
         create_topic(self.cluster.broker(0).address, self.topic, partitions=PARTITIONS, replication_factor=3)
         self.reader = TailingReader(self.cluster.bootstrap, self.topic, PARTITIONS)
 
+    def _all_topics(self) -> list[str]:
+        names: list[str] = self.cluster.zk(lambda zk: zk.get_all_topics())
+        return sorted(names)
+
     def _traces(self, topics: list[str]) -> list[str]:
         """Return what is left of topics: znodes, and folders of log dirs."""
-        left = [name for name in self.cluster.zk(lambda zk: zk.get_all_topics()) if name in topics]
+        left = [name for name in self._all_topics() if name in topics]
         for broker in self.cluster.local.brokers.values():
             for log_dir in broker.spec.log_dirs:
                 left += [

@@ -36,6 +36,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "log.segment.delete.delay.ms": "500",
+    "offsets.topic.num.partitions": "4",
     # Index files are as big from the first record on; a full disk is made by a limit of file sizes.
     "log.index.size.max.bytes": "65536",
 }
@@ -118,6 +119,10 @@ class FaultCluster:
         if process is None:
             return False
         return "T (stopped)" in Path(f"/proc/{process.pid}/status").read_text("utf-8")
+
+    @property
+    def is_zookeeper_serving(self) -> bool:
+        return self.local.zookeeper.is_running and not self.is_zookeeper_frozen
 
     # -- what ZooKeeper says
 

@@ -105,7 +105,11 @@ def isolate_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None
 
 def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
     """Let no file of a broker grow beyond its biggest, which is a segment made for this: one log dir is full."""
-    if set(cluster.running) != set(cluster.local.broker_ids) or not _is_zookeeper_up(cluster) or cluster.has_full_disk:
+    if (
+        set(cluster.running) != set(cluster.local.broker_ids)
+        or not cluster.is_zookeeper_serving
+        or cluster.has_full_disk
+    ):
         return None
     victim = rng.choice(cluster.running)
     topic = f"ballast-{time.monotonic_ns()}"
@@ -147,14 +151,10 @@ ALL: tuple[Fault, ...] = (
 
 
 def _controller(cluster: FaultCluster) -> int | None:
-    if not _is_zookeeper_up(cluster):
+    if not cluster.is_zookeeper_serving:
         return None
     controller = cluster.controller_id()
     return controller if controller in cluster.running else None
-
-
-def _is_zookeeper_up(cluster: FaultCluster) -> bool:
-    return cluster.local.zookeeper.is_running and not cluster.is_zookeeper_frozen
 
 
 def _killed(cluster: FaultCluster, broker_id: int) -> Injected:

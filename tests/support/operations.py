@@ -1,0 +1,72 @@
+"""What operators do while things fail: replicas taken away and given back, topics made and deleted.
+
+Same shape as ``faults``: begun now, completed by ``undo`` when everything else works again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from confluent_kafka.admin import AdminClient
+from fault_cluster import FaultCluster
+from faults import Fault, Injected
+from reassigning import reassign
+from wire_client import ConnectionClosed, create_topic
+
+from engine.common.errors import ErrorCode, KlammError
+from engine.common.model import TopicPartition
+
+_AFTER_ALL = 3
+"""Rank of undoing: when brokers, lines and ZooKeeper are back."""
+
+_NOT_NOW = (AssertionError, KlammError, ConnectionClosed, OSError)
+"""What a request may meet in the middle of a fault."""
+
+
+def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected | None:
+    """Reassign a partition to all but one of its replicas, afterwards to all of them in another order."""
+    if not cluster.is_zookeeper_serving or cluster.controller_id() not in cluster.running:
+        return None
+    topics = [name for name in cluster.zk(lambda zk: zk.get_all_topics()) if not name.startswith("__")]
+    assignments = cluster.assignments(topics)
+    partition = rng.choice(sorted(assignments))
+    replicas = list(assignments[partition].replicas)
+    rng.shuffle(replicas)
+    taken = replicas[-1]
+    if len(replicas) < 2 or not _may_reassign(cluster, partition, replicas[:-1]):
+        return None
+
+    def undo() -> None:
+        cluster.wait_for("the reassignment is accepted", lambda: _may_reassign(cluster, partition, replicas))
+
+    return Injected(f"replica {taken} of {partition} away and back", _AFTER_ALL, undo)
+
+
+def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Injected | None:
+    """Create a topic on all brokers, afterwards delete it again."""
+    if not cluster.is_zookeeper_serving or not cluster.running:
+        return None
+    topic = f"passing-{time.monotonic_ns()}"
+    try:
+        create_topic(cluster.broker(rng.choice(cluster.running)).address, topic, partitions=4, replication_factor=2)
+    except _NOT_NOW:
+        # Whether it exists now is open; if so it goes with the others when the next topic is taken.
+        return Injected(f"{topic} perhaps made", _AFTER_ALL, lambda: None)
+
+    def undo() -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        admin.delete_topics([topic], operation_timeout=20)[topic].result()
+        cluster.wait_for("it is gone", lambda: topic not in cluster.zk(lambda zk: zk.get_all_topics()))
+
+    return Injected(f"{topic} made and deleted", _AFTER_ALL, undo)
+
+
+ALL: tuple[Fault, ...] = (take_a_replica_away, make_a_topic_and_delete_it)
+
+
+def _may_reassign(cluster: FaultCluster, partition: TopicPartition, replicas: list[int]) -> bool:
+    try:
+        return reassign(cluster, {partition: replicas})[partition] is ErrorCode.NONE
+    except _NOT_NOW:
+        return False
