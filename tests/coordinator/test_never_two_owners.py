@@ -15,7 +15,9 @@ CLIENTS = 4
 
 STEP = st.tuples(
     st.sampled_from(
-        ["poll"] * 4 + ["leave", "vanish", "bounce", "wait", "wait long", "stores wait", "stores end", "move"]
+        ["poll"] * 4
+        + ["round"] * 12
+        + ["leave", "vanish", "bounce", "wait", "wait long", "stores wait", "stores end", "move"]
     ),
     st.integers(0, CLIENTS - 1),
 )
@@ -125,6 +127,10 @@ def test_one_owner_per_partition_and_generation(steps: list[tuple[str, int]]) ->
         client = clients[number]
         if what == "poll":
             client.poll()
+        elif what == "round":
+            for each in clients:
+                each.poll()
+            world.wait(1_000)
         elif what == "leave":
             client.leave()
         elif what == "vanish":
