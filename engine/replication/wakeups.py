@@ -33,6 +33,5 @@ class Wakeups:
     def flush(self) -> None:
         """Look at every marked partition now. What is marked meanwhile waits for the next turn."""
         marked, self._marked = self._marked, {}
-        for topic_partition in marked:
-            for purgatory in self._purgatories:
-                purgatory.check_and_complete(topic_partition)
+        for purgatory in self._purgatories:
+            purgatory.check_and_complete_all(marked)

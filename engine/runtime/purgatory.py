@@ -88,22 +88,32 @@ class Purgatory(Generic[Key]):
 
     def check_and_complete(self, key: Key) -> int:
         """Let every operation under ``key`` look at its condition again; return how many completed."""
-        waiting = self._watchers.get(key)
-        if waiting is None:
-            return 0
-        del self._watchers[key]
+        return self.check_and_complete_all((key,))
+
+    def check_and_complete_all(self, keys: Iterable[Key]) -> int:
+        """Do so for many keys; an operation looks once, under however many of them it waits.
+
+        A look costs a time proportional to what an operation waits for: a fetch of 1,000 partitions, all of which
+        changed, would else be looked at 1,000,000 times.
+        """
         completed = 0
-        still_waiting = []
-        for operation in waiting:
-            if operation.is_completed:
+        looked: set[DelayedOperation] = set()
+        for key in keys:
+            waiting = self._watchers.pop(key, None)
+            if waiting is None:
                 continue
-            if operation.try_complete():
-                completed += 1
-            elif not operation.is_completed:
-                still_waiting.append(operation)
-        if still_waiting:
-            # Completing one may have added new ones under the same key; those stay behind the older ones.
-            self._watchers[key] = still_waiting + self._watchers.get(key, [])
+            still_waiting = []
+            for operation in waiting:
+                if operation.is_completed:
+                    continue
+                if operation not in looked:
+                    looked.add(operation)
+                    completed += operation.try_complete()
+                if not operation.is_completed:
+                    still_waiting.append(operation)
+            if still_waiting:
+                # Completing one may have added new ones under the same key; those stay behind the older ones.
+                self._watchers[key] = still_waiting + self._watchers.get(key, [])
         self.completed_total += completed
         return completed
 

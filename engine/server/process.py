@@ -28,7 +28,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE = 0, 1, 2, 3
 SWITCH_INTERVAL_S = 0.0005
 """A thread that is busy in Python may keep the event loop waiting so long; Python's own default is ten times that."""
 
-GC_THRESHOLDS = (50_000, 20, 100)
+GC_THRESHOLDS = (50_000, 20, 1_000)
 """The broker makes no cycles per request; full collections of a large heap would only hold the loop."""
 
 

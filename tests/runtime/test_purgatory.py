@@ -110,3 +110,32 @@ def test_random_rounds_end_every_operation_exactly_once() -> None:
         assert not any(purgatory.is_watched(key) and purgatory.check_and_complete(key) for key in range(20))
 
     asyncio.run(check())
+
+
+def test_an_operation_under_many_changed_keys_looks_once() -> None:
+    class Counting(Wait):
+        __slots__ = ("looks",)
+
+        def __init__(self) -> None:
+            super().__init__(10_000)
+            self.looks = 0
+
+        def try_complete(self) -> bool:
+            self.looks += 1
+            return super().try_complete()
+
+    async def check() -> None:
+        purgatory: Purgatory[int] = Purgatory("test")
+        waiting, other = Counting(), Counting()
+        purgatory.try_complete_else_watch(waiting, range(1000))
+        purgatory.try_complete_else_watch(other, [2000])
+        assert purgatory.check_and_complete_all(range(500)) == 0
+        assert (waiting.looks, other.looks) == (2, 1)
+        assert purgatory.is_watched(499)
+        waiting.ready = True
+        assert purgatory.check_and_complete_all([7, 8, 2000]) == 1
+        assert waiting.events == ["complete"]
+        assert not other.is_completed
+        purgatory.close()
+
+    asyncio.run(check())
