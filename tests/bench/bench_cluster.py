@@ -6,18 +6,21 @@ Both are warm: each load runs ``WARM_UPS`` times before it counts. ``KLAMM_BENCH
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from apache_kafka import fetch_jars, missing_for_kafka
 from bench_broker import anonymous_mb, cpu_seconds, row
+from confluent_kafka import Message, Producer
 from wire_client import WireClient, create_topic, describe_topic
 
 from engine.local.cluster import LocalCluster
@@ -32,7 +35,7 @@ ENGINES = os.environ.get("KLAMM_BENCH_ENGINES", "klamm,kafka").split(",")
 IDLE_S = 10.0
 RECORD_BYTES = 100
 LOAD = ("acks=all", "batch.size=1000000", "batch.num.messages=100000", "linger.ms=50")
-SETTINGS = {"zookeeper.session.timeout.ms": "6000", "controlled.shutdown.enable": "false"}
+SETTINGS = {"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"}
 SUPPORT = Path(__file__).parents[1] / "support"
 
 Figures = dict[str, tuple[float, str, str]]
@@ -115,6 +118,35 @@ def _produce(cluster: LocalCluster, topic: str) -> tuple[float, float]:
     return float(json.loads(said)["elapsed_s"]), _cpu_s(cluster) - before
 
 
+def _pause_ms(cluster: LocalCluster, topic: str) -> float:
+    """Return the longest time that a producer with acks=all waited for a partition while a broker was shut down."""
+    answered: dict[int, list[float]] = {partition: [] for partition in range(6)}
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
+    producer = Producer(
+        settings | {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+    )
+
+    def on_delivery(error: object, message: Message) -> None:
+        if error is None:
+            answered[message.partition()].append(time.perf_counter())
+
+    victim = next(b for b in cluster.brokers if b != cluster.controller_id())
+    stopper = threading.Thread(target=cluster.stop_broker, args=(victim,))
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < 6:
+        if elapsed > 2 and stopper.ident is None:
+            stopper.start()
+        for partition in answered:
+            producer.produce(topic, b"x" * RECORD_BYTES, partition=partition, on_delivery=on_delivery)
+        producer.poll(0.005)
+    producer.flush(30)
+    stopper.join()
+    cluster.start_broker(victim)
+    # The first second is the producer's own beginning.
+    steady = [[t for t in times if t > begin + 1] for times in answered.values()]
+    return max(b - a for times in steady for a, b in itertools.pairwise(times)) * 1000
+
+
 def _measure(cluster: LocalCluster) -> Figures:
     create_topic(cluster.broker(0).address, "load", partitions=6, replication_factor=3)
     for _ in range(WARM_UPS):
@@ -122,6 +154,7 @@ def _measure(cluster: LocalCluster) -> Figures:
     seen = [_produce(cluster, "load") for _ in range(ROUNDS)]
     elapsed_s, cpu_s = (statistics.median(each[i] for each in seen) for i in range(2))
     memory = sum(map(anonymous_mb, _pids(cluster)))
+    pause_ms = statistics.median(_pause_ms(cluster, "load") for _ in range(ROUNDS))
     _creation_s(cluster, "warm-up")
     created_s = _creation_s(cluster, "many")
     idle = _idle_percent(cluster)
@@ -130,6 +163,7 @@ def _measure(cluster: LocalCluster) -> Figures:
         "RF 3, acks=all, 100-byte records": (RECORDS / elapsed_s / 1e3, "k records/s", ">= 1.2"),
         "  CPU of three brokers": (cpu_s / (RECORDS * RECORD_BYTES / 1e9), "s/GB", "<= 0.7"),
         "  memory of three brokers (RssAnon)": (memory, "MB", "<= 0.2"),
+        "longest wait during a controlled shutdown": (pause_ms, "ms", "<= 1.0"),
         f"{PARTITIONS} partitions x 3 created and led": (created_s, "s", "<= 1.0"),
         f"idle broker, {2 * PARTITIONS} replicas": (idle, "% of a core", "< 5 %"),
         f"{PARTITIONS} partitions led again after a kill": (failover_s, "s", "<= 1.0"),
@@ -146,6 +180,8 @@ def main() -> None:
                 continue
             with _cluster(engine, Path(folder) / engine) as cluster:
                 found[engine] = _measure(cluster)
+                for broker in cluster.brokers.values():
+                    broker.kill()
     print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")
     for name, (value, unit, wanted) in found.get("klamm", {}).items():
         row(name, value, found.get("kafka", {}).get(name, (float("nan"), "", ""))[0], unit, wanted)
