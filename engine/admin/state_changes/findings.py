@@ -1,0 +1,137 @@
+"""What a check of state-change logs finds: one row per kind, with severity, time range, count and examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+
+class Severity(StrEnum):
+    """How bad it is. ``INFO`` is what a healthy cluster does too."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Check(Enum):
+    """What is looked for: its name in answers, how bad it is, and what it means in a sentence."""
+
+    UNCLEAN_ELECTION = (
+        "unclean_election",
+        Severity.CRITICAL,
+        "a leader was elected that was not in sync: records that only others had are lost",
+    )
+    LEFT_OFFLINE = ("left_offline", Severity.CRITICAL, "partitions had no leader when the logs end")
+    TWO_CONTROLLERS = ("two_controllers", Severity.CRITICAL, "two brokers were controller with the same epoch")
+    OFFLINE_LOG_DIR = ("offline_log_dir", Severity.CRITICAL, "a broker's log dir failed, and replicas with it")
+    DIFFERS_FROM_CLUSTER = (
+        "differs_from_cluster",
+        Severity.CRITICAL,
+        "the cluster's state contradicts the last one in the logs",
+    )
+    POSSIBLY_UNCLEAN_ELECTION = (
+        "possibly_unclean_election",
+        Severity.WARNING,
+        "a leader was not in the last ISR that was logged; what came between is not in the logs",
+    )
+    OFFLINE_PARTITIONS = ("offline_partitions", Severity.WARNING, "partitions had no leader for a while")
+    ISR_FLAPPING = ("isr_flapping", Severity.WARNING, "replicas fell out of sync, came back, and fell out again")
+    LEADER_PING_PONG = ("leader_ping_pong", Severity.WARNING, "leadership went back and forth between two brokers")
+    STALE_CONTROLLER = (
+        "stale_controller",
+        Severity.WARNING,
+        "a controller went on after another one had taken over; brokers turn such requests away",
+    )
+    MISSED_CHANGES = (
+        "missed_changes",
+        Severity.WARNING,
+        "the controller sent a broker changes that its log does not have",
+    )
+    UNDER_MIN_ISR = ("under_min_isr", Severity.WARNING, "leaders began with fewer replicas in sync than configured")
+    FAILED_CHANGES = (
+        "failed_changes",
+        Severity.WARNING,
+        "the controller found no leader, or a broker could not do what it was asked",
+    )
+    ERRORS = ("errors", Severity.WARNING, "other errors were logged")
+    GONE_FROM_CLUSTER = (
+        "gone_from_cluster",
+        Severity.WARNING,
+        "partitions that the logs leave in place are not in the cluster",
+    )
+    CONTROLLER_CHANGES = ("controller_changes", Severity.INFO, "another broker became controller")
+    LEADER_CHANGES = ("leader_changes", Severity.INFO, "partitions got another leader")
+    ISR_SHRINKS = ("isr_shrinks", Severity.INFO, "replicas left the ISR")
+    ISR_EXPANDS = ("isr_expands", Severity.INFO, "replicas joined the ISR")
+    UNLOGGED_CHANGES = (
+        "unlogged_changes",
+        Severity.INFO,
+        "states that were written but not logged, such as an ISR that its leader changed",
+    )
+    OVERTAKEN_REQUESTS = (
+        "overtaken_requests",
+        Severity.INFO,
+        "requests that a broker's log does not have, but later ones that replace them",
+    )
+    LEADER_UNAVAILABLE = (
+        "leader_unavailable",
+        Severity.INFO,
+        "brokers were told to follow nobody, or a leader they did not know yet",
+    )
+    LATE_REQUESTS = ("late_requests", Severity.INFO, "requests came after newer ones and were rightly ignored")
+    LOGS_NOT_GIVEN = ("logs_not_given", Severity.INFO, "brokers that were sent changes, but whose logs are not here")
+    CHANGED_SINCE = ("changed_since", Severity.INFO, "the cluster has gone on since the logs end")
+
+    def __init__(self, label: str, severity: Severity, meaning: str) -> None:
+        self.label = label
+        self.severity = severity
+        self.meaning = meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One kind of thing that happened. Times are starts of lines in UTC; the cluster's own state has none."""
+
+    check: Check
+    count: int
+    first_start: bytes | None
+    last_start: bytes | None
+    examples: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Noted:
+    count: int = 0
+    first_start: bytes | None = None
+    last_start: bytes | None = None
+
+
+class FindingBook:
+    """Where the parts of a check note what they find. Examples are the first few of each kind."""
+
+    def __init__(self, examples_max: int) -> None:
+        self._examples_max = examples_max
+        self._noted: dict[Check, _Noted] = {}
+        self._examples: dict[Check, list[str]] = {}
+
+    def note(self, check: Check, start: bytes | None, example: str, *, count: int = 1) -> None:
+        """Note that something happened at ``start``, ``count`` times."""
+        noted = self._noted.setdefault(check, _Noted())
+        noted.count += count
+        if start is not None:
+            noted.first_start = start if noted.first_start is None else min(noted.first_start, start)
+            noted.last_start = start if noted.last_start is None else max(noted.last_start, start)
+        examples = self._examples.setdefault(check, [])
+        if len(examples) < self._examples_max:
+            time = "" if start is None else f"{start[12:-1].decode('ascii').replace(',', '.')} "
+            examples.append(time + example)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, the gravest first, as the checks are listed."""
+        return [
+            Finding(check, noted.count, noted.first_start, noted.last_start, tuple(self._examples[check]))
+            for check in Check
+            if (noted := self._noted.get(check)) is not None
+        ]

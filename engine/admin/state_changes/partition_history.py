@@ -1,0 +1,293 @@
+"""The history of each partition as the logs tell it: leaders, ISRs, times without a leader.
+
+Many lines repeat a state, and brokers log it later than the controller; a state is taken once, when leader epoch and
+partition epoch (the znode's version) say that it is newer. Old notations lack the partition epoch: of those only what
+the controller itself logs is taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from engine.admin.state_changes.findings import Check, FindingBook
+from engine.admin.state_changes.zones import moment_of
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.formats.state_change_events import (
+    LeaderElected,
+    MoveFailed,
+    PartitionDeleted,
+    PartitionMoved,
+    PartitionsForgotten,
+    RoleStarted,
+    StateSeen,
+    UncleanlyElected,
+)
+from engine.formats.state_change_states import PrintedState
+
+_NEW, _ONLINE, _OFFLINE, _GONE = "New", "Online", "Offline", "NonExistent"
+_MOMENT = timedelta(seconds=1)
+"""When a leader dies the controller takes its partitions offline and online again: that takes no longer."""
+_DELETION = timedelta(seconds=5)
+"""A deleted partition loses its leader and is forgotten by the brokers within this time, whichever comes first."""
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """What is known of one partition. ``state`` is the newest; None after it was made, until it has one."""
+
+    state: PrintedState | None = None
+    is_deleted: bool = False
+    last_leader: int | None = None
+    leaderless_since: bytes | None = None
+    offline_since: bytes | None = None
+    """The state machine took it offline, which most often lasts a moment only."""
+    has_failed_election: bool = False
+    """The controller said that it found no leader; of a partition that is deleted it does not."""
+    may_be_deleted: bool = False
+    """It lost its leader at about the time when brokers forgot partitions they did not name."""
+    unclean_epoch: int | None = None
+    changes: deque[tuple[bytes, int, int]] = field(default_factory=lambda: deque(maxlen=3))
+    left_isr: dict[int, bytes] = field(default_factory=dict)
+
+
+class PartitionHistories:
+    """Follows all partitions, and notes what happens to them."""
+
+    def __init__(self, book: FindingBook, window: timedelta) -> None:
+        self._book = book
+        self._window = window
+        self._last_forgotten: bytes | None = None
+        self._leaderless: set[TopicPartition] = set()
+        self.by_partition: dict[TopicPartition, PartitionHistory] = {}
+
+    def state_seen(self, start: bytes, event: StateSeen, *, by_controller: bool) -> None:
+        """A line prints a state."""
+        history = self._of(event.partition)
+        if _is_newer(history, event.state, by_controller=by_controller):
+            self._advance(start, event.partition, history, event.state, event.moved_from or "")
+            if event.state.leader == NO_LEADER:
+                self._lost_leader(start, event.partition, history)
+
+    def role_started(self, start: bytes, event: RoleStarted, broker_id: int | None) -> None:
+        """A replica began to lead or follow; a leader tells its ISR."""
+        if event.is_under_min_isr:
+            isr = _ids(event.isr or ())
+            self._book.note(Check.UNDER_MIN_ISR, start, f"{event.partition}: leader {broker_id} began with ISR {isr}")
+        if event.is_leader and broker_id is not None and event.isr is not None:
+            state = PrintedState(broker_id, event.leader_epoch, event.isr, event.partition_epoch)
+            history = self._of(event.partition)
+            if _is_newer(history, state, by_controller=False):
+                self._advance(start, event.partition, history, state)
+
+    def leader_elected(self, start: bytes, event: LeaderElected) -> None:
+        """The controller names a leader and no more."""
+        if event.leader != NO_LEADER:
+            self._online(start, event.partition, self._of(event.partition))
+
+    def moved(self, start: bytes, event: PartitionMoved) -> None:
+        """The controller's state machine went a step."""
+        history = self._of(event.partition)
+        if event.after.startswith(_NEW):
+            self.by_partition[event.partition] = PartitionHistory()
+        elif event.after.startswith(_OFFLINE):
+            history.offline_since = history.offline_since or start
+        elif event.after.startswith(_ONLINE):
+            self._online(start, event.partition, history)
+        elif event.after.startswith(_GONE):
+            self._delete(history)
+
+    def move_failed(self, start: bytes, event: MoveFailed) -> None:
+        """No leader could be found, or the present one had to stay."""
+        history = self._of(event.partition)
+        example = f"{event.partition}: the controller could not take it from {event.before} to {event.after}"
+        self._book.note(Check.FAILED_CHANGES, start, example)
+        if event.after.startswith(_ONLINE) and not event.before.startswith(_ONLINE):
+            history.has_failed_election = True
+            self._lost_leader(start, event.partition, history)
+
+    def deleted(self, event: PartitionDeleted) -> None:
+        """A broker forgets the partition."""
+        self._delete(self._of(event.partition))
+
+    def forgotten(self, start: bytes, event: PartitionsForgotten) -> None:
+        """A broker forgets partitions; those are meant that have just lost their leader, or are about to."""
+        self._last_forgotten = start
+        for partition in self._leaderless:
+            since = self.by_partition[partition].leaderless_since
+            if since is not None and _between(since, start) <= _DELETION:
+                self.by_partition[partition].may_be_deleted = True
+
+    def uncleanly_elected(self, start: bytes, event: UncleanlyElected) -> None:
+        """A leader says so itself."""
+        history = self._of(event.partition)
+        epoch = None if history.state is None else history.state.leader_epoch
+        if history.unclean_epoch is None or history.unclean_epoch != epoch:
+            self._book.note(Check.UNCLEAN_ELECTION, start, f"{event.partition}: its leader says so")
+            history.unclean_epoch = epoch
+
+    def finish(self, last_start: bytes) -> None:
+        """The logs end: what has no leader now is left so."""
+        for partition, history in sorted(self.by_partition.items()):
+            if history.may_be_deleted and not history.has_failed_election and history.offline_since is None:
+                history.is_deleted = True
+            since = history.leaderless_since
+            if since is None and history.offline_since is not None:
+                since = history.offline_since if _between(history.offline_since, last_start) >= _MOMENT else None
+            if since is not None and not history.is_deleted:
+                isr = "" if history.state is None else f", ISR {_ids(history.state.isr)}"
+                self._book.note(Check.LEFT_OFFLINE, since, f"{partition}: without a leader since then{isr}")
+
+    def _of(self, partition: TopicPartition) -> PartitionHistory:
+        history = self.by_partition.get(partition)
+        if history is None:
+            history = self.by_partition[partition] = PartitionHistory()
+        return history
+
+    def _advance(
+        self,
+        start: bytes,
+        partition: TopicPartition,
+        history: PartitionHistory,
+        state: PrintedState,
+        moved_from: str = "",
+    ) -> None:
+        before = history.state
+        if state.partition_epoch is None and before is not None and before.leader_epoch == state.leader_epoch:
+            state = state._replace(partition_epoch=before.partition_epoch)
+        if before is not None:
+            self._note_gap(start, partition, before, state)
+            self._note_isr(start, partition, history, before, state)
+        # Only a partition without a leader can get one that is not in sync.
+        if not moved_from.startswith(_ONLINE) and history.unclean_epoch != state.leader_epoch:
+            self._note_unclean(start, partition, history, before, state)
+        if state.leader != NO_LEADER:
+            self._online(start, partition, history)
+            if history.last_leader is not None and history.last_leader != state.leader:
+                self._note_leader(start, partition, history, history.last_leader, state)
+            history.last_leader = state.leader
+        history.state = state
+
+    def _note_unclean(
+        self,
+        start: bytes,
+        partition: TopicPartition,
+        history: PartitionHistory,
+        before: PrintedState | None,
+        state: PrintedState,
+    ) -> None:
+        """Note a leader that was not in sync when it was elected: its ISR is itself alone, and it was in no other."""
+        elected = f"{partition}: broker {state.leader} was elected (leader epoch {state.leader_epoch})"
+        if before is None or before.leader_epoch == state.leader_epoch:
+            if state.is_recovering:
+                example = f"{elected}; what was before is not in the logs"
+                self._note_election(Check.UNCLEAN_ELECTION, start, example, history, state)
+            return
+        was_in_sync = state.leader in before.isr or not before.isr
+        example = f"{elected}; ISR was {_ids(before.isr)}"
+        if state.is_recovering or (not was_in_sync and state.isr == (state.leader,) and _follows(before, state)):
+            self._note_election(Check.UNCLEAN_ELECTION, start, example, history, state)
+        elif not was_in_sync and state.isr == (state.leader,) and state.is_recovering is None:
+            self._note_election(Check.POSSIBLY_UNCLEAN_ELECTION, start, example, history, state)
+
+    def _note_election(
+        self, check: Check, start: bytes, example: str, history: PartitionHistory, state: PrintedState
+    ) -> None:
+        self._book.note(check, start, example)
+        history.unclean_epoch = state.leader_epoch
+
+    def _note_leader(
+        self, start: bytes, partition: TopicPartition, history: PartitionHistory, before: int, state: PrintedState
+    ) -> None:
+        example = f"{partition}: {before} → {state.leader} (leader epoch {state.leader_epoch})"
+        self._book.note(Check.LEADER_CHANGES, start, example)
+        history.changes.append((start, before, state.leader))
+        if len(history.changes) < 3:
+            return
+        (first, a, b), (_, c, d), (_, e, f) = history.changes
+        if (a, b) == (d, c) == (e, f) and _between(first, start) <= self._window:
+            took = _seconds(_between(first, start))
+            self._book.note(Check.LEADER_PING_PONG, start, f"{partition}: {a} → {b} → {d} → {f} in {took}")
+
+    def _note_isr(
+        self,
+        start: bytes,
+        partition: TopicPartition,
+        history: PartitionHistory,
+        before: PrintedState,
+        state: PrintedState,
+    ) -> None:
+        left, joined = set(before.isr) - set(state.isr), set(state.isr) - set(before.isr)
+        change = f"{partition}: ISR {_ids(before.isr)} → {_ids(state.isr)}"
+        if left:
+            self._book.note(Check.ISR_SHRINKS, start, change)
+        if joined:
+            self._book.note(Check.ISR_EXPANDS, start, change)
+        for broker_id in sorted(left):
+            last = history.left_isr.get(broker_id)
+            if last is not None and _between(last, start) <= self._window:
+                after = _seconds(_between(last, start))
+                example = f"{partition}: broker {broker_id} left the ISR again, {after} after the last time"
+                self._book.note(Check.ISR_FLAPPING, start, example)
+            history.left_isr[broker_id] = start
+
+    def _note_gap(self, start: bytes, partition: TopicPartition, before: PrintedState, state: PrintedState) -> None:
+        """Note how often the state was written in between, which no line shows."""
+        if before.partition_epoch is None or state.partition_epoch is None:
+            return
+        unlogged = state.partition_epoch - before.partition_epoch - 1
+        if unlogged > 0:
+            example = f"{partition}: {unlogged} between ISR {_ids(before.isr)} and {_ids(state.isr)}"
+            self._book.note(Check.UNLOGGED_CHANGES, start, example, count=unlogged)
+
+    def _online(self, start: bytes, partition: TopicPartition, history: PartitionHistory) -> None:
+        since = history.leaderless_since or history.offline_since
+        if since is not None and _between(since, start) >= _MOMENT:
+            took = _seconds(_between(since, start))
+            self._book.note(Check.OFFLINE_PARTITIONS, since, f"{partition}: without a leader for {took}")
+        history.leaderless_since = history.offline_since = None
+        history.has_failed_election = history.may_be_deleted = False
+        self._leaderless.discard(partition)
+
+    def _lost_leader(self, start: bytes, partition: TopicPartition, history: PartitionHistory) -> None:
+        history.leaderless_since = history.leaderless_since or start
+        self._leaderless.add(partition)
+        if self._last_forgotten is not None and _between(self._last_forgotten, start) <= _DELETION:
+            history.may_be_deleted = True
+
+    def _delete(self, history: PartitionHistory) -> None:
+        history.is_deleted = True
+        history.leaderless_since = history.offline_since = None
+
+
+def _is_newer(history: PartitionHistory, state: PrintedState, *, by_controller: bool) -> bool:
+    known = history.state
+    if history.is_deleted:
+        return False
+    if known is None or state.leader_epoch != known.leader_epoch:
+        return known is None or state.leader_epoch > known.leader_epoch
+    if state.partition_epoch is None or known.partition_epoch is None:
+        return by_controller and (state.leader, state.isr) != (known.leader, known.isr)
+    return state.partition_epoch > known.partition_epoch
+
+
+def _follows(before: PrintedState, state: PrintedState) -> bool:
+    """Whether nothing was written between the two."""
+    if before.partition_epoch is None or state.partition_epoch is None:
+        return False
+    return state.partition_epoch == before.partition_epoch + 1
+
+
+def _between(first: bytes, second: bytes) -> timedelta:
+    low, high = moment_of(first), moment_of(second)
+    return timedelta(0) if low is None or high is None else high - low
+
+
+def _seconds(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    return f"{seconds:.3g} s" if seconds < 100 else f"{round(seconds / 60)} min"
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, ids)) + "]"
