@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_logs import server_log
 from idempotent_wire import SequencedProducer
 from segments_on_disk import stored_batches
 from wire_client import LATEST, WireClient, create_topic, fetch, list_offset, produce, read_all, wait_until_led
@@ -140,10 +141,6 @@ def clean_marks(cluster: LocalCluster) -> list[bool]:
     return [(log_dir / ".kafka_cleanshutdown").exists() for log_dir in cluster.broker(0).spec.log_dirs]
 
 
-def server_log(cluster: LocalCluster) -> str:
-    return (cluster.broker(0).logs_path / "server.log").read_text()
-
-
 def test_an_orderly_end_needs_no_recovery(crashed: Crashed) -> None:
     cluster = crashed.cluster
     with WireClient(crashed.address) as client:
@@ -154,9 +151,9 @@ def test_an_orderly_end_needs_no_recovery(crashed: Crashed) -> None:
     assert clean_marks(cluster) == [False, False]
     cluster.stop_broker(0)
     assert clean_marks(cluster) == [True, True]
-    length = len(server_log(cluster))
+    length = len(server_log(cluster.broker(0).logs_path))
     cluster.start_broker(0)
-    said = server_log(cluster)[length:]
+    said = server_log(cluster.broker(0).logs_path)[length:]
     assert said.count("clean_shutdown=True") == 2
     assert "Recovering" not in said
     assert clean_marks(cluster) == [False, False]
@@ -170,7 +167,7 @@ def test_an_orderly_end_needs_no_recovery(crashed: Crashed) -> None:
 def _without_its_mark_a_dir_is_recovered(cluster: LocalCluster) -> None:
     cluster.stop_broker(0)
     (cluster.broker(0).spec.log_dirs[0] / ".kafka_cleanshutdown").unlink()
-    length = len(server_log(cluster))
+    length = len(server_log(cluster.broker(0).logs_path))
     cluster.start_broker(0)
-    said = server_log(cluster)[length:]
+    said = server_log(cluster.broker(0).logs_path)[length:]
     assert said.count("clean_shutdown=True") == said.count("clean_shutdown=False") == 1

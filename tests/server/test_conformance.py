@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from broker_logs import server_log
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
@@ -45,8 +46,7 @@ def test_clients_find_what_they_cannot_do_without() -> None:
 
 @pytest.mark.parametrize(("key", "version"), PROMISES, ids=lambda value: getattr(value, "name", str(value)))
 def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey, version: int) -> None:
-    log = cluster.broker(0).logs_path / "server.log"
-    length = log.stat().st_size
+    length = len(server_log(cluster.broker(0).logs_path))
     with WireClient(address) as client:
         if key is ApiKey.PRODUCE:
             # Without records and with acks=0 there is nothing to answer: the next answer proves that it was taken.
@@ -55,9 +55,7 @@ def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey,
             client.ask(minimal_request(key), version)
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         assert client.ask(request, 3).error_code == ErrorCode.NONE
-    with log.open() as lines:
-        lines.seek(length)
-        said = lines.read()
+    said = server_log(cluster.broker(0).logs_path)[length:]
     assert "could not be handled" not in said
     assert "Closing a connection" not in said
 

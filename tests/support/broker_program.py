@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from broker_logs import server_log
+
 from engine.config.properties import format_properties
 
 
@@ -56,8 +58,7 @@ class BrokerProgram:
     @property
     def server_log(self) -> str:
         """What it has written into server.log."""
-        path = self.folder / "logs" / "server.log"
-        return path.read_text() if path.exists() else ""
+        return server_log(self.folder / "logs")
 
     def wait_until_started(self, timeout_s: float = 30.0) -> None:
         """Wait until it says that it serves."""

@@ -1,0 +1,18 @@
+"""What a broker wrote into its logs, whole: they are rolled at every full hour, also in the middle of a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def server_log(folder: Path) -> str:
+    """Return server.log with what was rolled off it, in order; empty where there is none yet."""
+    rolled = sorted(folder.glob("server.log.*"))
+    return "".join(path.read_text() for path in [*rolled, folder / "server.log"] if path.exists())
+
+
+def assert_no_fault(folder: Path) -> None:
+    """No handler failed, and nothing was raised that nobody expected."""
+    log = server_log(folder)
+    assert "could not be handled" not in log
+    assert "Traceback" not in log
