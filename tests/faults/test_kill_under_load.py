@@ -10,7 +10,7 @@ import random
 import time
 
 from broker_logs import server_log
-from producing import Witness
+from producing import Follower, Witness
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
@@ -30,6 +30,8 @@ def test_nothing_acknowledged_is_lost_or_doubled(cluster: LocalCluster) -> None:
     for witness in witnesses:
         create_topic(address, witness.topic, partitions=PARTITIONS)
         witness.start()
+    follower = Follower(address, "idempotent", PARTITIONS)
+    follower.start()
     moments = random.Random(7)
     for _ in range(ROUNDS):
         for witness in witnesses:
@@ -44,5 +46,8 @@ def test_nothing_acknowledged_is_lost_or_doubled(cluster: LocalCluster) -> None:
     idempotent, acks_1 = witnesses
     assert idempotent.check(address, exactly_once=True) > ROUNDS * 500
     assert acks_1.check(address, exactly_once=False) > ROUNDS * 500
+    written = [partition.numbers for partition in idempotent.acknowledged]
+    follower.stop_at([len(numbers) for numbers in written])
+    assert follower.found == written, "a reader that was there all the time has seen everything once"
     log = server_log(cluster.broker(0).logs_path)
     assert log.count("clean_shutdown=False") == 2 * (ROUNDS + 1), "each of the two log dirs was recovered each time"

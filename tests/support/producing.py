@@ -1,4 +1,4 @@
-"""A real client that never stops sending, and remembers exactly what was acknowledged: the witness of crash tests."""
+"""Real clients that never stop sending and reading, and remember exactly what they were told: witnesses of crashes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from wire_client import WireClient, read_all
 
 FLUSH_S = 60.0
@@ -109,3 +109,36 @@ class Witness:
                 return
             except BufferError:
                 self._producer.poll(0.1)
+
+
+class Follower:
+    """Reads a topic's partitions from their beginning, from a thread, and keeps what came, in the order it came."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.found: list[list[int]] = [[] for _ in range(partitions)]
+        settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "log_level": 0}
+        self._consumer = Consumer({**settings, "fetch.wait.max.ms": 100, "reconnect.backoff.max.ms": 500})
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop_at(self, counts: list[int], timeout_s: float = 60.0) -> None:
+        """Wait until so many records of each partition have come, then read no more."""
+        deadline = time.monotonic() + timeout_s
+        while any(len(found) < count for found, count in zip(self.found, counts, strict=True)):
+            assert time.monotonic() < deadline, f"{[len(found) for found in self.found]} read of {counts}"
+            time.sleep(0.02)
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(1000, 0.05):
+                # What is told of lost connections is no record, and librdkafka mends it by itself.
+                if message.error() is None:
+                    self.found[message.partition() or 0].append(int(message.value() or b""))
