@@ -35,7 +35,7 @@ from engine.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from engine.protocol.records.attributes import Codec
-from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MASK, MAGIC
+from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
 from engine.replication.partition import Partition
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.log import Log
@@ -191,7 +191,10 @@ def _checked_records(records: memoryview | bytes | None, version: int) -> memory
         KafkaError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
     """
     if version < FIRST_BATCH_VERSION:
-        return memoryview(records or b"")
+        old = memoryview(records or b"")
+        if len(old) >= BATCH_OVERHEAD and old[MAGIC] == 2 and old[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
+            raise _no_transactional_id()
+        return old
     if records is None or len(records) < BATCH_OVERHEAD:
         raise _not_one_batch(version)
     if records[MAGIC] != 2:
@@ -199,12 +202,22 @@ def _checked_records(records: memoryview | bytes | None, version: int) -> memory
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
         )
-    if version < ZSTD_VERSION and records[ATTRIBUTES + 1] & CODEC_MASK == Codec.ZSTD:
+    flags = records[ATTRIBUTES + 1]
+    if flags & TRANSACTIONAL_BIT:
+        raise _no_transactional_id()
+    if version < ZSTD_VERSION and flags & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
     return cast("memoryview", records)
+
+
+def _no_transactional_id() -> KafkaError:
+    """Nobody would end such a transaction, and readers of committed records would wait for its end for ever."""
+    return KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records come without a transactional id"
+    )
 
 
 def _not_one_batch(version: int) -> KafkaError:

@@ -61,6 +61,11 @@ CASES: dict[str, tuple[Callable[[], bytes | None], ErrorCode]] = {
     "negative last offset delta": (lambda: changed(LAST_DELTA, int32(-1)), ErrorCode.INVALID_RECORD),
     "unknown codec": (lambda: changed(ATTRIBUTES, struct.pack(">h", 7)), ErrorCode.CORRUPT_MESSAGE),
     "control batch of a client": (lambda: changed(ATTRIBUTES, struct.pack(">h", 0x20)), ErrorCode.INVALID_RECORD),
+    "transaction of nobody": (
+        lambda: bytes(batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    "producer without sequence": (lambda: bytes(batch(producer_id=5, producer_epoch=0)), ErrorCode.INVALID_RECORD),
     "message set in a new request": (
         lambda: encode_message_set([Record(0, TIME_MS, b"k", b"v" * 60)], 1),
         ErrorCode.INVALID_RECORD,
@@ -81,6 +86,12 @@ def test_old_message_with_a_broken_checksum(client: WireClient, topic: str) -> N
     broken = bytearray(encode_message_set([Record(0, TIME_MS, b"k", b"value")], 1))
     broken[-1] ^= 1
     assert produce(client, topic, bytes(broken), version=2).error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_transaction_of_nobody_in_an_old_request(client: WireClient, topic: str) -> None:
+    records = bytes(batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
+    answer = produce(client, topic, records, version=2)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_acks_that_do_not_exist(client: WireClient, topic: str) -> None:
