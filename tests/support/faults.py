@@ -42,6 +42,19 @@ def kill_controller(cluster: FaultCluster, rng: random.Random) -> Injected | Non
     return None if controller is None else _killed(cluster, controller)
 
 
+def kill_all_brokers(cluster: FaultCluster, rng: random.Random) -> Injected | None:
+    """kill -9 of every broker at once: what was committed must be committed again."""
+    victims = cluster.running
+    for victim in victims:
+        cluster.broker(victim).kill()
+
+    def undo() -> None:
+        for victim in rng.sample(victims, len(victims)):
+            cluster.local.start_broker(victim)
+
+    return Injected(f"kill -9 all of {victims}", 2, undo) if victims else None
+
+
 def freeze_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None:
     """SIGSTOP of any broker."""
     return _frozen(cluster, rng.choice(cluster.running)) if cluster.running else None
@@ -139,6 +152,7 @@ def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
 ALL: tuple[Fault, ...] = (
     kill_broker,
     kill_controller,
+    kill_all_brokers,
     freeze_broker,
     freeze_controller,
     end_broker,

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 from tailing_reader import TailingReader
@@ -56,6 +56,9 @@ class LibrdkafkaSender:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 300,
             "topic.metadata.refresh.fast.interval.ms": 50,
+            # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does; by default
+            # librdkafka then gives a topic up that it has written to for half a minute.
+            "topic.metadata.propagation.max.ms": DELIVERY_MS,
             "log_level": 0,
             "error_cb": self._on_error,
         }
@@ -210,20 +213,34 @@ def read_partition(bootstrap: str, topic: str, partition: int, *, timeout_s: flo
     }
     consumer = Consumer(settings)
     try:
-        start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+        deadline = time.monotonic() + timeout_s
+        start, end = _watermarks(consumer, TopicPartition(topic, partition), deadline)
         consumer.assign([TopicPartition(topic, partition, start)])
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + timeout_s
         while not found or found[-1][0] < end - 1:
             if start == end:
                 break
             assert time.monotonic() < deadline, f"{topic}-{partition}: read {len(found)} of {end - start} records"
             for message in consumer.consume(10_000, timeout=0.2):
-                assert message.error() is None, message.error()
+                if message.error() is not None:
+                    continue
                 found.append((message.offset(), message.value()))
         return found
     finally:
         consumer.close()
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
+    """Return start and end; librdkafka gives up where the leader changes while it asks, as in any slow minute."""
+    while True:
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=5.0)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return start, end
 
 
 def assert_nothing_lost(
