@@ -50,7 +50,7 @@ ENTRIES = (
     ),
     Entry(
         "state-changes", "cli.commands.state_changes", "Merge brokers' state-change logs, see what happened", _DATA,
-        aliases=("state-change", "state-change-log-merger", "kafka.tools.StateChangeLogMerger"),
+        aliases=("state-change",),
     ),
     Entry("profiles", "cli.commands.profiles", "Named clusters in clusters.toml", _TOOL, aliases=("profile",)),
     Entry(

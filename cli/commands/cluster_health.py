@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ _PAUSE_S = 1.0
     "health",
     needs=Needs(cluster=True, bounded=False),
     examples=(
-        "klamm cluster health && ./restart-next-broker.sh",
+        "klamm cluster health --timeout 10",
         "klamm cluster health --wait --timeout 300",
         "klamm cluster health --fail-on warning -o json | jq '.reasons[].check'",
     ),
@@ -44,6 +43,8 @@ async def health(
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
     preferred ones, deletions that are stuck, a slow ZooKeeper.
     """
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.cluster_health import health_report
     from engine.admin.health_checks import assess

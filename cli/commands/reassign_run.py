@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,6 +55,8 @@ async def execute(
     mark, so that --wait, or later verify or cancel from any machine, takes them off again. Without --wait it ends with
     5 while partitions are still moving.
     """
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassign import planned_report, statuses_report
     from engine.admin.errors import Refused
@@ -109,6 +110,8 @@ async def verify(
     Ends with 0 when all partitions are where the file wants them, 1 when one is not and nothing is moving it, 5 while
     any is still moving. Only throttles that klamm has set are taken off.
     """
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassign import statuses_report
     from engine.admin.reassign_verify import verify_reassignment

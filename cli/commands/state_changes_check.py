@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +65,8 @@ def check(
     named by an option, the last states in the logs are held against it. Since Kafka 2.6 an ISR that its leader changes
     is not logged by default; it shows with the controller's next word about the partition.
     """
+    import asyncio
+
     from cli.views.state_change_check import check_report
     from cli.views.state_changes import tell_problems, with_progress
     from engine.admin.state_changes.check import StateChangeCheck
@@ -103,6 +104,8 @@ def _names_a_cluster(invocation: Invocation) -> bool:
 
 
 async def _compare(invocation: Invocation, checking: StateChangeCheck) -> None:
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from engine.admin.readers import topic_reader
     from engine.admin.state_changes.cluster_comparison import compare_with_cluster
