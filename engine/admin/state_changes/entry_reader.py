@@ -108,7 +108,7 @@ class EntryReader(Generic[Tag]):
         lines: list[bytes] = []
         for _ in range(_CHUNKS_PER_BLOCK_MAX):
             text = self._next_text()
-            if text:
+            if text is not None:
                 if begins_at is None:
                     begins_at = self._own_start(start_of(text)) if is_start(text) else self._last_start
                 lines += self._wanted_lines(text)
@@ -120,13 +120,13 @@ class EntryReader(Generic[Tag]):
             self.close()
         return block
 
-    def _next_text(self) -> bytes:
-        """Return whole entries without the last line feed; nothing where the next entry is not whole yet."""
+    def _next_text(self) -> bytes | None:
+        """Return whole entries without the last line feed; None where the next entry is not whole yet."""
         chunk = self._next_chunk()
         if not chunk:
             self._is_at_end = True
             text, self._rest = self._rest + without_merged_prefixes(self._prefixed_rest), b""
-            return text.removesuffix(b"\n")
+            return text.removesuffix(b"\n") if text else None
         if self._file.is_merged:
             chunk = self._prefixed_rest + chunk
             end = chunk.rfind(b"\n") + 1
@@ -136,7 +136,7 @@ class EntryReader(Generic[Tag]):
         if end < 0:
             if len(text) < _ENTRY_BYTES_MAX:
                 self._rest = text
-                return b""
+                return None
             end = max(text.rfind(b"\n"), 0) or len(text)
         self._rest = text[end + 1 :]
         return text[:end]

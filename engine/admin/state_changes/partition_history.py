@@ -166,6 +166,9 @@ class PartitionHistories:
             self._online(start, partition, history)
             if history.last_leader is not None and history.last_leader != state.leader:
                 self._note_leader(start, partition, history, history.last_leader, state)
+            elif history.last_leader is None and moved_from.startswith((_ONLINE, _OFFLINE)):
+                example = f"{partition}: ? → {state.leader} (leader epoch {state.leader_epoch})"
+                self._book.note(Check.LEADER_CHANGES, start, example)
             history.last_leader = state.leader
         history.state = state
 
@@ -251,7 +254,7 @@ class PartitionHistories:
         self._leaderless.discard(partition)
 
     def _lost_leader(self, start: bytes, partition: TopicPartition, history: PartitionHistory) -> None:
-        history.leaderless_since = history.leaderless_since or start
+        history.leaderless_since = history.leaderless_since or history.offline_since or start
         self._leaderless.add(partition)
         if self._last_forgotten is not None and _between(self._last_forgotten, start) <= _DELETION:
             history.may_be_deleted = True
