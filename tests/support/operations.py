@@ -45,7 +45,7 @@ def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected |
 
 def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Injected | None:
     """Create a topic on all brokers, afterwards delete it again."""
-    if not cluster.is_zookeeper_serving or not cluster.running:
+    if not cluster.is_zookeeper_serving or cluster.controller_id() not in cluster.running:
         return None
     topic = f"passing-{time.monotonic_ns()}"
     try:
@@ -54,10 +54,14 @@ def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Inj
         # Whether it exists now is open; if so it goes with the others when the next topic is taken.
         return Injected(f"{topic} perhaps made", _AFTER_ALL, lambda: None)
 
-    def undo() -> None:
+    def is_gone() -> bool:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.delete_topics([topic], operation_timeout=20)[topic].result()
-        cluster.wait_for("it is gone", lambda: topic not in cluster.zk(lambda zk: zk.get_all_topics()))
+        # A controller that loses its session while it is asked says so; it is asked again.
+        admin.delete_topics([topic], operation_timeout=5)[topic].exception(30)
+        return topic not in cluster.zk(lambda zk: zk.get_all_topics())
+
+    def undo() -> None:
+        cluster.wait_for(f"{topic} is gone", is_gone)
 
     return Injected(f"{topic} made and deleted", _AFTER_ALL, undo)
 
