@@ -36,7 +36,8 @@ def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> 
     order = list(Severity)
     is_bad = order.index(result.severity) <= order.index(fails_on)
     rows = [_row(finding) for finding in result.findings]
-    shown = [(*row[:3], _clock(row[3]), _clock(row[4]), row[5]) for row in rows]
+    is_one_day = _day(iso_time(result.first_start)) == _day(iso_time(result.last_start))
+    shown = [(*row[:3], _clock(row[3], is_one_day), _clock(row[4], is_one_day), row[5]) for row in rows]
     sections = [Section(_headline(result, log_count), Table(_SHOWN, shown))]
     sections += [_examples(finding) for finding in result.findings if finding.check.severity is not Severity.INFO]
     return Report(
@@ -85,8 +86,13 @@ def _row(finding: Finding) -> tuple[object, ...]:
 
 
 def _headline(result: CheckResult, log_count: int) -> str:
+    first, last = iso_time(result.first_start), iso_time(result.last_start)
+    span = (
+        "no lines"
+        if first is None
+        else f"{_day(first)} {_clock(first)} – {_clock(last, _day(first) == _day(last))} UTC"
+    )
     brokers = ", ".join(map(str, result.broker_ids)) or "none"
-    span = f"{_clock(iso_time(result.first_start))} – {_clock(iso_time(result.last_start))} UTC"
     counts = f"{log_count} logs, {result.line_count} lines, {result.partition_count} partitions"
     return f"{span} · brokers {brokers} · {counts}"
 
@@ -97,6 +103,12 @@ def _examples(finding: Finding) -> Section:
     return Section(finding.check.label, text=[*lines, f"  and {more} more"] if more > 0 else lines)
 
 
-def _clock(time: object) -> str:
-    """Return a time for people: the day, and the time to the second."""
-    return "-" if not isinstance(time, str) else time[:19].replace("T", " ")
+def _day(time: object) -> str:
+    return time[:10] if isinstance(time, str) else "-"
+
+
+def _clock(time: object, is_one_day: bool = True) -> str:
+    """Return a time for people, to the second, with the day where there are several."""
+    if not isinstance(time, str):
+        return "-"
+    return time[11:19] if is_one_day else time[:19].replace("T", " ")

@@ -24,7 +24,8 @@ from engine.admin.state_changes.problems import LogProblem, ProblemKind
 
 COLUMNS = ("time", "level", "broker", "role", "controller_epoch", "topic", "partition", "message", "source")
 _TONES = {"FATAL": "1;31", "ERROR": "1;31", "WARN": "33", "DEBUG": "2", "TRACE": "2"}
-_MESSAGE_WIDTH_MIN = 30
+_MESSAGE_WIDTH_MIN = 50
+_INDENT_WHEN_NARROW = 4
 _TIME_WIDTH = 24
 _WRITER_WIDTH = 13
 _LEVEL_WIDTH = 5
@@ -89,7 +90,7 @@ def row_object(row: MergedRow) -> dict[str, object]:
         "time": iso_time(row.utc_start),
         "level": row.level,
         "broker": row.broker,
-        "role": row.role,
+        "role": None if row.role is None else row.role.value,
         "controller_epoch": row.controller_epoch,
         "topic": row.topic,
         "partition": row.partition,
@@ -159,19 +160,24 @@ def _yaml(rows: Iterable[MergedRow]) -> Iterator[str]:
 
 
 def _table(rows: Iterable[MergedRow], view: TerminalView) -> Iterator[str]:
-    """One line per entry, the message folded in its column; columns are as wide as they can become."""
-    before_width = _TIME_WIDTH + _WRITER_WIDTH + _LEVEL_WIDTH + 6
-    width = max(view.width - before_width, _MESSAGE_WIDTH_MIN)
+    """One line per entry, the message folded in its column, or below the rest where the terminal is narrow."""
+    indent = _TIME_WIDTH + _WRITER_WIDTH + _LEVEL_WIDTH + 6
+    is_narrow = view.width - indent < _MESSAGE_WIDTH_MIN
+    indent = _INDENT_WHEN_NARROW if is_narrow else indent
+    width = max(view.width - indent, _INDENT_WHEN_NARROW)
     heading = f"{'Time':<{_TIME_WIDTH}}  {'Writer':<{_WRITER_WIDTH}}  {'Level':<{_LEVEL_WIDTH}}  Message"
     yield _styled(heading, "1", view) + "\n"
-    yield "─" * (before_width + min(width, _RULE_WIDTH_MAX)) + "\n"
+    yield "─" * min(view.width, indent + _RULE_WIDTH_MAX) + "\n"
     for row in rows:
         writer = f"{row.role or 'broker'} {'?' if row.broker is None else row.broker}"
         level = _styled(f"{row.level or '-':<{_LEVEL_WIDTH}}", _TONES.get(row.level or "", ""), view)
-        before = f"{iso_time(row.utc_start) or '-':<{_TIME_WIDTH}}  {writer:<{_WRITER_WIDTH}}  {level}  "
+        before = f"{iso_time(row.utc_start) or '-':<{_TIME_WIDTH}}  {writer:<{_WRITER_WIDTH}}  {level}"
+        if is_narrow:
+            yield f"{before.rstrip()}\n"
+        before = " " * indent if is_narrow else f"{before}  "
         for line in _folded(row.message, width):
             yield f"{before}{line}\n"
-            before = " " * before_width
+            before = " " * indent
 
 
 def _folded(message: str, width: int) -> Iterator[str]:

@@ -124,8 +124,7 @@ class FindingBook:
             noted.last_start = start if noted.last_start is None else max(noted.last_start, start)
         examples = self._examples.setdefault(check, [])
         if len(examples) < self._examples_max:
-            time = "" if start is None else f"{start[12:-1].decode('ascii').replace(',', '.')} "
-            examples.append(time + example)
+            examples.append(example if start is None else f"{time_text(start)} {example}")
 
     @property
     def findings(self) -> list[Finding]:
@@ -135,3 +134,8 @@ class FindingBook:
             for check in Check
             if (noted := self._noted.get(check)) is not None
         ]
+
+
+def time_text(start: bytes) -> str:
+    """Return a start as it stands in an example."""
+    return start[1:-1].decode("ascii").replace(",", ".")

@@ -63,16 +63,22 @@ class ProblemCounter:
     def problems(self) -> list[LogProblem]:
         """All that was noted so far."""
         counted = [
-            LogProblem(self.source, kind, _SENTENCES[kind].format(number), number)
-            for kind, number in self._counts.items()
+            LogProblem(self.source, kind, _SENTENCES[kind].format(_amount(kind, number)), number)
+            for kind in ProblemKind
+            if (number := self._counts.get(kind, 0))
         ]
         return [*self._told, *counted]
 
 
 _SENTENCES = {
-    ProblemKind.WITHOUT_TIME: "{} lines have no time and no line before them to belong to",
-    ProblemKind.UNPARSED: "{} lines cannot be parsed: no level after the time",
-    ProblemKind.ZERO_BYTES: "{} zero bytes were left out",
-    ProblemKind.REORDERED: "{} lines were out of order, and were put in order",
-    ProblemKind.LATE: "{} lines are too far out of order, and stand later than their time",
+    ProblemKind.WITHOUT_TIME: "{} at the beginning, before any that has a time",
+    ProblemKind.UNPARSED: "{} that cannot be parsed: no level after the time",
+    ProblemKind.ZERO_BYTES: "{} left out",
+    ProblemKind.REORDERED: "{} out of order, put in order",
+    ProblemKind.LATE: "{} too far out of order to be put in order: later than the time says",
 }
+
+
+def _amount(kind: ProblemKind, number: int) -> str:
+    noun = "zero byte" if kind is ProblemKind.ZERO_BYTES else "line"
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engine.admin.state_changes.findings import Check, FindingBook
+from engine.admin.state_changes.findings import Check, FindingBook, time_text
 from engine.admin.state_changes.zones import shifted
 from engine.common.model import TopicPartition
 from engine.formats.state_change_events import (
@@ -132,13 +132,9 @@ class RequestTracking:
         if ends is None:
             self._book.note(Check.LOGS_NOT_GIVEN, first, what, count=count)
             return
-        why = "its log goes on without it" if ends > last else f"its log ends at {_clock(ends)}"
+        why = "its log goes on without it" if ends > last else f"its log ends at {time_text(ends)}"
         self._book.note(Check.MISSED_CHANGES, first, f"{what}; {why}", count=count)
 
 
 def _request_text(way: _Way, request: _Request) -> str:
     return f"{way[0]} to broker {way[1]} for {request.partition_count} partitions"
-
-
-def _clock(start: bytes) -> str:
-    return start[12:-1].decode("ascii").replace(",", ".")

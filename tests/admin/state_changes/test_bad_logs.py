@@ -127,7 +127,7 @@ def test_zero_bytes_of_a_crash_hide_no_line(tmp_path: Path) -> None:
     log.write_bytes(bytes(4096) + GOOD[0].encode() + b"\n" + bytes(100) + GOOD[1].encode() + b"\n")
     plan = plan_of(log)
     assert [line for _, line in merged_lines(plan)] == GOOD[:2]
-    assert plan.problems == [LogProblem(str(log), ProblemKind.ZERO_BYTES, "4196 zero bytes were left out", 4196)]
+    assert plan.problems == [LogProblem(str(log), ProblemKind.ZERO_BYTES, "4196 zero bytes left out", 4196)]
 
 
 def test_lines_without_time_at_the_beginning_are_kept_and_told(tmp_path: Path) -> None:
