@@ -36,7 +36,7 @@ _BYTES_PER_MB = 1_000_000
 def print_merge(invocation: Invocation, plan: MergePlan) -> None:
     """Write the merge to stdout."""
     if invocation.output is OutputFormat.PLAIN:
-        _write(text_chunks(with_progress(invocation, plan, plan.merge(text_tags(plan)))))
+        _write(text_chunks(with_progress(invocation, plan, plan.merge(text_tags(plan), in_bursts=True))))
     else:
         _write(text.encode("utf-8", "replace") for text in _texts(invocation.output, merged_rows(invocation, plan)))
 

@@ -58,7 +58,7 @@ def plan_of(*paths: Path, wish: MergeWish | None = None) -> MergePlan:
 
 
 def merged_text(plan: MergePlan) -> str:
-    return b"".join(text_chunks(plan.merge(text_tags(plan)))).decode()
+    return b"".join(text_chunks(plan.merge(text_tags(plan), in_bursts=True))).decode()
 
 
 def merged_lines(plan: MergePlan) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ can be; one line at a time costs ten times as much.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +35,17 @@ Tag = TypeVar("Tag")
 TagOf = Callable[[LogFile, int | None], Tag]
 """Makes the tag of the entries that one broker wrote into a log."""
 
-_LINES_PER_BLOCK = 600
+_BLOCK_BYTES = 200_000
+"""A block is complete once its entries come from so much of the log."""
 _CHUNKS_PER_BLOCK_MAX = 128
 """So many are read in which nothing is wanted before the caller can say how far it is."""
+_BURST = re.compile(
+    rb"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]).*"
+    # A line of the same time that has a level, or one without a time.
+    rb"(?:\n(?:\1 [A-Z]{4,5} |(?!\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\])).*)*"
+)
+_LINES_PER_BURST_MIN = 2
+"""Where there are fewer on average, line by line is faster."""
 _ENTRY_BYTES_MAX = 8 << 20
 """A longer run of lines without a time is cut; what comes after the cut stands right behind it."""
 
@@ -61,7 +70,11 @@ class Block(Generic[Tag]):
 
 
 class EntryReader(Generic[Tag]):
-    """Reads the wanted entries of one log. ``lead_start`` is the time for lines at its beginning that have none."""
+    """Reads the wanted entries of one log. ``lead_start`` is the time for lines at its beginning that have none.
+
+    ``in_bursts`` lets entries of the same millisecond come as one, in their order, where one broker wrote the log: that
+    is all that a text needs, and where there are many such it takes half the time.
+    """
 
     def __init__(
         self,
@@ -73,8 +86,11 @@ class EntryReader(Generic[Tag]):
         chunk_bytes: int,
         clock: UtcClock | None = None,
         lead_start: bytes | None = None,
+        in_bursts: bool = False,
     ) -> None:
         self._file = file
+        self._in_bursts = in_bursts and not selection.topics
+        self._has_bursts = False
         self._tag_of = tag_of
         self._selection = selection
         self._mentions = selection.mentions
@@ -106,13 +122,16 @@ class EntryReader(Generic[Tag]):
             return None
         begins_at: bytes | None = None
         lines: list[bytes] = []
+        size_bytes = 0
         for _ in range(_CHUNKS_PER_BLOCK_MAX):
             text = self._next_text()
             if text is not None:
                 if begins_at is None:
                     begins_at = self._own_start(start_of(text)) if is_start(text) else self._last_start
-                lines += self._wanted_lines(text)
-            if self._is_at_end or len(lines) >= _LINES_PER_BLOCK:
+                wanted = self._wanted_lines(text)
+                lines += wanted
+                size_bytes += len(text) if wanted else 0
+            if self._is_at_end or size_bytes >= _BLOCK_BYTES:
                 break
         block = self._block(begins_at or self._last_start, lines)
         if self._reads_to is not None and block.begins_at > self._reads_to:
@@ -154,14 +173,22 @@ class EntryReader(Generic[Tag]):
             return b""
         if b"\0" in chunk:
             self._problems.count(ProblemKind.ZERO_BYTES, chunk.count(b"\0"))
-            return chunk.replace(b"\0", b"") or b"\n"
+            return chunk.replace(b"\0", b"") or self._next_chunk()
         return chunk
 
     def _wanted_lines(self, text: bytes) -> list[bytes]:
         """Return the lines of a text that can be wanted; where topics are wanted, each entry as one."""
         if self._reads_from is not None and self._own_start(_last_start_in(text)) < self._reads_from:
             return []
-        return self._entries_about_topics(text) if self._mentions else text.split(b"\n")
+        if self._mentions:
+            return self._entries_about_topics(text)
+        if self._in_bursts and not self._has_many_writers:
+            bursts = [match[0] for match in _BURST.finditer(text)]
+            self._in_bursts = line_count(text) >= _LINES_PER_BURST_MIN * len(bursts)
+            if sum(map(len, bursts)) + len(bursts) - 1 == len(text):
+                self._has_bursts = True
+                return bursts
+        return text.split(b"\n")
 
     def _own_start(self, start: bytes) -> bytes:
         return start if self._clock is None else self._clock.starts([start])[0]
@@ -190,7 +217,7 @@ class EntryReader(Generic[Tag]):
         if not are_starts(starts):
             orphan, block.entries = _joined(lines)
             block.starts = list(map(start_of, block.entries))
-        block.has_continuations = bool(self._mentions) or len(block.entries) < len(lines)
+        block.has_continuations = bool(self._mentions) or self._has_bursts or len(block.entries) < len(lines)
         if self._clock is not None:
             block.starts = self._clock.starts(block.starts)
         self._tag(block)
@@ -205,7 +232,7 @@ class EntryReader(Generic[Tag]):
 
     def _put_first(self, block: Block[Tag], orphan: bytes) -> None:
         """Place lines without a time where the log left off."""
-        self._problems.count(ProblemKind.WITHOUT_TIME, orphan.count(b"\n") + 1)
+        self._problems.count(ProblemKind.WITHOUT_TIME, line_count(orphan))
         block.starts.insert(0, self._last_start)
         block.tags.insert(0, self._tag_for(self._file.broker_id))
         block.entries.insert(0, orphan)
@@ -236,9 +263,10 @@ class EntryReader(Generic[Tag]):
         return self._tag_by_broker[broker_id]
 
     def _check_order(self, block: Block[Tag]) -> None:
-        disorder = sum(map(gt, block.starts, islice(block.starts, 1, None)))
-        if disorder:
-            self._problems.count(ProblemKind.REORDERED, disorder)
+        if any(map(gt, block.starts, islice(block.starts, 1, None))):
+            jumps = zip(block.starts, block.starts[1:], block.entries[1:], strict=False)
+            moved = sum(line_count(entry) for before, start, entry in jumps if before > start)
+            self._problems.count(ProblemKind.REORDERED, moved)
             block.put_in_order()
 
     def _select(self, block: Block[Tag]) -> None:
@@ -267,6 +295,11 @@ def _last_boundary(text: bytes) -> int:
     while at >= 0 and not is_start(text[at + 1 : at + 1 + START_BYTES]):
         at = text.rfind(b"\n[", 0, at)
     return at
+
+
+def line_count(entry: bytes) -> int:
+    """Return how many lines an entry, or a burst of them, has."""
+    return entry.count(b"\n") + 1
 
 
 def _last_start_in(text: bytes) -> bytes:

@@ -65,9 +65,12 @@ class MergePlan:
         """The brokers whose logs take part."""
         return sorted({broker_id for file in self.files for broker_id in file.broker_ids})
 
-    def merge(self, tag_of: TagOf[Tag]) -> Merge[Tag]:
-        """Return the merge, ready to be iterated over once."""
-        return Merge([self._source(number, tag_of) for number in range(len(self.files))])
+    def merge(self, tag_of: TagOf[Tag], *, in_bursts: bool = False) -> Merge[Tag]:
+        """Return the merge, ready to be iterated over once.
+
+        ``in_bursts``: entries of one log and the same millisecond may come as one, with line feeds between them.
+        """
+        return Merge([self._source(number, tag_of, in_bursts=in_bursts) for number in range(len(self.files))])
 
     def utc_clock(self) -> UtcClock | None:
         """Return what turns the merge's times into UTC; None where they are in UTC."""
@@ -76,7 +79,7 @@ class MergePlan:
     def _zone(self, file: LogFile) -> Zone:
         return _zone_of(file, self.zones)
 
-    def _source(self, number: int, tag_of: TagOf[Tag]) -> Source[Tag]:
+    def _source(self, number: int, tag_of: TagOf[Tag], *, in_bursts: bool) -> Source[Tag]:
         file, counter = self.files[number], self.counters[number]
         lead_start = self._lead_start(number)
 
@@ -90,6 +93,7 @@ class MergePlan:
                 chunk_bytes=_CHUNK_BYTES,
                 clock=clock,
                 lead_start=lead_start,
+                in_bursts=in_bursts,
             )
 
         return Source(min(lead_start, self._order_start(file, file.first_start)), open_reader, counter)

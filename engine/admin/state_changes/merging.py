@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
-from engine.admin.state_changes.entry_reader import Block, EntryReader, Tag
+from engine.admin.state_changes.entry_reader import Block, EntryReader, Tag, line_count
 from engine.admin.state_changes.problems import ProblemCounter, ProblemKind
 
 _AFTER_ALL = b"\xff"
@@ -109,7 +109,7 @@ class Merge(Generic[Tag]):
 
     def _add(self, log: _Open[Tag], block: Block[Tag]) -> None:
         late = bisect_left(block.starts, self._emitted_to)
-        log.problems.count(ProblemKind.LATE, late)
+        log.problems.count(ProblemKind.LATE, sum(map(line_count, block.entries[:late])))
         is_behind = bool(log.starts) and bool(block.starts) and block.starts[0] < log.starts[-1]
         log.starts += block.starts
         log.tags += block.tags

@@ -164,7 +164,7 @@ def test_lines_far_out_of_order_are_told_and_come_when_they_are_met(tmp_path: Pa
     other = write_log(tmp_path / "broker-2.log", [entry(ms, 2, "x").text for ms in range(1000, 1500)])
     with (
         mock.patch.object(merge, "_CHUNK_BYTES", 500),
-        mock.patch.object(entry_reader, "_LINES_PER_BLOCK", 10),
+        mock.patch.object(entry_reader, "_BLOCK_BYTES", 1000),
     ):
         plan = plan_of(log, other)
         found = merged_lines(plan)

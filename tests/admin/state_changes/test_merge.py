@@ -78,11 +78,11 @@ def test_logs_cut_anywhere_merge_to_what_they_were(data: st.DataObject) -> None:
     history = data.draw(histories())
     expected = [(f"broker-{one.broker}", line) for one in history for line in one.lines]
     cut = data.draw(files(history))
-    chunk_bytes, lines_per_block = data.draw(st.integers(30, 400)), data.draw(st.integers(1, 20))
+    chunk_bytes, block_bytes = data.draw(st.integers(30, 400)), data.draw(st.integers(1, 2000))
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(merge, "_CHUNK_BYTES", chunk_bytes),
-        mock.patch.object(entry_reader, "_LINES_PER_BLOCK", lines_per_block),
+        mock.patch.object(entry_reader, "_BLOCK_BYTES", block_bytes),
     ):
         for name, lines, is_gzip in cut:
             write_log(Path(folder) / name, lines, is_gzip=is_gzip)
@@ -99,7 +99,7 @@ def test_logs_out_of_order_lose_nothing(data: st.DataObject) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(merge, "_CHUNK_BYTES", data.draw(st.integers(30, 2000))),
-        mock.patch.object(entry_reader, "_LINES_PER_BLOCK", data.draw(st.integers(1, 50))),
+        mock.patch.object(entry_reader, "_BLOCK_BYTES", data.draw(st.integers(1, 5000))),
     ):
         for broker in {one.broker for one in shuffled}:
             lines = [line for one in shuffled if one.broker == broker for line in one.lines]
