@@ -9,6 +9,10 @@ from fault_cluster import FaultCluster
 from replica_files import assert_identical, replica_folder
 from sequence_writers import Writer, assert_nothing_lost
 from tailing_reader import TailingReader
+from wire_client import WireClient, describe_topic
+
+from engine.common.errors import ErrorCode
+from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 
 def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:
@@ -17,6 +21,24 @@ def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:
         [replica_folder(cluster.broker(r).spec.log_dirs, topic, partition) for r in assignment.replicas]
         for (_, partition), assignment in cluster.assignments([topic]).items()
     ]
+
+
+def what_brokers_say(cluster: FaultCluster, topic: str) -> str:
+    """Return what each broker tells of a topic's partitions: leader and epoch, and where the log ends."""
+    lines = []
+    for broker_id in cluster.running:
+        with WireClient(cluster.broker(broker_id).address) as client:
+            for p in describe_topic(client, topic).partitions:
+                wanted = ListOffsetsPartition(
+                    partition_index=p.partition_index, timestamp=-1, current_leader_epoch=p.leader_epoch
+                )
+                asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+                end = client.ask(asked, 5).topics[0].partitions[0]
+                lines.append(
+                    f"broker {broker_id}: {topic}-{p.partition_index} leader {p.leader_id} epoch {p.leader_epoch} "
+                    f"error {ErrorCode(p.error_code).name}; end {end.offset} {ErrorCode(end.error_code).name}"
+                )
+    return "\n".join(lines)
 
 
 def assert_quiet_and_whole(
@@ -36,7 +58,10 @@ def assert_quiet_and_whole(
     for writer in writers:
         writer.check()
     partitions = len(cluster.assignments([topic]))
-    checked = assert_nothing_lost(cluster.bootstrap, topic, partitions, writers, reader)
+    try:
+        checked = assert_nothing_lost(cluster.bootstrap, topic, partitions, writers, reader)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{what_brokers_say(cluster, topic)}") from error
     assert_identical(replica_folders(cluster, topic))
     cluster.wait_for("no znode is left", lambda: not cluster.leftovers(), timeout_s=15.0)
     return checked

@@ -235,9 +235,9 @@ def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) 
     while True:
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=5.0)
-        except KafkaException:
+        except KafkaException as error:
             if time.monotonic() > deadline:
-                raise
+                raise AssertionError(f"{partition}: {error}") from error
             time.sleep(0.1)
         else:
             return start, end
