@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from wire_client import ConnectionClosed, WireClient
+
 from engine.local.java import find_java
 from engine.local.processes import LocalProcess, start_process
+from engine.protocol.apis.metadata import MetadataRequest
 
 KAFKA_VERSION = "3.9.1"
 START_TIMEOUT_S = 60.0
@@ -150,7 +153,7 @@ class ApacheKafkaBroker:
         return self._process
 
     def start(self) -> None:
-        """Start the broker and wait until it says that it has started."""
+        """Start the broker and wait until it says so and can name the controller."""
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         (self.folder / "log4j.properties").write_text(_LOG4J.format(folder=self.folder))
         properties = self.folder / "server.properties"
@@ -167,15 +170,33 @@ class ApacheKafkaBroker:
             "kafka.Kafka",
             properties,
         ]
+        log = self.folder / "server.log"
+        said_before = log.stat().st_size if log.exists() else 0
         self._process = start_process(command, output=self.folder / "broker.out")
         deadline = time.monotonic() + START_TIMEOUT_S
-        log = self.folder / "server.log"
-        while not (log.exists() and "] started (kafka.server.KafkaServer)" in log.read_text("utf-8", "replace")):
+        while not (self._says_started(log, said_before) and self._knows_controller()):
             if not self._process.is_alive or time.monotonic() > deadline:
                 said = (self.folder / "broker.out").read_text("utf-8", "replace")[-2000:]
                 self.stop()
                 raise RuntimeError(f"Apache Kafka did not start: {said}")
             time.sleep(0.05)
+
+    @staticmethod
+    def _says_started(log: Path, said_before: int) -> bool:
+        return log.exists() and b"] started (kafka.server.KafkaServer)" in log.read_bytes()[said_before:]
+
+    def _knows_controller(self) -> bool:
+        """Tell whether clients are told of a controller.
+
+        Kafka says that it has started before the first UpdateMetadata has reached it; librdkafka's AdminClient, told
+        then that there is no controller, does not ask again for minutes.
+        """
+        try:
+            with WireClient(self.bootstrap, timeout_s=5.0) as client:
+                answer = client.ask(MetadataRequest(topics=[]), 1)
+        except (OSError, ConnectionClosed):
+            return False
+        return bool(answer.controller_id >= 0)
 
     def stop(self) -> None:
         """End the broker by TERM."""
