@@ -24,6 +24,7 @@ from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.topic_id import random_topic_id
 from engine.common.topic_names import check_topic_name, collides, has_collision_chars
 from engine.config.broker import BrokerConfig
+from engine.config.internal_topics import internal_topic
 from engine.config.metadata_version import is_topic_id_supported
 from engine.config.topic_configs import validate_topic_config
 from engine.controller.metadata_waiter import MetadataWaiter
@@ -158,12 +159,14 @@ class TopicAdmin:
     async def auto_create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Create topics that were asked for, with the broker's defaults; return the error to answer for each.
 
+        Internal topics are made with ``offsets.topic.*`` and ``transaction.state.log.*``. A factor above the number of
+        brokers is refused, as in every Kafka since 0.11: a group's commits are not to begin with fewer replicas.
         Success is LEADER_NOT_AVAILABLE: the topic is there, its leaders come in a moment.
         """
         errors = {}
         for name in names:
             try:
-                created = await self.create_topic(NewTopic(name))
+                created = await self.create_topic(self._topic_asked_for(name))
             except KafkaError as error:
                 exists = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
                 errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if exists else error.code
@@ -171,6 +174,12 @@ class TopicAdmin:
                 logger.info("Auto creation of topic %s with %d partitions", name, len(created.assignment))
                 errors[name] = ErrorCode.LEADER_NOT_AVAILABLE
         return errors
+
+    def _topic_asked_for(self, name: str) -> NewTopic:
+        internal = internal_topic(name, self._config())
+        if internal is None:
+            return NewTopic(name)
+        return NewTopic(name, internal.num_partitions, internal.replication_factor, configs=internal.configs)
 
     # Delete
 

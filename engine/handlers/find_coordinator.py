@@ -17,9 +17,8 @@ from collections.abc import Coroutine
 from enum import IntEnum
 from typing import Any
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.controller.topic_admin import NewTopic
 from engine.coordinator.group.loading import logger
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
@@ -49,15 +48,10 @@ def find_coordinator(
 
 
 async def _create_first(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    settings = context.broker.group_coordinator.topic_settings
-    wanted = NewTopic(
-        GROUP_METADATA_TOPIC, settings.num_partitions, settings.replication_factor, configs=settings.topic_configs
-    )
-    try:
-        await context.broker.topic_admin.create_topic(wanted)
-    except KafkaError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error)
+    errors = await context.broker.topic_admin.auto_create([GROUP_METADATA_TOPIC])
+    error = errors[GROUP_METADATA_TOPIC]
+    if error is not ErrorCode.LEADER_NOT_AVAILABLE:
+        logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error.name)
     return _response(context, request)
 
 

@@ -5,6 +5,7 @@ Behaviour
 * acks=0: no answer. A failure then closes the connection, the only sign the protocol leaves.
 * acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
   after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
+* Internal topics: INVALID_TOPIC_EXCEPTION, but for clients that call themselves ``__admin_client``.
 * The records are checked, stamped and written where they were received; nothing is decoded or copied.
 * Transactions have no coordinator yet: a transactional id is answered INVALID_TXN_STATE.
 
@@ -19,6 +20,7 @@ from typing import cast
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
+from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import RequestContext
 from engine.handlers.leader_hint import LeaderHints
 from engine.handlers.registry import handles
@@ -47,6 +49,9 @@ FIRST_BATCH_VERSION = 3
 """From this version on a producer sends one v2 batch per partition; before, message sets of magic 0 and 1."""
 
 ZSTD_VERSION = 7
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""Whoever says so as its client id may write internal topics: Kafka's rule for tools that mend them."""
 
 
 @handles(ApiKey.PRODUCE)
@@ -160,6 +165,8 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if request.transactional_id is not None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
+        if topic in INTERNAL_TOPICS:
+            _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
         records = _checked_records(data.records, context.api_version)
         result = partition.append_records_to_leader(records, acks)
@@ -182,6 +189,17 @@ def _append(
     if acks == ACKS_ALL:
         outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
+
+
+def _check_may_write_internal(context: RequestContext, topic: str, index: int) -> None:
+    """Coordinators write Kafka's own topics; of clients only those that say they are administrators may.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION.
+    """
+    is_there = context.broker.metadata_cache.contains(TopicPartition(topic, index))
+    if is_there and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
 def _checked_records(records: memoryview | bytes | None, version: int) -> memoryview:

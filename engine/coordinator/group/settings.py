@@ -12,25 +12,14 @@ from engine.protocol.records.attributes import Codec
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopicSettings:
-    """How ``__consumer_offsets`` is made, written and read. Field names follow the keys."""
+    """How ``__consumer_offsets`` is written and read (made: ``config.internal_topics``). Names follow the keys."""
 
     num_partitions: int
-    replication_factor: int
-    segment_bytes: int
     codec: Codec
     commit_timeout_ms: int
     load_buffer_bytes: int
     retention_check_interval_ms: int
     ibp: MetadataVersion
-
-    @property
-    def topic_configs(self) -> dict[str, str | None]:
-        """The settings that the topic is created with."""
-        return {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(self.segment_bytes),
-        }
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
@@ -49,8 +38,6 @@ def offsets_topic_settings(config: BrokerConfig) -> OffsetsTopicSettings:
     """Read what the offsets topic needs."""
     return OffsetsTopicSettings(
         num_partitions=config.offsets_topic_num_partitions,
-        replication_factor=config.offsets_topic_replication_factor,
-        segment_bytes=config.get_int("offsets.topic.segment.bytes"),
         codec=Codec(config.get_int("offsets.topic.compression.codec")),
         commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         load_buffer_bytes=config.get_int("offsets.load.buffer.size"),

@@ -1,0 +1,48 @@
+"""How Kafka's own topics are made when they are first needed: ``offsets.topic.*``, ``transaction.state.log.*``. Pure.
+
+Source: the topic settings of GroupMetadataManager and TransactionStateManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from engine.config.broker import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What an internal topic is created with, whoever asks for it first."""
+
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
+    """Return what the topic is created with; None for topics that are not internal."""
+    if name == GROUP_METADATA_TOPIC:
+        return InternalTopic(
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return InternalTopic(
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return None
