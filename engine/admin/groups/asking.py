@@ -1,0 +1,137 @@
+"""Asking many brokers many things at once, with a bounded number of requests under way. Failures become values."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from engine.admin.errors import AdminError
+from engine.admin.groups.values import Unknown
+from engine.admin.wire import WireCluster
+from engine.common.errors import RemoteProtocolError
+from engine.common.model import NO_LEADER
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FAILURES = (AdminError, RemoteProtocolError)
+"""What one broker's answer may end with, without ending the whole."""
+
+PATIENCE_S = 5.0
+"""So long coordinators and leaders that are just moving are waited for; Kafka's tool gives them as long."""
+
+WINDOW = 4
+"""Requests under way at one broker at once: it works on one while the next is on its way."""
+
+PAUSE_S = 0.1
+
+Part = Callable[[int, list[K]], Awaitable[Mapping[K, V | Unknown]]]
+"""Asks one broker about some keys."""
+
+Homes = Callable[[list[K]], Awaitable[Mapping[K, int | Unknown]]]
+"""Says which broker is to be asked about which key."""
+
+
+async def ask_all(
+    wire: WireCluster,
+    keys: Iterable[K],
+    homes: Homes[K],
+    ask: Part[K, V],
+    *,
+    batch: int,
+    known: Mapping[K, int] | None = None,
+    patience_s: float = PATIENCE_S,
+) -> dict[K, V | Unknown]:
+    """Ask each key's broker about it, all brokers at once; ask again about those that are just moving.
+
+    Args:
+        homes: says whom to ask.
+        ask: asks one broker about at most ``batch`` keys.
+        known: whom to ask at first, where that is known already.
+        patience_s: so long keys whose error is a passing one are asked about again.
+    """
+    asked = dict.fromkeys(keys)
+    found: dict[K, V | Unknown] = {}
+    waiting, at_home = list(asked), dict(known or {})
+    deadline = time.monotonic() + patience_s
+    while waiting:
+        homeless = [key for key in waiting if key not in at_home]
+        if homeless:
+            for key, home in (await homes(homeless)).items():
+                if isinstance(home, Unknown):
+                    found[key] = home
+                else:
+                    at_home[key] = home
+        by_broker: dict[int, list[K]] = {}
+        for key in waiting:
+            if key in at_home:
+                by_broker.setdefault(at_home[key], []).append(key)
+        for answers in await asyncio.gather(*(_ask_broker(wire, b, k, ask, batch) for b, k in by_broker.items())):
+            found.update(answers)
+        waiting = [key for key in waiting if _may_change(found[key])]
+        if not waiting or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(PAUSE_S)
+        for key in waiting:
+            at_home.pop(key, None)
+        await _look_around(wire)
+    return {key: found[key] for key in asked}
+
+
+async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> None:
+    """Await all jobs, at most ``window`` of them at once."""
+    waiting = iter(jobs)
+
+    async def worker() -> None:
+        for job in waiting:
+            await job
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(window):
+            workers.create_task(worker(), name="a part of the answers")
+
+
+def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
+    """Yield the keys in lists of at most ``size``."""
+    remaining = iter(keys)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+async def _ask_broker(
+    wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int
+) -> dict[K, V | Unknown]:
+    found: dict[K, V | Unknown] = {}
+    try:
+        if broker_id == NO_LEADER:
+            return dict.fromkeys(keys, Unknown("there is no leader"))
+        # Connected once, before several requests would each open a connection.
+        await wire.client_of(broker_id)
+    except FAILURES as error:
+        return dict.fromkeys(keys, Unknown.of_error(error))
+
+    async def part(some: list[K]) -> None:
+        try:
+            answers = await ask(broker_id, some)
+        except FAILURES as error:
+            answers = dict.fromkeys(some, Unknown.of_error(error))
+        for key in some:
+            found[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
+
+    await run_window(part(some) for some in batches_of(keys, batch))
+    return found
+
+
+async def _look_around(wire: WireCluster) -> None:
+    """Learn which brokers live now; where nobody answers, the next round says so."""
+    try:
+        await wire.metadata([])
+    except FAILURES:
+        return
+
+
+def _may_change(value: object) -> bool:
+    return isinstance(value, Unknown) and value.is_passing

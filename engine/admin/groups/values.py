@@ -1,0 +1,164 @@
+"""Consumer groups as values. What could not be learnt is an ``Unknown`` in the place of the value, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from engine.admin.errors import AdminError, Refused
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import TopicPartition
+
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""What is over in a moment, mostly; a deleted topic or a missing right is not."""
+
+
+class GroupType(StrEnum):
+    """Who keeps a group, and by which protocol. The first two are Kafka's names (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    ZOOKEEPER = "zookeeper"
+    """Members, owners and offsets in znodes: consumers of before 0.9."""
+
+
+class GroupState(StrEnum):
+    """Kafka's states, and ``ACTIVE`` for a group in ZooKeeper with live members: nothing more is known of it."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """Over the wire: there is no such group."""
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    ACTIVE = "Active"
+
+    @property
+    def is_inactive(self) -> bool:
+        """Whether offsets may be changed behind the members' backs: there are none."""
+        return self in (GroupState.EMPTY, GroupState.DEAD)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self in (
+            GroupState.PREPARING_REBALANCE,
+            GroupState.COMPLETING_REBALANCE,
+            GroupState.ASSIGNING,
+            GroupState.RECONCILING,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why something could not be learnt; ``code`` is Kafka's, or None where nobody gave a sensible answer."""
+
+    message: str
+    code: ErrorCode | None = None
+
+    @staticmethod
+    def of_code(number: int, message: str | None = None) -> Unknown:
+        """Return what an error code in an answer means."""
+        code = error_code(number)
+        return Unknown(f"{code.name}: {message}" if message else code.name, code)
+
+    @staticmethod
+    def of_error(error: Exception) -> Unknown:
+        """Return what a failed request means."""
+        message = str(error) or type(error).__name__
+        if isinstance(error, AdminError) and error.where:
+            message = f"{message}: {error.where}"
+        return Unknown(message, error.code if isinstance(error, Refused) else None)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether asking again soon may help; somebody else may coordinate or lead by then."""
+        return self.code is None or self.code in _PASSING
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group as its coordinator lists it. State is None where the broker is too old to tell (before 2.6)."""
+
+    group: str
+    type: GroupType
+    protocol_type: str
+    """``consumer``; empty for a group without members whose consumers assign partitions themselves."""
+    state: GroupState | None
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """All groups that answered, by name, and why some brokers did not, by broker id."""
+
+    groups: tuple[ListedGroup, ...]
+    failures: Mapping[int, Unknown]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member; ``assignment`` is what it owns, None where its bytes are not the consumers' format."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator describes it. A group that does not exist is DEAD and has no members."""
+
+    group: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    protocol: str
+    """Name of the assignment strategy; empty while there is none."""
+    coordinator: int
+    members: tuple[GroupMember, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """The next offset that a group reads in a partition; ``leader_epoch`` -1 is unknown."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+GroupOffsets = Mapping[TopicPartition, CommittedOffset | Unknown]
+"""One group's offsets: partitions without one are not in it."""
+
+
+def state_of(name: str) -> GroupState | None:
+    """Return the state that Kafka calls so, in any case; None for one unknown here."""
+    return _STATES.get(name.lower())
+
+
+def type_of(name: str) -> GroupType:
+    """Return the type that Kafka calls so; brokers that tell none have classic groups only."""
+    return GroupType.CONSUMER if name.lower() == GroupType.CONSUMER else GroupType.CLASSIC
+
+
+_STATES = {state.value.lower(): state for state in GroupState}
+_STATES["awaitingsync"] = GroupState.COMPLETING_REBALANCE
+"""Its name before Kafka 1.1."""
