@@ -339,6 +339,7 @@ class KafkaServer:
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )
+        self._ends_with("groups", self.group_coordinator.resign)
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
 

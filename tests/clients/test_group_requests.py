@@ -12,6 +12,7 @@ from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
 from engine.local.cluster import LocalCluster
+from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -300,3 +301,26 @@ def test_a_killed_coordinator_comes_back_with_members_and_offsets(group_cluster:
         assert commit(wire, "kept", 6, 8, **member) == E.NONE, "the member is a member still"
         described = wire.ask(DescribeGroupsRequest(groups=["kept"]), 4).groups[0]
         assert (described.group_state, described.members[0].member_assignment) == ("Stable", b"part")
+
+
+def test_a_coordinator_that_stops_answers_who_waits(group_cluster: LocalCluster) -> None:
+    servers = group_cluster.bootstrap_servers
+    with WireClient(servers) as first, WireClient(servers) as second, WireClient(servers) as third:
+        member_of(first, "join-waits")
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)]
+        values = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer"}
+        second.send(JoinGroupRequest(group_id="join-waits", member_id="", protocols=protocols, **values), 3)
+        leader = join(third, "sync-waits", 3)
+        third.send(JoinGroupRequest(group_id="sync-waits", member_id="", protocols=protocols, **values), 3)
+        again = join(first, "sync-waits", 3, leader.member_id, rebalance_timeout_ms=60_000)
+        follower = third.answer(ApiKey.JOIN_GROUP, 3)
+        assert (again.leader, follower.error_code) == (leader.member_id, E.NONE)
+        generation = again.generation_id
+        request = SyncGroupRequest(group_id="sync-waits", generation_id=generation, member_id=follower.member_id)
+        third.send(request, 3)
+        described = first.ask(DescribeGroupsRequest(groups=["join-waits", "sync-waits"]), 4).groups
+        assert [g.group_state for g in described] == ["PreparingRebalance", "CompletingRebalance"]
+        assert group_cluster.stop_broker(0)
+        assert second.answer(ApiKey.JOIN_GROUP, 3).error_code == E.NOT_COORDINATOR
+        assert third.answer(ApiKey.SYNC_GROUP, 3).error_code == E.NOT_COORDINATOR
+    group_cluster.start_broker(0)

@@ -84,10 +84,14 @@ class GroupCoordinator:
         interval_ms = self.topic_settings.retention_check_interval_ms
         self._supervisor.every(interval_ms, self.offsets.expire, "offset retention")
 
-    async def stop(self) -> None:
-        """Answer whoever waits, and end."""
+    async def resign(self) -> None:
+        """Give up every group, while the network still works: who waits is told to look for another coordinator."""
         await self._supervisor.stop()
         await self.groups.stop()
+
+    async def stop(self) -> None:
+        """End; who still waits is answered as by ``resign``."""
+        await self.resign()
         self._driver.stop()
 
     # -- finding

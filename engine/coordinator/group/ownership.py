@@ -63,6 +63,7 @@ class OwnedGroups:
         self._on_loaded = on_loaded
         self._on_unloaded = on_unloaded
         self._owned: dict[int, OwnedPartition] = {}
+        self._is_stopped = False
         self._supervisor = Supervisor("group-coordinator")
 
     # -- asking
@@ -113,7 +114,7 @@ class OwnedGroups:
         for partition in followers:
             if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
                 self._unload(partition.topic_partition.partition)
-        for partition in leaders:
+        for partition in () if self._is_stopped else leaders:
             if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
                 self._load_if_new(partition)
 
@@ -125,6 +126,7 @@ class OwnedGroups:
 
     async def stop(self) -> None:
         """Load no more, and drop every group: who waits is told to look for another coordinator."""
+        self._is_stopped = True
         await self._supervisor.stop()
         for index in list(self._owned):
             self._unload(index)
