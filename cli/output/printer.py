@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TextIO
 
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Table
 from cli.output.values import escape_controls, json_value, machine_text
+from engine.common.collection import collector_paused
+
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
@@ -24,8 +28,9 @@ def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
 
 def json_text(data: object, *, is_indented: bool = True) -> str:
     """Return ``data`` as JSON without a line end. Indented, a list of plain values stays on one line."""
-    value = json_value(data)
-    return _indented(value, "") if is_indented else json.dumps(value, ensure_ascii=False)
+    with collector_paused():
+        value = json_value(data)
+        return _indented(value, "") if is_indented else _encoded(value)
 
 
 def plain_line(cells: Iterable[str]) -> str:
@@ -63,11 +68,16 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
 def _indented(value: object, indent: str) -> str:
     deeper = indent + "  "
     if isinstance(value, dict) and value:
-        lines = [f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_indented(v, deeper)}" for key, v in value.items()]
+        lines = [f"{deeper}{_encoded_key(key)}: {_indented(v, deeper)}" for key, v in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
         return "[\n" + ",\n".join(f"{deeper}{_indented(item, deeper)}" for item in value) + f"\n{indent}]"
-    return json.dumps(value, ensure_ascii=False)
+    return _encoded(value)
+
+
+@lru_cache(maxsize=1024)
+def _encoded_key(key: str) -> str:
+    return _encoded(key)
 
 
 def _plain_lines(table: Table) -> Iterator[str]:

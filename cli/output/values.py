@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from pathlib import PurePath
 
 from cli.output.report import Kind
 
+_JSON_AS_IT_IS = frozenset({type(None), bool, int, float, str})
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"} | {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10, 13)
@@ -18,26 +20,45 @@ _ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"} | {
 
 def json_value(value: object) -> object:
     """Return ``value`` made of what JSON knows. Dataclasses become objects with their fields' names as keys."""
-    if value is None or (isinstance(value, (bool, int, float)) and not isinstance(value, Enum)):
+    kind = type(value)
+    if kind in _JSON_AS_IT_IS:
         return value
+    if kind is tuple or kind is list:
+        return _json_list(value)  # type: ignore[arg-type]
+    if is_dataclass(kind):
+        return {name: json_value(getattr(value, name)) for name in _field_names(kind)}
+    return _json_of_rare(value)
+
+
+def _json_list(values: Iterable[object]) -> list[object]:
+    return [value if type(value) in _JSON_AS_IT_IS else json_value(value) for value in values]
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _json_of_rare(value: object) -> object:
     if isinstance(value, Enum):
         return json_value(value.value)
+    if isinstance(value, (int, float)):
+        return value
     if isinstance(value, (str, PurePath)):
         return str(value)
     if isinstance(value, datetime):
         return iso_time(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(json_value(key)): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        items = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return [json_value(item) for item in items]
+        return _json_list(sorted(value) if isinstance(value, (set, frozenset)) else value)
     raise TypeError(f"no JSON for a {type(value).__name__}")
 
 
 def machine_text(kind: Kind, value: object) -> str:
     """Return a cell for plain and csv: exact numbers, ISO times, lists with commas; nothing is an empty text."""
+    if type(value) is str:
+        return value
     match value:
         case None:
             return ""
@@ -48,7 +69,7 @@ def machine_text(kind: Kind, value: object) -> str:
         case datetime():
             return iso_time(value)
         case list() | tuple():
-            return ",".join(machine_text(Kind.TEXT, item) for item in value)
+            return ",".join([machine_text(Kind.TEXT, item) for item in value])
         case Mapping():
             return ",".join(f"{key}={item}" for key, item in value.items())
         case _:
@@ -70,7 +91,7 @@ def human_text(kind: Kind, value: object) -> str:
 
 def escape_controls(text: str) -> str:
     """Return ``text`` on one line and without control characters."""
-    return text.translate(_ESCAPES)
+    return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def iso_time(value: datetime) -> str:

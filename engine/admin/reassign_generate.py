@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.admin.errors import BadRequest, NotFound
 from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks
+from engine.common.collection import collector_paused
 from engine.common.errors import KafkaError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import TopicSnapshot
@@ -47,17 +48,32 @@ def generate_plan(
     if dead:
         known = ", ".join(map(str, sorted(racks))) or "none"
         raise NotFound(f"no live broker has the id {dead[0]}", where="--broker-list", hint=f"live brokers: {known}")
+    with collector_paused():
+        proposed = _proposed(
+            topics, {broker: racks[broker] for broker in broker_list}, is_rack_aware, draw, fixed_start_index
+        )
+        current = {TopicPartition(topic.name, p.partition): p.replicas for topic in topics for p in topic.partitions}
+        return GeneratedPlan(dict(sorted(current.items())), dict(sorted(proposed.items())))
+
+
+def _proposed(
+    topics: Sequence[TopicSnapshot],
+    racks: Mapping[int, str | None],
+    is_rack_aware: bool,
+    draw: Draw,
+    fixed_start_index: int | None,
+) -> dict[TopicPartition, tuple[int, ...]]:
     mode = RackAwareMode.ENFORCED if is_rack_aware else RackAwareMode.DISABLED
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     try:
-        usable = usable_racks({broker: racks[broker] for broker in broker_list}, mode)
+        usable = usable_racks(racks, mode)
         for topic in sorted(topics, key=lambda one: one.name):
             factor = topic.replication_factor
             chosen = assign_replicas(
                 usable, len(topic.partitions), factor, fixed_start_index=fixed_start_index, draw=draw
             )
-            proposed |= {TopicPartition(topic.name, p): replicas for p, replicas in chosen.items()}
+            for partition, replicas in chosen.items():
+                proposed[TopicPartition(topic.name, partition)] = replicas
     except KafkaError as error:
         raise BadRequest((error.message or error.code.name).rstrip("."), where="--broker-list") from error
-    current = {TopicPartition(topic.name, p.partition): p.replicas for topic in topics for p in topic.partitions}
-    return GeneratedPlan(dict(sorted(current.items())), dict(sorted(proposed.items())))
+    return proposed

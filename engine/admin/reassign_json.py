@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.errors import BadRequest
+from engine.common.collection import collector_paused
 from engine.common.model import TopicPartition
 
 ANY_LOG_DIR = "any"
@@ -92,9 +93,8 @@ def parse_broker_list(text: str) -> tuple[int, ...]:
 
 def plan_document(assignments: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
     """Return assignments in the form of a reassignment file."""
-    return {
-        "version": 1,
-        "partitions": [
+    with collector_paused():
+        partitions = [
             {
                 "topic": name.topic,
                 "partition": name.partition,
@@ -102,8 +102,8 @@ def plan_document(assignments: Mapping[TopicPartition, Sequence[int]]) -> dict[s
                 "log_dirs": [ANY_LOG_DIR] * len(replicas),
             }
             for name, replicas in sorted(assignments.items())
-        ],
-    }
+        ]
+    return {"version": 1, "partitions": partitions}
 
 
 def plan_text(document: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.admin.errors import BadRequest, NotFound
+from engine.common.collection import collector_paused
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 
@@ -17,7 +18,8 @@ def load_snapshot(path: Path) -> ClusterSnapshot:
         BadRequest: it does not hold a snapshot that this klamm can read.
     """
     try:
-        return snapshot_from_json(path.read_text(encoding="utf-8"))
+        with collector_paused():
+            return snapshot_from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFound("no such snapshot file", where=str(path)) from error
     except ValueError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import lru_cache
 
 from engine.common.errors import ErrorCode, KafkaError
 
@@ -66,8 +67,7 @@ def assign_replicas(
             on some brokers only.
     """
     _check_counts(len(brokers), partition_count, replication_factor)
-    racks = _all_or_no_racks(brokers)
-    arranged = rack_alternated(racks) if racks else sorted(brokers)
+    arranged, racks = _arranged(tuple(brokers.items()))
     start = draw(len(arranged)) if fixed_start_index is None else fixed_start_index
     shift = draw(len(arranged)) if fixed_start_index is None else fixed_start_index
     assignment: Assignment = {}
@@ -110,6 +110,13 @@ def _check_counts(broker_count: int, partition_count: int, replication_factor: i
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor: {replication_factor} larger than available brokers: {broker_count}.",
         )
+
+
+@lru_cache(maxsize=8)
+def _arranged(brokers: tuple[tuple[int, str | None], ...]) -> tuple[list[int], dict[int, str]]:
+    """Return the brokers in the order they are taken in, and their racks. Kept: a plan asks for each topic anew."""
+    racks = _all_or_no_racks(dict(brokers))
+    return (rack_alternated(racks) if racks else sorted(broker for broker, _ in brokers)), racks
 
 
 def _all_or_no_racks(brokers: Mapping[int, str | None]) -> dict[int, str]:
