@@ -23,6 +23,12 @@ def has_colour(stream: TextIO) -> bool:
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def can_show_blocks(stream: TextIO) -> bool:
+    """Whether bars may be drawn with blocks: on a terminal that knows Unicode."""
+    encoding = (getattr(stream, "encoding", None) or "").lower()
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb" and encoding.startswith("utf")
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalView:
     """Width and colour for a stream. COLUMNS wins; a file or pipe without it is as wide as the table."""

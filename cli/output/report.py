@@ -29,6 +29,15 @@ class Tone(Enum):
     BAD = "bold red"
     QUIET = "dim"
     STRONG = "bold"
+    COLD = "cyan"
+
+
+class Drawing(Enum):
+    """How a column of numbers is drawn beside its figures."""
+
+    BAR = auto()
+    HEAT = auto()
+    """Shade and colour by the distance from the mean, which is that of all columns of the same ``scale``."""
 
 
 ToneRule = Callable[[object], Tone | None]
@@ -36,13 +45,19 @@ ToneRule = Callable[[object], Tone | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``name`` is its CSV header; ``title`` is what a person reads above it."""
+    """One column. ``name`` is its CSV header; ``title`` is what a person reads above it.
+
+    ``drawing`` shows in a terminal's tables alone.
+    """
 
     name: str
     kind: Kind = Kind.TEXT
     title: str = ""
     in_plain: bool = True
     tone: ToneRule | None = None
+    drawing: Drawing | None = None
+    scale: str = ""
+    """Drawn columns of the same scale can be compared with each other; "" is the column's own."""
 
     @property
     def heading(self) -> str:

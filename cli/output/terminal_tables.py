@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cli.framework.terminal import TerminalView
+from cli.framework.terminal import TerminalView, can_show_blocks
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.terminal_grid import RIGHT, grid_lines
 from cli.output.values import escape_controls, human_text
-
-_RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 
 
 def print_sections(report: Report, stream: TextIO) -> None:
@@ -35,28 +34,32 @@ def print_sections(report: Report, stream: TextIO) -> None:
     for index, section in enumerate(sections):
         if index:
             console.print()
-        _print_section(console, section)
+        _print_section(console, section, view, has_blocks=can_show_blocks(stream))
     # Cells are padded to the column's width; at the end of a line that is of no use to anybody.
     stream.writelines(f"{line.rstrip(' ')}\n" for line in drawn.getvalue().splitlines())
 
 
-def _print_section(console: Console, section: Section) -> None:
+def _print_section(console: Console, section: Section, view: TerminalView, *, has_blocks: bool) -> None:
     if section.title is not None:
         console.print(Text(escape_controls(section.title), style="bold"))
     for line in section.text:
         console.print(Text(escape_controls(line)))
     if isinstance(section.body, Table):
-        _print_table(console, section.body)
+        _print_table(console, section.body, view, has_blocks=has_blocks)
     elif section.body is not None:
         _print_fields(console, section.body)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table, view: TerminalView, *, has_blocks: bool) -> None:
     if not table.rows:
+        return
+    lines = grid_lines(table, view.width, has_colour=view.has_colour, has_blocks=has_blocks)
+    if lines is not None:
+        console.file.writelines(f"{line}\n" for line in lines)
         return
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in table.columns:
-        right = column.kind in _RIGHT
+        right = column.kind in RIGHT
         grid.add_column(column.heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in table.rows:
         grid.add_row(*(_cell(column, value) for column, value in zip(table.columns, row, strict=True)))

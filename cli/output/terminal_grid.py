@@ -1,0 +1,109 @@
+"""A table that fits the terminal, drawn without rich: the same lines, a hundred times faster for very many rows.
+
+``terminal_tables`` gives to rich what does not fit, for rich folds cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.style import Style
+
+from cli.output.drawing import HEAT_WIDTH, Scales, bar_width
+from cli.output.report import Column, Drawing, Kind, Table, Tone
+from cli.output.values import human_text
+
+RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
+_GAP = 2
+_RULE = "─"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    text: str
+    tone: Tone | None
+
+
+def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
+    """Return the lines of a table; None where it is wider than ``width``. Drawings shrink, figures do not."""
+    figures = [[human_text(column.kind, row[i]) for row in table.rows] for i, column in enumerate(table.columns)]
+    widths = [max(map(_length, cells), default=0) for cells in figures]
+    drawn = _drawn_widths(table.columns, widths, width)
+    whole = [
+        max(_length(column.heading), figure + (1 + extra if extra else 0))
+        for column, figure, extra in zip(table.columns, widths, drawn, strict=True)
+    ]
+    if sum(whole) + _GAP * (len(whole) - 1) > width:
+        return None
+    cells = _cells(table, figures, widths, drawn, has_blocks=has_blocks)
+    return _lines(table.columns, cells, whole, drawn, has_colour=has_colour)
+
+
+def _drawn_widths(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    heats = sum(HEAT_WIDTH + 1 for column in columns if column.drawing is Drawing.HEAT)
+    needed = sum(max(figure, _length(column.heading)) for figure, column in zip(widths, columns, strict=True))
+    bars = bar_width(columns, width - needed - heats - _GAP * (len(columns) - 1))
+    return [
+        HEAT_WIDTH if column.drawing is Drawing.HEAT else bars if column.drawing is Drawing.BAR else 0
+        for column in columns
+    ]
+
+
+def _cells(
+    table: Table,
+    figures: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    drawn: Sequence[int],
+    *,
+    has_blocks: bool,
+) -> Iterator[list[_Cell]]:
+    scales = Scales(table)
+    for number, row in enumerate(table.rows):
+        line = []
+        for index, column in enumerate(table.columns):
+            text, tone = figures[index][number], column.tone(row[index]) if column.tone is not None else None
+            if drawn[index]:
+                drawing, heat_tone = scales.drawn(column, row[index], drawn[index], has_blocks=has_blocks)
+                text = f"{' ' * (widths[index] - _length(text))}{text} {drawing}"
+                tone = tone or heat_tone
+            line.append(_Cell(text, tone))
+        yield line
+
+
+def _lines(
+    columns: Sequence[Column],
+    rows: Iterator[list[_Cell]],
+    widths: Sequence[int],
+    drawn: Sequence[int],
+    *,
+    has_colour: bool,
+) -> Iterator[str]:
+    rights = [column.kind in RIGHT and not extra for column, extra in zip(columns, drawn, strict=True)]
+    headings = [_Cell(column.heading, Tone.STRONG) for column in columns]
+    yield _line(headings, widths, rights, has_colour=has_colour)
+    yield _RULE * (sum(widths) + _GAP * (len(widths) - 1))
+    for row in rows:
+        yield _line(row, widths, rights, has_colour=has_colour)
+
+
+def _line(cells: Sequence[_Cell], widths: Sequence[int], rights: Sequence[bool], *, has_colour: bool) -> str:
+    padded = []
+    for cell, width, is_right in zip(cells, widths, rights, strict=True):
+        space = " " * (width - _length(cell.text))
+        text = _styled(cell) if has_colour else cell.text
+        padded.append(space + text if is_right else text + space)
+    return (" " * _GAP).join(padded).rstrip(" ")
+
+
+def _styled(cell: _Cell) -> str:
+    return cell.text if cell.tone is None else _STYLES[cell.tone].render(cell.text, color_system=ColorSystem.STANDARD)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+_STYLES = {tone: Style.parse(tone.value) for tone in Tone}
