@@ -33,7 +33,18 @@ ENTRIES = (
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
         aliases=("replica", "kafka-replica-verification", "kafka-replica-verification.sh"),
     ),
-    Entry("brokers", "cli.commands.brokers", "Who is in the cluster", _CLUSTER, aliases=("broker-list",)),
+    Entry(
+        "brokers", "cli.commands.brokers", "Who is in the cluster, and what lies on each", _CLUSTER,
+        aliases=("broker-list",),
+    ),
+    Entry(
+        "offsets", "cli.commands.offsets", "Where the logs of partitions begin and end, and offsets by time", _CLUSTER,
+        attribute="command", aliases=("offset", "kafka-get-offsets", "kafka-get-offsets.sh"),
+    ),
+    Entry(
+        "records", "cli.commands.records", "Delete the oldest records of partitions", _CLUSTER,
+        aliases=("record", "kafka-delete-records", "kafka-delete-records.sh"),
+    ),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
     Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),
     Entry(

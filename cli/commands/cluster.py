@@ -9,6 +9,7 @@ import typer
 
 from cli.commands import cluster_health
 from cli.commands.cluster_group import group
+from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -34,23 +35,39 @@ async def describe(invocation: Invocation) -> Report:
 @group.command(
     "snapshot",
     needs=Needs(cluster=True),
-    examples=("klamm cluster snapshot before.json", "klamm topics describe --snapshot before.json"),
+    examples=(
+        "klamm cluster snapshot before.json",
+        "klamm cluster snapshot --sizes before.json",
+        "klamm topics describe --snapshot before.json",
+    ),
 )
 async def snapshot(
     invocation: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; replaced if it exists.")],
-) -> None:
-    """Write the whole cluster's metadata to a file that other commands can read offline."""
+    sizes: Annotated[bool, typer.Option("--sizes", help="Also where each replica lies and how large it is.")] = False,
+) -> ExitCode:
+    """Write the whole cluster's metadata to a file that other commands can read offline.
+
+    With --sizes brokers are asked for their log dirs; ends with 1 where one does not tell all, and says so.
+    """
     from cli.framework.cluster_session import open_cluster
+    from engine.admin.log_dirs import LogDir, read_log_dirs, with_sizes
     from engine.admin.snapshot import read_snapshot
     from engine.admin.snapshot_file import save_snapshot
 
     async with open_cluster(invocation) as cluster:
         taken = await read_snapshot(cluster)
+        dirs: list[LogDir] = await read_log_dirs(cluster) if sizes else []
+    if sizes:
+        taken = with_sizes(taken, dirs)
     save_snapshot(taken, file)
     partitions = sum(len(topic.partitions) for topic in taken.topics)
     counted = f"{len(taken.brokers)} brokers, {len(taken.topics)} topics, {partitions} partitions"
     invocation.talk.say(f"wrote {file}: {counted}")
+    failed = [one for one in dirs if one.error]
+    for one in failed:
+        invocation.talk.warn(f"without {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
+    return ExitCode.BAD_ANSWER if failed else ExitCode.DONE
 
 
 group.put_in_order("describe", "health", "snapshot")

@@ -12,7 +12,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.topics_change import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.framework.stdout import OutputClosed
 from cli.output.format import OutputFormat
 
@@ -24,7 +24,7 @@ _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1
 
 @single_command(
     "consume",
-    needs=Needs(cluster=True, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False),
     examples=(
         "klamm consume orders --from-beginning --max-messages 10",
         "klamm consume orders --until-end --format '%p %o %k %s\\n'",

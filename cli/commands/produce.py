@@ -11,7 +11,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.topics_change import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Column, Kind, Report, Table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 @single_command(
     "produce",
-    needs=Needs(cluster=True, changes=True, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, changes=True, bounded=False),
     examples=(
         "echo hello | klamm produce orders",
         "klamm produce orders --key-separator : --compression lz4 < records.txt",

@@ -8,7 +8,7 @@ import typer
 
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
 group = CommandGroup("replicas", "Compare the replicas of partitions.")
@@ -16,7 +16,7 @@ group = CommandGroup("replicas", "Compare the replicas of partitions.")
 
 @group.command(
     "verify",
-    needs=Needs(cluster=True, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
     examples=(
         "klamm replicas verify --topic orders",
         "klamm replicas verify --topic 'orders.*' --topic payments -o json | jq '.[] | select(.first_difference)'",

@@ -8,7 +8,7 @@ import typer
 
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
 group = CommandGroup("zk", "Look at the znodes, decoded.")
@@ -19,7 +19,7 @@ Raw = Annotated[bool, typer.Option("--raw", help="Show the data as it is stored.
 
 @group.command(
     "tree",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER),
     examples=("klamm zk tree --depth 2", "klamm zk tree /brokers/topics/orders", "klamm zk tree /config -o json"),
 )
 async def tree(
@@ -39,7 +39,7 @@ async def tree(
 
 @group.command(
     "get",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, asks=Asks.ZOOKEEPER),
     examples=("klamm zk get /controller", "klamm zk get /brokers/topics/orders --raw"),
 )
 async def get(invocation: Invocation, path: Path = "/", raw: Raw = False) -> Report:

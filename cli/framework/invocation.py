@@ -16,6 +16,12 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.admin.target import ClusterTarget
 
+_SIDES = {
+    "cluster": ("a live cluster", "--bootstrap-server or --zookeeper"),
+    "wire": ("brokers", "--bootstrap-server or --zookeeper"),
+    "zookeeper": ("ZooKeeper", "--zookeeper"),
+}
+
 
 class Stop(Exception):
     """Ends a command with a failure that is known already."""
@@ -47,6 +53,8 @@ class Invocation:
     has_timeout_given: bool = False
     is_dry_run: bool = False
     is_confirmed: bool = False
+    asks: str = "either"
+    """Who can answer: one of ``options.Asks``."""
     target_options: TargetOptions = field(default_factory=TargetOptions)
     cluster_name: str | None = None
     """The cluster that was found to be meant, once it was looked for."""
@@ -78,6 +86,7 @@ class Invocation:
         self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
         if for_change:
             self._refuse_read_only(target)
+        self._refuse_wrong_side(target)
         return target
 
     def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
@@ -123,6 +132,19 @@ class Invocation:
             print_report(report, self.output, stream)
         for note in report.notes:
             self.talk.say(note)
+
+    def _refuse_wrong_side(self, target: ClusterTarget) -> None:
+        if self.asks == "either":
+            return
+        who, option = _SIDES[self.asks]
+        if target.snapshot is not None:
+            hint = f"name the cluster with {option}"
+            raise Stop(
+                Failure(ExitCode.USAGE, "usage", f"only {who} can tell this", f"snapshot {target.snapshot}", hint)
+            )
+        if target.via is not None and self.asks in ("wire", "zookeeper") and target.via.value != self.asks:
+            message = f"only {who} can do this, not --via {target.via.value}"
+            raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave --via out"))
 
     def _refuse_read_only(self, target: ClusterTarget) -> None:
         if target.snapshot is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +60,17 @@ _QUIET = typer.Option("--quiet", "-q", help="Data and errors only.", rich_help_p
 _VERBOSE = typer.Option("--verbose", "-v", help="Say who is asked what.", rich_help_panel=COMMON_PANEL)
 
 
+class Asks(StrEnum):
+    """Who can answer a command, or carry it out."""
+
+    EITHER = "either"
+    """Brokers or ZooKeeper, whichever is named; a reading command also a snapshot."""
+    CLUSTER = "cluster"
+    """As EITHER, but what is asked for is in no snapshot."""
+    BROKERS = "wire"
+    ZOOKEEPER = "zookeeper"
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Which of the shared options a command takes."""
@@ -67,6 +79,7 @@ class Needs:
     changes: bool = False
     destructive: bool = False
     """It destroys something: without a terminal it wants --yes."""
+    asks: Asks = Asks.EITHER
     bounded: bool = True
     """The whole command ends by --timeout; a stream bounds its single waits itself."""
 
@@ -126,6 +139,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
         has_timeout_given=values["timeout"] is not None,
         is_dry_run=bool(values.get("dry_run")),
         is_confirmed=bool(values.get("yes")),
+        asks=needs.asks.value,
         target_options=TargetOptions(
             zookeeper=values.get("zookeeper"),
             bootstrap_server=values.get("bootstrap_server"),

@@ -1,0 +1,86 @@
+"""``klamm brokers log-dirs``: what lies on which disk. Options are those of kafka-log-dirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.brokers_group import group
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.connection import Cluster
+    from engine.admin.log_dirs import LogDir
+
+SUMMARIES = ("dir", "broker", "topic")
+ORDERS = ("name", "size", "lag")
+
+
+@group.command(
+    "log-dirs",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm brokers log-dirs",
+        "klamm brokers log-dirs --summary topic --sort size",
+        "klamm brokers log-dirs --broker-list 0,2 --topic-list orders -o json | jq '.[].replicas[]'",
+    ),
+)
+async def log_dirs(
+    invocation: Invocation,
+    broker_list: Annotated[
+        str | None, typer.Option("--broker-list", metavar="0,1,2", help="Only these brokers.  [default: all that live]")
+    ] = None,
+    topic_list: Annotated[
+        list[str] | None,
+        typer.Option("--topic-list", "--topic", metavar="A,B", help="Only these topics; names or patterns."),
+    ] = None,
+    summary: Annotated[
+        str | None, typer.Option("--summary", metavar="dir|broker|topic", help="Totals instead of replicas.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="name|size|lag", help="The largest first, or by name.")
+    ] = "name",
+) -> Report:
+    """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.
+
+    Brokers are asked, also where only ZooKeeper is named. Ends with 1 where a log dir has failed or a broker did not
+    answer.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.log_dirs import log_dirs_report, totals_report
+    from engine.admin.log_dirs import totals_by_broker, totals_by_dir, totals_by_topic
+    from engine.admin.reassign_json import parse_broker_list
+
+    if summary is not None and summary not in SUMMARIES:
+        raise UsageError(f"--summary wants one of {', '.join(SUMMARIES)}, not {summary!r}")
+    if sort not in ORDERS:
+        raise UsageError(f"--sort wants one of {', '.join(ORDERS)}, not {sort!r}")
+    brokers = None if broker_list is None else parse_broker_list(broker_list)
+    async with open_cluster(invocation) as cluster:
+        found = await _read(cluster, brokers, topic_list or [])
+    if summary is None:
+        return log_dirs_report(found, order=sort)
+    totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
+    return totals_report(totals(found), summary, order=sort, failed=[one for one in found if one.error])
+
+
+async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
+    from engine.admin.log_dirs import log_dirs_of, read_log_dirs
+    from engine.admin.readers import topic_reader
+    from engine.admin.reassign import partitions_of
+    from engine.admin.snapshot_file import load_snapshot
+    from engine.admin.topic_selection import select_topics
+    from engine.admin.topics import read_selected
+
+    topics = None
+    if texts:
+        topics = await read_selected(await topic_reader(cluster), select_topics(texts), if_exists=False)
+    if cluster.target.snapshot is not None:
+        names = None if topics is None else [topic.name for topic in topics]
+        return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)
+    partitions = None if topics is None else partitions_of({topic.name: topic for topic in topics})
+    return await read_log_dirs(cluster, brokers, partitions)

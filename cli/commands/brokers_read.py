@@ -1,0 +1,59 @@
+"""``klamm brokers list`` and ``describe``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.commands.brokers_group import group
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True),
+    examples=("klamm brokers list", "klamm brokers list --zookeeper 127.0.0.1:2181 -o json"),
+)
+async def list_brokers(invocation: Invocation) -> Report:
+    """List the live brokers with address and rack, and say which one is the controller."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.brokers import brokers_report
+    from engine.admin.brokers import read_members
+
+    async with open_cluster(invocation) as cluster:
+        return brokers_report((await read_members(cluster)).descriptions)
+
+
+@group.command(
+    "describe",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm brokers describe",
+        "klamm brokers describe 2 --zookeeper 127.0.0.1:2181",
+        "klamm brokers describe -o json | jq '.[] | select(.alive | not) | .id'",
+        "klamm brokers describe 0 --api-versions -o json",
+    ),
+)
+async def describe(
+    invocation: Invocation,
+    ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Which brokers. All if none.")] = None,
+    api_versions: Annotated[
+        bool,
+        typer.Option("--api-versions", help="Also the APIs that each offers, as kafka-broker-api-versions."),
+    ] = False,
+) -> Report:
+    """Show everything about brokers: listeners, release, partitions, what lags because of them, settings, log dirs.
+
+    Brokers that partitions are assigned to and that do not live are shown as missing. The release is guessed from the
+    APIs that a broker offers. Ends with 1 where a broker is missing, silent or has a failed log dir.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.broker_details import broker_details_report
+    from engine.admin.broker_description import describe_brokers
+
+    async with open_cluster(invocation) as cluster:
+        found = await describe_brokers(cluster, ids or ())
+    return broker_details_report(found, with_apis=api_versions)

@@ -1,0 +1,81 @@
+"""``klamm offsets``: where the logs of partitions begin and end. Options are those of kafka-get-offsets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.framework.command import single_command
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.output.report import Report
+
+_ISOLATIONS = {"read-uncommitted": 0, "read-committed": 1}
+
+
+@single_command(
+    "offsets",
+    needs=Needs(cluster=True, asks=Asks.BROKERS),
+    examples=(
+        "klamm offsets orders",
+        "klamm offsets orders --time earliest --partitions 0,2",
+        "klamm offsets --topic-partitions 'orders:0-3,payments.*:5-' --time 2026-11-21T12:00Z -o json",
+    ),
+)
+async def command(
+    invocation: Invocation,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC", help="Names, or regular expressions that match whole names. All if none."),
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", hidden=True)] = None,
+    partitions: Annotated[
+        str | None, typer.Option("--partitions", metavar="0,1,2", help="Only these partitions of the topics.")
+    ] = None,
+    topic_partitions: Annotated[
+        str | None,
+        typer.Option(
+            "--topic-partitions",
+            metavar="T:0-3,…",
+            help="Topics with a partition, or a range without its end: t1:1,t2:0-3,t3,t4:5-,t5:-3.",
+        ),
+    ] = None,
+    time: Annotated[
+        str,
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            help="latest, earliest, max-timestamp, earliest-local, latest-tiered, milliseconds or ISO 8601: "
+            "the first record from then on.",
+        ),
+    ] = "latest",
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal-topics", "--exclude-internal", help="Leave Kafka's own topics out.")
+    ] = False,
+    isolation: Annotated[
+        str, typer.Option("--isolation", metavar="LEVEL", help="read-uncommitted or read-committed (last stable).")
+    ] = "read-uncommitted",
+) -> Report:
+    """Show offsets of partitions: the end, the start, or the first record from a time on.
+
+    A partition without such a record has no offset. Ends with 1 where a partition could not be looked up, because it
+    has no leader or its leader does not answer; the others are shown.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.offsets import offsets_report
+    from engine.admin.offset_lookup import choose_partitions, look_up
+    from engine.admin.offset_selection import select_partitions
+    from engine.admin.offset_times import parse_offset_time
+    from engine.common.model import IsolationLevel
+
+    if isolation not in _ISOLATIONS:
+        raise UsageError(f"--isolation wants read-uncommitted or read-committed, not {isolation!r}")
+    wanted = parse_offset_time(time)
+    named = [*(topics or ()), *(topic or ())]
+    selection = select_partitions(named, partitions, topic_partitions, exclude_internal=exclude_internal)
+    async with open_cluster(invocation) as cluster:
+        leaders = await choose_partitions(await cluster.wire(), selection)
+        found = await look_up(cluster, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
+    return offsets_report(found, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")

@@ -1,0 +1,86 @@
+"""``klamm records``: the oldest records of partitions deleted. Options are those of kafka-delete-records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.common.model import TopicPartition
+
+group = CommandGroup("records", "Delete the oldest records of partitions.")
+
+
+@group.command(
+    "delete",
+    needs=Needs(cluster=True, changes=True, destructive=True, asks=Asks.BROKERS, bounded=False),
+    examples=(
+        "klamm records delete --topic orders --partition 3 --before-offset 1200 --dry-run",
+        "klamm records delete --topic orders --partition 3 --before-offset -1 --yes",
+        "klamm records delete --offset-json-file offsets.json --yes",
+    ),
+)
+async def delete(
+    invocation: Invocation,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--offset-json-file", metavar="FILE", help='{"partitions":[{"topic":"t","partition":0,"offset":9}]}'
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="The topic, if it is only one.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", metavar="P", min=0, help="Its partition; may be repeated.")
+    ] = None,
+    before_offset: Annotated[
+        int | None,
+        typer.Option("--before-offset", metavar="N", min=-1, help="Records before it go; -1: all that are committed."),
+    ] = None,
+) -> Report | None:
+    """Delete all records before an offset, on every replica.
+
+    Everything is checked first: unknown and repeated partitions, offsets beyond the end. --dry-run shows how many
+    records would go, and about how many bytes of each replica; segments go from the disk with the next retention.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.record_deletions import deletion_lines, deletions_report
+    from engine.admin.delete_records import DeletionResult, delete_records, preview_deletion
+
+    wanted = _wanted(offset_json_file, topic, partition, before_offset)
+    async with open_cluster(invocation, for_change=True) as cluster:
+        previews = await preview_deletion(cluster, wanted)
+        going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+        if not going:
+            invocation.talk.say("nothing lies before these offsets")
+            return deletions_report(previews)
+        records = sum(one.records for one in going)
+        plural = "" if len(going) == 1 else "s"
+        what = f"delete {records} records of {len(going)} partition{plural} in {cluster.target.name}"
+        if not invocation.confirm(what, deletion_lines(going), is_destructive=True):
+            return deletions_report(previews)
+        return deletions_report(await delete_records(cluster, previews))
+
+
+def _wanted(
+    file: Path | None, topic: str | None, partitions: list[int] | None, before: int | None
+) -> dict[TopicPartition, int]:
+    from engine.admin.delete_records import parse_offset_file
+    from engine.common.model import TopicPartition
+
+    parts = (topic is not None, bool(partitions), before is not None)
+    if (file is not None) == any(parts) or (any(parts) and not all(parts)):
+        raise UsageError("give --offset-json-file, or --topic with --partition and --before-offset")
+    if file is not None:
+        return parse_offset_file(file.read_text(encoding="utf-8", errors="replace"), str(file))
+    chosen = partitions or []
+    if len(set(chosen)) != len(chosen):
+        raise UsageError("--partition names a partition twice")
+    return {TopicPartition(topic or "", one): -1 if before is None else before for one in chosen}

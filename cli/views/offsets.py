@@ -1,0 +1,64 @@
+"""Offsets of partitions, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.offset_lookup import PartitionOffset
+from engine.common.model import NO_LEADER
+
+
+def _error_tone(value: object) -> Tone | None:
+    return Tone.BAD if value else None
+
+
+def _leader_tone(value: object) -> Tone | None:
+    return Tone.BAD if value == NO_LEADER else None
+
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("offset", Kind.NUMBER),
+    Column("timestamp", Kind.TIME),
+    Column("leader", Kind.NUMBER, tone=_leader_tone),
+    Column("error", tone=_error_tone),
+)
+
+
+def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Report:
+    """The time of the record is shown to a person only where it was looked up by time."""
+    rows = [(o.topic, o.partition, o.offset, _moment(o), o.leader, o.error) for o in offsets]
+    failed = [o for o in offsets if o.error is not None]
+    hidden = {*(() if by_time else ("timestamp",)), *(() if failed else ("error",))}
+    kept = [index for index, column in enumerate(_COLUMNS) if column.name not in hidden]
+    shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    notes = () if offsets else ("no partitions",)
+    if failed:
+        notes = (f"{len(failed)} of {len(offsets)} partitions could not be looked up",)
+    return Report(
+        [_data(o) for o in offsets],
+        Table(_COLUMNS, rows),
+        (Section(body=shown),),
+        notes,
+        ExitCode.BAD_ANSWER if failed else ExitCode.DONE,
+    )
+
+
+def _data(one: PartitionOffset) -> dict[str, object]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "leader": one.leader,
+        "offset": one.offset,
+        "timestamp": _moment(one),
+        "leader_epoch": one.leader_epoch,
+        "error": one.error,
+    }
+
+
+def _moment(one: PartitionOffset) -> datetime | None:
+    return None if one.timestamp is None else datetime.fromtimestamp(one.timestamp / 1000, UTC)

@@ -1,0 +1,266 @@
+"""Log dirs of brokers, with every replica in them: where, how large, how far behind (DescribeLogDirs).
+
+All brokers are asked at the same time, so that one that hangs holds nobody up; it is told as such. Moving replicas
+between log dirs stands in ``reassign_log_dirs``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, NotFound
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog
+from engine.protocol.apis.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+_SHARE_OF_TIME = 0.6
+"""How much of the operation's time one broker may take: who is silent is told, not waited for to the end."""
+_UNKNOWN_LAG = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DirReplica:
+    """One replica in a log dir. ``offset_lag`` is None where the broker does not know it.
+
+    The lag counts records: of a replica behind the high watermark, of a future one behind the current replica.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int | None
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log dir. ``log_dir`` is None for a broker that did not answer; ``error`` says why anything is missing.
+
+    ``total_bytes`` and ``usable_bytes`` are those of its volume, None before Kafka 3.3 (KIP-827).
+    """
+
+    broker: int
+    log_dir: str | None
+    error: str | None
+    size_bytes: int
+    replica_count: int
+    total_bytes: int | None
+    usable_bytes: int | None
+    replicas: tuple[DirReplica, ...] = ()
+
+
+async def read_log_dirs(
+    cluster: Cluster, brokers: Sequence[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+) -> list[LogDir]:
+    """Return the log dirs of brokers (None: of all that live) with these partitions in them (None: all of them).
+
+    Raises:
+        NotFound: a broker that was named is not alive.
+        Unreachable: no broker answers at all.
+    """
+    wire = await cluster.wire()
+    live = sorted(await wire.nodes())
+    absent = [broker for broker in brokers or () if broker not in live]
+    if absent:
+        named, known = ", ".join(map(str, absent)), ", ".join(map(str, live)) or "none"
+        raise NotFound(f"the given brokers are not alive: {named}", hint=f"live brokers: {known}")
+    request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_ask(cluster, broker, request), name=f"log-dirs-of-{broker}")
+            for broker in (live if brokers is None else sorted(set(brokers)))
+        ]
+    return [one for task in tasks for one in task.result()]
+
+
+def log_dirs_of(
+    snapshot: ClusterSnapshot, brokers: Sequence[int] | None = None, topics: Iterable[str] | None = None
+) -> list[LogDir]:
+    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes.
+
+    Raises:
+        BadRequest: the snapshot was taken without sizes.
+        NotFound: it has no such broker.
+    """
+    chosen = None if topics is None else set(topics)
+    found: dict[tuple[int, str], list[DirReplica]] = {}
+    for topic in snapshot.topics:
+        for partition in topic.partitions:
+            for log in partition.replica_logs:
+                replicas = found.setdefault((log.broker, log.log_dir), [])
+                if chosen is None or topic.name in chosen:
+                    lag = None if log.offset_lag < 0 else log.offset_lag
+                    replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
+    if not found and any(topic.partitions for topic in snapshot.topics):
+        hint = "take one that has: klamm cluster snapshot --sizes FILE"
+        raise BadRequest("this snapshot has no log dirs", hint=hint)
+    absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
+    if absent:
+        raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
+    return [
+        _log_dir(broker, path, replicas)
+        for (broker, path), replicas in sorted(found.items())
+        if brokers is None or broker in brokers
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DirTotals:
+    """What lies on a log dir, on a broker or in a topic. What does not apply is None."""
+
+    broker: int | None
+    log_dir: str | None
+    topic: str | None
+    replica_count: int
+    future_count: int
+    size_bytes: int
+    largest_bytes: int
+    offset_lag_max: int | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    error: str | None
+
+    @property
+    def used_percent(self) -> int | None:
+        """How full the volume is, by whoever filled it."""
+        if not self.total_bytes or self.usable_bytes is None:
+            return None
+        return round(100 * (self.total_bytes - self.usable_bytes) / self.total_bytes)
+
+
+def totals_by_dir(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per log dir."""
+    return [_totals([one], one.replicas, broker=one.broker, log_dir=one.log_dir) for one in dirs]
+
+
+def totals_by_broker(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per broker. Log dirs of one volume count it as often as they are."""
+    grouped: dict[int, list[LogDir]] = {}
+    for one in dirs:
+        grouped.setdefault(one.broker, []).append(one)
+    return [
+        _totals(group, [replica for one in group for replica in one.replicas], broker=broker)
+        for broker, group in sorted(grouped.items())
+    ]
+
+
+def totals_by_topic(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per topic, over all its replicas."""
+    grouped: dict[str, list[DirReplica]] = {}
+    for one in dirs:
+        for replica in one.replicas:
+            grouped.setdefault(replica.topic, []).append(replica)
+    return [_totals([], replicas, topic=topic) for topic, replicas in sorted(grouped.items())]
+
+
+async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest) -> list[LogDir]:
+    limit_s = cluster.timeout_s * _SHARE_OF_TIME
+    try:
+        async with asyncio.timeout(limit_s):
+            response: DescribeLogDirsResponse = await (await cluster.wire()).call_broker(broker, request)
+    except TimeoutError:
+        return [_silent(broker, f"no answer within {limit_s:g} s")]
+    except AdminError as error:
+        return [_silent(broker, error.message)]
+    if response.error_code != ErrorCode.NONE:
+        return [_silent(broker, error_code(response.error_code).name)]
+    return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
+
+
+def _told(broker: int, result: DescribeLogDirsResult) -> LogDir:
+    if result.error_code != ErrorCode.NONE:
+        return LogDir(broker, result.log_dir, error_code(result.error_code).name, 0, 0, None, None)
+    replicas = [
+        DirReplica(
+            topic.name,
+            p.partition_index,
+            p.partition_size,
+            None if p.offset_lag < 0 else p.offset_lag,
+            p.is_future_key,
+        )
+        for topic in result.topics
+        for p in topic.partitions
+    ]
+    total = None if result.total_bytes < 0 else result.total_bytes
+    usable = None if result.usable_bytes < 0 else result.usable_bytes
+    return _log_dir(broker, result.log_dir, replicas, total, usable)
+
+
+def _log_dir(
+    broker: int, path: str, replicas: list[DirReplica], total: int | None = None, usable: int | None = None
+) -> LogDir:
+    replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
+    size = sum(one.size_bytes for one in replicas)
+    return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))
+
+
+def _silent(broker: int, reason: str) -> LogDir:
+    return LogDir(broker, None, reason, 0, 0, None, None)
+
+
+def _totals(
+    dirs: Sequence[LogDir],
+    replicas: Sequence[DirReplica],
+    *,
+    broker: int | None = None,
+    log_dir: str | None = None,
+    topic: str | None = None,
+) -> DirTotals:
+    errors = [one.error if one.log_dir is None else f"{one.log_dir}: {one.error}" for one in dirs if one.error]
+    if log_dir is not None:
+        errors = [one.error for one in dirs if one.error]
+    return DirTotals(
+        broker,
+        log_dir,
+        topic,
+        len(replicas),
+        sum(one.is_future for one in replicas),
+        sum(one.size_bytes for one in replicas),
+        max((one.size_bytes for one in replicas), default=0),
+        max((one.offset_lag for one in replicas if one.offset_lag is not None), default=None),
+        _sum_known(one.total_bytes for one in dirs),
+        _sum_known(one.usable_bytes for one in dirs),
+        "; ".join(errors) or None,
+    )
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic]:
+    grouped: dict[str, list[int]] = {}
+    for name in partitions:
+        grouped.setdefault(name.topic, []).append(name.partition)
+    return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in grouped.items()]
+
+
+def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
+    """Return a snapshot with the logs of its replicas, as brokers told them."""
+    logs: dict[TopicPartition, list[ReplicaLog]] = {}
+    for one in dirs:
+        for r in one.replicas:
+            lag = _UNKNOWN_LAG if r.offset_lag is None else r.offset_lag
+            log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, lag, r.is_future)
+            logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
+    topics = [
+        replace(
+            topic,
+            partitions=tuple(
+                replace(p, replica_logs=tuple(logs.get(TopicPartition(topic.name, p.partition), ())))
+                for p in topic.partitions
+            ),
+        )
+        for topic in snapshot.topics
+    ]
+    return replace(snapshot, topics=tuple(topics))
