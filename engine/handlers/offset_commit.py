@@ -19,6 +19,7 @@ from typing import Any
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.coordinator.group.offset_requests import CommitErrors, utf16_length
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
@@ -27,7 +28,6 @@ from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -41,63 +41,68 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
     """Store a group's offsets."""
-    cache = context.broker.metadata_cache
-    now_ms = context.broker.clock.now_ms()
-    offsets = {}
-    errors: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            if cache.contains(partition):
-                offsets[partition] = _offset(asked, now_ms, request.retention_time_ms)
-            else:
-                errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    offsets, errors = _split(context, request)
     if not offsets:
-        return _response(request, errors)
+        return _response(request, ErrorCode.NONE, errors)
     if context.api_version == 0:
         return _commit_to_zookeeper(context, request, offsets, errors)
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     deferred = Deferred()
-    context.broker.group_coordinator.offsets.commit(
-        request.group_id, committer, offsets, lambda done: deferred.complete(_response(request, errors | done))
-    )
+
+    def done(error: ErrorCode, refused: CommitErrors) -> None:
+        deferred.complete(_response(request, error, errors | refused if refused else errors))
+
+    context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
     return deferred
 
 
+def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offsets, CommitErrors]:
+    """Return the offsets of partitions that are there, and the error of the others."""
+    cache = context.broker.metadata_cache
+    now_ms = context.broker.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = None if retention_ms == _NOT_GIVEN else now_ms + retention_ms
+    offsets: Offsets = {}
+    errors: CommitErrors = {}
+    for topic in request.topics:
+        name = topic.name
+        there = cache.partitions(name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if index not in there:
+                errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            timestamp_ms = asked.commit_timestamp
+            offsets[TopicPartition(name, index)] = CommittedOffset(
+                asked.committed_offset,
+                asked.committed_metadata or "",
+                asked.committed_leader_epoch,
+                now_ms if timestamp_ms == _NOT_GIVEN else timestamp_ms,
+                expire_ms,
+            )
+    return offsets, errors
+
+
 async def _commit_to_zookeeper(
-    context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: dict[TopicPartition, ErrorCode]
+    context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: CommitErrors
 ) -> OffsetCommitResponse:
     length_max = context.broker.config.get_int("offset.metadata.max.bytes")
-    fitting = {p: value.offset for p, value in offsets.items() if len(value.metadata) <= length_max}
+    fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
     written = await write_offsets(context.broker.zk.client, request.group_id, fitting)
-    return _response(request, errors | too_large | written)
+    return _response(request, ErrorCode.NONE, errors | too_large | written)
 
 
-def _offset(asked: OffsetCommitRequestPartition, now_ms: int, retention_time_ms: int) -> CommittedOffset:
-    has_timestamp = asked.commit_timestamp != _NOT_GIVEN
-    return CommittedOffset(
-        offset=asked.committed_offset,
-        metadata=asked.committed_metadata or "",
-        leader_epoch=asked.committed_leader_epoch,
-        commit_timestamp_ms=asked.commit_timestamp if has_timestamp else now_ms,
-        expire_timestamp_ms=None if retention_time_ms == _NOT_GIVEN else now_ms + retention_time_ms,
-    )
-
-
-def _response(request: OffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=p.partition_index,
-                        error_code=errors[TopicPartition(topic.name, p.partition_index)],
-                    )
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:
+    """Answer with the error for every partition that has none of its own."""
+    make = OffsetCommitResponsePartition
+    topics = []
+    for topic in request.topics:
+        indexes = [p.partition_index for p in topic.partitions]
+        if errors:
+            codes = [errors.get(TopicPartition(topic.name, index), error) for index in indexes]
+            partitions = [make(partition_index=index, error_code=code) for index, code in zip(indexes, codes, strict=True)]
+        else:
+            partitions = [make(partition_index=index, error_code=error) for index in indexes]
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetCommitResponse(topics=topics)

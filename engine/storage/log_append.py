@@ -38,6 +38,8 @@ _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
 
 _CLIENT = AppendOrigin.CLIENT
+_IN_PLACE = (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR)
+"""Whose batches may go the short way: those without records that only a log can judge."""
 
 
 class LeaderAppends(LogWrites):
@@ -59,14 +61,17 @@ class LeaderAppends(LogWrites):
                 INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR when the disk fails.
         """
         size_bytes = len(records)
-        if not BATCH_OVERHEAD <= size_bytes <= self._in_place_bytes_max or records.readonly or origin is not _CLIENT:
+        if not BATCH_OVERHEAD <= size_bytes <= self._in_place_bytes_max or records.readonly or origin not in _IN_PLACE:
             return self._append_the_long_way(records, leader_epoch, origin)
         base, length, _, magic, crc, attributes, delta, _, max_ms, producer_id, producer_epoch, sequence, count = (
             BATCH_HEADER.unpack_from(records)
         )
         if magic != 2 or length != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
             return self._append_the_long_way(records, leader_epoch, origin)
-        if attributes not in self._in_place_attributes or self.is_offline:
+        if self.is_offline or (
+            attributes not in self._in_place_attributes
+            and (origin is _CLIENT or not self._takes_from_coordinator(attributes))
+        ):
             return self._append_the_long_way(records, leader_epoch, origin)
         producer = None
         if producer_id >= 0:
@@ -194,8 +199,11 @@ class LeaderAppends(LogWrites):
             return attributes & ~TRANSACTIONAL_BIT in self._in_place_attributes
         if attributes & CONTROL_BIT:
             return not self._stamps_append_time
-        codec = self._rules.codec
-        return not self._stamps_append_time and (codec is None or codec == attributes & CODEC_MASK)
+        return self._takes_from_coordinator(attributes & CODEC_MASK)
+
+    def _takes_from_coordinator(self, codec: int) -> bool:
+        """Whether a coordinator's records, none of which lacks a key, are taken as they are."""
+        return not self._stamps_append_time and codec <= CODEC_MASK and self._rules.codec in (None, codec)
 
     def _stamped(self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int) -> PlacedBatches:
         next_offset = self.log_end_offset

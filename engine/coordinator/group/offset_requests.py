@@ -9,18 +9,13 @@ from typing import Final
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.coordinator.group.commit_batch import commit_batch
 from engine.coordinator.group.driver import MachineDriver
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import logger
 from engine.coordinator.group.machine import GroupMachine
 from engine.coordinator.group.ownership import OwnedGroups
-from engine.coordinator.group.records import (
-    OFFSETS_BASE_SEQUENCE,
-    batch_of,
-    group_tombstone,
-    offset_records,
-    offset_tombstones,
-)
+from engine.coordinator.group.records import batch_of, group_tombstone, offset_tombstones
 from engine.coordinator.group.settings import OffsetsTopicSettings
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
@@ -30,6 +25,9 @@ _GROUPS_AT_ONCE: Final = 100
 """So many groups are looked through before the event loop does something else."""
 
 CommitErrors = dict[TopicPartition, ErrorCode]
+
+CommitDone = Callable[[ErrorCode, CommitErrors], None]
+"""Told the error of all partitions, and of those that were refused by themselves."""
 
 FetchedOffset = CommittedOffset | ErrorCode | None
 """What a partition's read gives: the offset, None where there is none, or UNSTABLE_OFFSET_COMMIT."""
@@ -54,10 +52,8 @@ class OffsetRequests:
         self._settings = settings
         self._clock = clock
 
-    def commit(
-        self, group_id: str, committer: Committer, offsets: Offsets, done: Callable[[CommitErrors], None]
-    ) -> None:
-        """Commit offsets; ``done`` is called when they are replicated, or at once with errors."""
+    def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: CommitDone) -> None:
+        """Commit offsets; ``done`` is called when they are replicated, or at once with an error."""
         error = self._groups.status(group_id)
         group = self._groups.find(group_id) if error is ErrorCode.NONE else None
         if error is ErrorCode.NONE and group is None:
@@ -70,30 +66,40 @@ class OffsetRequests:
             error = self._machine.check_commit(group, committer)
             self._driver.run()
         if group is None or error is not ErrorCode.NONE:
-            done(dict.fromkeys(offsets, error))
+            done(error, {})
             return
-        self._write(group, offsets, done)
+        too_large = self._too_large(offsets)
+        if too_large:
+            offsets = {partition: value for partition, value in offsets.items() if partition not in too_large}
+        if offsets:
+            self._write(group, offsets, too_large, done)
+        else:
+            done(ErrorCode.NONE, too_large)
 
-    def _write(self, group: Group, offsets: Offsets, done: Callable[[CommitErrors], None]) -> None:
+    def _too_large(self, offsets: Offsets) -> CommitErrors:
         length_max = self._machine.settings.offset_metadata_max_bytes
-        fitting = {p: value for p, value in offsets.items() if len(value.metadata) <= length_max}
-        errors = {p: ErrorCode.OFFSET_METADATA_TOO_LARGE for p in offsets if p not in fitting}
-        if not fitting:
-            done(errors)
-            return
-        group.offsets.begin_commit(fitting)
+        error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return {p: error for p, value in offsets.items() if value[1] and utf16_length(value.metadata) > length_max}
+
+    def _write(self, group: Group, offsets: Offsets, refused: CommitErrors, done: CommitDone) -> None:
+        is_pending = False
 
         def written(error: ErrorCode, log_offset: int) -> None:
-            if error is ErrorCode.NONE:
-                group.offsets.end_commit(fitting, log_offset)
+            if error is not ErrorCode.NONE:
+                group.offsets.fail_commit(offsets)
+                error = commit_error(error)
+            elif is_pending:
+                group.offsets.end_commit(offsets, log_offset)
             else:
-                group.offsets.fail_commit(fitting)
-            errors.update(dict.fromkeys(fitting, commit_error(error)))
-            done({partition: errors[partition] for partition in offsets})
+                group.offsets.commit(offsets, log_offset)
+            done(error, refused)
 
-        records = offset_records(group.group_id, fitting, self._clock.now_ms(), self._settings.ibp)
-        batch = batch_of(records, self._settings.codec, base_sequence=OFFSETS_BASE_SEQUENCE)
-        self._writer.append(self._groups.index_of(group.group_id), batch, written)
+        settings = self._settings
+        batch = commit_batch(group.group_id, offsets, self._clock.now_ms(), settings.codec, settings.ibp)
+        if not self._writer.append(self._groups.index_of(group.group_id), batch, written):
+            # It waits for the followers: not visible until they have it.
+            is_pending = True
+            group.offsets.begin_commit(offsets)
 
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
@@ -187,6 +193,11 @@ class OffsetRequests:
                 len(records),
                 error.name,
             )
+
+
+def utf16_length(text: str) -> int:
+    """Return the length as Java counts it, which is what ``offset.metadata.max.bytes`` bounds in Kafka."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:

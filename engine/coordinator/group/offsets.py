@@ -56,6 +56,14 @@ class GroupOffsets:
 
     # -- commits
 
+    def commit(self, offsets: Offsets, log_offset: int) -> None:
+        """Make offsets visible that were replicated as soon as they were written, from ``log_offset`` on."""
+        committed = self._committed
+        for partition, value in offsets.items():
+            known = committed.get(partition)
+            if known is None or known[1] < log_offset:
+                committed[partition] = StoredOffset(value, log_offset)
+
     def begin_commit(self, offsets: Offsets) -> None:
         """Note that the offsets are being written."""
         self._pending.update(offsets)

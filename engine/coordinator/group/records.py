@@ -57,7 +57,7 @@ def offset_records(group_id: str, offsets: Offsets, now_ms: int, ibp: MetadataVe
         Record(
             timestamp_ms=now_ms,
             key=encode_offset_key(group_id, partition.topic, partition.partition),
-            value=_offset_value(value, ibp),
+            value=offset_value(value, ibp),
         )
         for partition, value in offsets.items()
     ]
@@ -144,7 +144,8 @@ def group_of(group_id: str, value: GroupMetadataValue, now_ms: int) -> Group:
     return group
 
 
-def _offset_value(value: CommittedOffset, ibp: MetadataVersion) -> bytes:
+def offset_value(value: CommittedOffset, ibp: MetadataVersion) -> bytes:
+    """Return the value of an offset's record, in the version that the inter-broker protocol wants."""
     has_expiry = value.expire_timestamp_ms is not None
     return encode_offset_value(
         OffsetCommitValue(

@@ -96,8 +96,7 @@ class MemberIdentity(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """An offset that a group has committed. ``expire_timestamp_ms`` is None but for clients that gave a retention."""
 
     offset: int

@@ -30,19 +30,24 @@ class OffsetsTopicWriter:
         partition = self._replica_manager.hosted_partition(TopicPartition(GROUP_METADATA_TOPIC, index))
         return partition if partition is not None and partition.is_leader else None
 
-    def append(self, index: int, batch: memoryview, done: Done) -> None:
-        """Append a batch; ``done`` is called, at once or later, when it is replicated or that failed."""
+    def append(self, index: int, batch: memoryview, done: Done) -> bool:
+        """Append a batch; ``done`` is called when it is replicated or that failed. Return whether it was, at once."""
         partition = self.partition(index)
         if partition is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-            return
+            return True
         try:
             result = partition.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR)
         except KafkaError as error:
             done(error.code, -1)
-            return
-        operation = _DelayedAppend(self._commit_timeout_ms, partition, result.first_offset, result.last_offset, done)
-        self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
+            return True
+        first_offset, last_offset = result.first_offset, result.last_offset
+        is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
+        if is_done or error_code is not ErrorCode.NONE:
+            done(error_code, first_offset if error_code is ErrorCode.NONE else -1)
+            return True
+        operation = _DelayedAppend(self._commit_timeout_ms, partition, first_offset, last_offset, done)
+        return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
 
     def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
         """Append a batch that may be lost with this broker: tombstones, which are written again."""

@@ -1,0 +1,96 @@
+"""The batch of one commit, written straight into its bytes: what every client sends every few seconds. Pure.
+
+The same bytes come from ``offset_records`` and ``encode_batch``, which make objects of each offset on the way.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from engine.config.metadata_version import MetadataVersion, offset_commit_value_version
+from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_value
+from engine.coordinator.group.values import Offsets
+from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
+from engine.protocol.records import layout
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.compression import compress
+from engine.protocol.records.varint import VARINTS
+
+_MAGIC: Final = 2
+_VALUE_VERSION: Final = 3
+_KEY_HEAD = struct.Struct(">hh")
+"""The key's version and the length of the group's id."""
+
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE = struct.Struct(">hqihq")
+"""A value of version 3 without a text: version, offset, leader epoch, length 0, commit timestamp."""
+
+_NO_DELTAS: Final = b"\0\0"
+"""A record's attributes and its timestamp delta: all of a commit's have the batch's timestamp."""
+
+
+def commit_batch(group_id: str, offsets: Offsets, now_ms: int, codec: Codec, ibp: MetadataVersion) -> memoryview:
+    """Return the batch of one commit, into which a log may stamp its offset."""
+    section = _section(group_id, offsets, ibp)
+    batch = bytearray(layout.BATCH_OVERHEAD)
+    batch += section if codec is Codec.NONE else compress(codec, section)
+    size_bytes = len(batch)
+    count = len(offsets)
+    layout.BATCH_HEADER.pack_into(
+        batch,
+        0,
+        0,
+        size_bytes - layout.LOG_OVERHEAD,
+        -1,
+        _MAGIC,
+        0,
+        codec,
+        count - 1,
+        now_ms,
+        now_ms,
+        layout.NO_PRODUCER_ID,
+        layout.NO_PRODUCER_EPOCH,
+        OFFSETS_BASE_SEQUENCE,
+        count,
+    )
+    stamp_crc(batch, 0, size_bytes)
+    return memoryview(batch)
+
+
+def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray:
+    varints, join = VARINTS, b"".join
+    group = group_id.encode()
+    key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
+    is_plain_version = offset_commit_value_version(ibp, has_expire_timestamp=False) == _VALUE_VERSION
+    topic_before = None
+    topic_head = b""
+    out = bytearray()
+    for number, ((topic, partition), committed) in enumerate(offsets.items()):
+        if topic is not topic_before:
+            name = topic.encode()
+            topic_head = key_head + _LENGTH.pack(len(name)) + name
+            topic_before = topic
+        offset, metadata, leader_epoch, timestamp_ms, expire_ms = committed
+        if metadata or expire_ms is not None or not is_plain_version:
+            value = offset_value(committed, ibp)
+        else:
+            value = _VALUE.pack(_VALUE_VERSION, offset, leader_epoch, 0, timestamp_ms)
+        key_size = len(topic_head) + _PARTITION.size
+        body = join(
+            (
+                _NO_DELTAS,
+                varints[number],
+                varints[key_size],
+                topic_head,
+                _PARTITION.pack(partition),
+                varints[len(value)],
+                value,
+                b"\0",
+            )
+        )
+        out += varints[len(body)]
+        out += body
+    return out
