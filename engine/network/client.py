@@ -172,6 +172,14 @@ class BrokerClient:
         self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
         return future
 
+    def tell(self, request: Request, api_version: int) -> None:
+        """Write a request that is never answered (Produce with acks=0); the connection must be open."""
+        if self._wire is None or self._wire.transport is None:
+            raise ConnectionLost("not connected", address=self.address)
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
+
     async def call(self, request: Request, *, timeout_ms: int | None = None, version_max: int | None = None) -> Any:
         """Send a request in the highest version both sides have, and return its answer.
 
