@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import cluster_health
+from cli.commands import cluster_health, cluster_load
 from cli.commands.cluster_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
 
-__all__ = ["cluster_health", "group"]
+__all__ = ["cluster_health", "cluster_load", "group"]
 
 
 @group.command(
@@ -70,4 +70,4 @@ async def snapshot(
     return ExitCode.BAD_ANSWER if failed else ExitCode.DONE
 
 
-group.put_in_order("describe", "health", "snapshot")
+group.put_in_order("describe", "health", "load", "snapshot")

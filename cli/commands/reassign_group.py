@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +12,10 @@ import typer
 
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
+from cli.output.report import Section
 
 if TYPE_CHECKING:
+    from engine.admin.broker_load import Replicas
     from engine.admin.connection import Cluster
     from engine.admin.reassign_json import PartitionMove
     from engine.admin.reassign_moves import PartitionStatus
@@ -30,6 +32,9 @@ PlanFile = Annotated[
 PreserveThrottles = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave throttles as they are, also when everything is done.")
 ]
+Plot = Annotated[
+    bool, typer.Option("--plot/--no-plot", help="On a terminal also show what brokers carry before and after.")
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or for --timeout if that is given.")
 ]
@@ -40,6 +45,17 @@ def read_plan(path: Path) -> tuple[PartitionMove, ...]:
     from engine.admin.reassign_json import parse_plan
 
     return parse_plan(path.read_text(encoding="utf-8", errors="replace"), str(path))
+
+
+async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()) -> Section:
+    """Return the heat map of a plan, with sizes where brokers tell them."""
+    from cli.views.plots import heat_section
+    from engine.admin.broker_load import bytes_to_copy, load_of_plan
+    from engine.admin.reading_load import read_sizes
+
+    sizes = await read_sizes(cluster, after)
+    loads = load_of_plan(before, after, sizes, brokers)
+    return heat_section(loads, len(after), bytes_to_copy(before, after, sizes))
 
 
 def write_new(path: Path, text: str) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.reassign_group import group
+from cli.commands.reassign_group import Plot, group, heat_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
 from cli.output.format import OutputFormat
-from cli.output.report import Report
+from cli.output.report import Report, Table
 
 
 @group.command(
@@ -36,6 +36,7 @@ async def generate(
     seed: Annotated[int | None, typer.Option(metavar="N", help="The same number gives the same plan.")] = None,
     current: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the current assignment.")] = None,
     proposed: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the proposed one.")] = None,
+    plot: Plot = True,
 ) -> Report | None:
     """Propose new replicas for whole topics, by Kafka's own algorithm.
 
@@ -51,8 +52,10 @@ async def generate(
     names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
         topics, alive = await read_topics_and_brokers(cluster, names)
-    draw = random.Random(seed).randrange
-    plan = generate_plan(list(topics.values()), alive, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
+        draw = random.Random(seed).randrange
+        plan = generate_plan(list(topics.values()), alive, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
+        is_plotted = plot and invocation.output is OutputFormat.TABLE
+        heat = await heat_of(cluster, plan.current, plan.proposed, brokers) if is_plotted else None
     for path, assignment in ((current, plan.current), (proposed, plan.proposed)):
         if path is not None:
             path.write_text(f"{plan_text(plan_document(assignment))}\n", encoding="utf-8")
@@ -61,7 +64,8 @@ async def generate(
         return generated_report(plan)
     with data_stream() as stream:
         stream.write(generated_text(plan))
-    return None
+        stream.write("\n" if heat is not None else "")
+    return None if heat is None else Report((), Table((), ()), (heat,))
 
 
 @group.command(

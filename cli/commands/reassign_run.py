@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.reassign_group import PlanFile, PreserveThrottles, Wait, follow, group, read_plan, rollback_path
+from cli.commands.reassign_group import (
+    PlanFile,
+    Plot,
+    PreserveThrottles,
+    Wait,
+    follow,
+    group,
+    heat_of,
+    read_plan,
+    rollback_path,
+)
 from cli.commands.reassign_group import write_new as write_new_file
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
-from cli.output.report import Report
+from cli.output.format import OutputFormat
+from cli.output.report import Report, Section
 
 if TYPE_CHECKING:
     from engine.admin.connection import Cluster
@@ -48,6 +59,7 @@ async def execute(
         Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: rollback-TIME.json]")
     ] = None,
     wait: Wait = False,
+    plot: Plot = True,
 ) -> Report:
     """Move partitions as a file says.
 
@@ -75,7 +87,7 @@ async def execute(
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
             return statuses_report(await verify_reassignment(cluster, plan))
         if not invocation.confirm(_summary(prepared, cluster.target.name), _details(prepared)):
-            return planned_report(prepared.planned)
+            return planned_report(prepared.planned, await _heat(invocation, cluster, prepared) if plot else None)
         async with asyncio.timeout(invocation.timeout_s):
             if prepared.changing or any(move.wanted_dirs for move in plan):
                 _save_rollback(invocation, prepared, rollback_path(rollback_file))
@@ -180,6 +192,13 @@ async def cancel(
                 moving = (await read_running(cluster)).names
                 notes += throttle_notes(await clear_throttles(cluster, moving, None))
         return cancelled_report(results, notes)
+
+
+async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment) -> Section | None:
+    if invocation.output is not OutputFormat.TABLE or not prepared.changing:
+        return None
+    before = {move.name: prepared.origins[move.name] for move in prepared.changing}
+    return await heat_of(cluster, before, {move.name: move.replicas for move in prepared.changing})
 
 
 async def _clear(cluster: Cluster, plan: Sequence[PartitionMove], statuses: Sequence[PartitionStatus]) -> Sequence[str]:

@@ -99,10 +99,10 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     return Report(statuses, table, (Section(body=_without_empty(table)),), (summary, *notes), exit_code=code)
 
 
-def planned_report(moves: Sequence[PlannedMove]) -> Report:
-    """What an execute would start: one row per partition that changes."""
+def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
+    """What an execute would start: one row per partition that changes, and what that makes of the brokers."""
     table = Table(_PLANNED, [(m.topic, m.partition, m.replicas, m.target, m.adding, m.removing) for m in moves])
-    return Report(moves, table)
+    return Report(moves, table, (Section(body=table), *([] if heat is None else [heat])))
 
 
 def running_report(running: Sequence[RunningReassignment]) -> Report:

@@ -1,0 +1,33 @@
+"""``klamm cluster load``: what each broker carries, side by side."""
+
+from __future__ import annotations
+
+from cli.commands.cluster_group import group
+from cli.commands.topics_group import TopicOptions, TopicTexts
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+
+@group.command(
+    "load",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm cluster load",
+        "klamm cluster load 'orders.*' --zookeeper 127.0.0.1:2181",
+        "klamm cluster load -o json | jq 'sort_by(.size_bytes) | last.broker'",
+    ),
+)
+async def load(invocation: Invocation, topics: TopicTexts = None, topic: TopicOptions = None) -> Report:
+    """Show how many replicas, leaders and bytes each broker has, of all topics or some.
+
+    Leads is how many partitions it leads now, Should how many it is the preferred leader of. Sizes are told by the
+    brokers; one that does not answer has none.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.plots import load_report
+    from engine.admin.reading_load import read_broker_load
+    from engine.admin.topic_selection import select_topics
+
+    async with open_cluster(invocation) as cluster:
+        return load_report(await read_broker_load(cluster, select_topics([*(topics or ()), *(topic or ())])))

@@ -1,0 +1,95 @@
+"""What brokers carry, as bars; what a plan makes of it, as heat before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
+from cli.output.values import human_bytes
+from engine.admin.broker_load import BrokerLoad, PlannedLoad
+
+
+def _alive_tone(value: object) -> Tone | None:
+    return None if value else Tone.BAD
+
+
+_LOAD = (
+    Column("broker", Kind.NUMBER),
+    Column("rack"),
+    Column("alive", Kind.FLAG, tone=_alive_tone),
+    Column("replica_count", Kind.NUMBER, title="Replicas", drawing=Drawing.BAR),
+    Column("leader_count", Kind.NUMBER, title="Leads", drawing=Drawing.BAR),
+    Column("preferred_count", Kind.NUMBER, title="Should"),
+    Column("size_bytes", Kind.BYTES, title="Size", drawing=Drawing.BAR),
+)
+_PLANNED = (
+    Column("broker", Kind.NUMBER),
+    Column("replicas_before", Kind.NUMBER, title="Replicas", drawing=Drawing.HEAT, scale="replicas"),
+    Column("replicas_after", Kind.NUMBER, title="after", drawing=Drawing.HEAT, scale="replicas"),
+    Column("leaders_before", Kind.NUMBER, title="Leads", drawing=Drawing.HEAT, scale="leaders"),
+    Column("leaders_after", Kind.NUMBER, title="after", drawing=Drawing.HEAT, scale="leaders"),
+    Column("bytes_before", Kind.BYTES, title="Size", drawing=Drawing.HEAT, scale="bytes"),
+    Column("bytes_after", Kind.BYTES, title="after", drawing=Drawing.HEAT, scale="bytes"),
+)
+
+
+def load_report(loads: Sequence[BrokerLoad]) -> Report:
+    """One row per broker; for a person with bars, and without what nobody told."""
+    rows = [
+        (b.broker, b.rack, b.alive, b.replica_count, b.leader_count, b.preferred_count, b.size_bytes) for b in loads
+    ]
+    shown = without_empty(Table(_LOAD, rows), keeps=("broker", "alive"))
+    return Report(loads, Table(_LOAD, rows), (Section(body=shown),), _spread_notes(loads))
+
+
+def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_bytes: int) -> Section:
+    """Return the heat map of a plan: each broker's part of its partitions, before and after."""
+    rows = [
+        (
+            b.broker,
+            b.replicas_before,
+            b.replicas_after,
+            b.leaders_before,
+            b.leaders_after,
+            b.bytes_before,
+            b.bytes_after,
+        )
+        for b in loads
+    ]
+    plural = "" if partition_count == 1 else "s"
+    copied = f", {human_bytes(copied_bytes)} to copy" if copied_bytes else ""
+    title = f"What brokers carry of {partition_count} partition{plural}, before and after{copied}"
+    return Section(title, without_empty(Table(_PLANNED, rows), keeps=("broker",)))
+
+
+def without_empty(table: Table, *, keeps: Sequence[str]) -> Table:
+    """Return a table without the columns in which nothing stands, but for those called ``keeps``."""
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column.name in keeps or any(row[index] not in (None, (), [], "") for row in table.rows)
+    ]
+    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+
+
+def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
+    live = [load for load in loads if load.alive]
+    if not live:
+        return ("no broker is alive",)
+    notes = [
+        f"{len(live)} live broker{'' if len(live) == 1 else 's'}, on each: "
+        f"{_spread([load.replica_count for load in live], str)} replicas, "
+        f"{_spread([load.leader_count for load in live], str)} led"
+    ]
+    sizes = [load.size_bytes for load in live if load.size_bytes is not None]
+    if sizes:
+        notes[0] += f", {_spread(sizes, human_bytes)}"
+    if len(sizes) < len(live):
+        silent = ", ".join(str(load.broker) for load in live if load.size_bytes is None)
+        notes.append(f"sizes are not known of broker{'' if len(live) - len(sizes) == 1 else 's'} {silent}")
+    return tuple(notes)
+
+
+def _spread(values: Sequence[int], text: Callable[[int], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low} to {high}"
