@@ -56,6 +56,10 @@ ENTRIES = (
         aliases=("kafka-console-consumer", "kafka-console-consumer.sh"),
     ),
     Entry(
+        "perf", "cli.commands.perf", "Load a cluster with records, or read them, and measure", _DATA,
+        aliases=("performance",),
+    ),
+    Entry(
         "dump", "cli.commands.dump", "Decode segments, indexes, snapshots and checkpoints", _DATA, attribute="command",
         aliases=("kafka-dump-log", "kafka-dump-log.sh"),
     ),

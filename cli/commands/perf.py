@@ -1,0 +1,10 @@
+"""``klamm perf``: brings the group's commands together."""
+
+from __future__ import annotations
+
+from cli.commands import perf_consumer, perf_producer
+from cli.commands.perf_group import group
+
+__all__ = ["group", "perf_consumer", "perf_producer"]
+
+group.put_in_order("producer", "consumer")

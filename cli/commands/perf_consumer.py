@@ -1,0 +1,116 @@
+"""``klamm perf consumer``: how fast the cluster gives records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.perf_group import Partitions, ReportingInterval, group, refuse, use_bootstrap
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+
+_IDLE_S = 10.0
+
+
+@group.command(
+    "consumer",
+    needs=Needs(cluster=True, bounded=False),
+    examples=(
+        "klamm perf consumer --topic orders --messages 1000000",
+        "klamm perf consumer --topic orders --messages 1000000 --show-detailed-stats --reporting-interval 1000",
+        "klamm perf consumer --topic orders --messages 1000000 --decode -o json",
+    ),
+)
+async def consumer(
+    invocation: Invocation,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic to read.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic to read.")] = None,
+    messages: Annotated[
+        int | None, typer.Option("--messages", metavar="N", min=1, help="Stop after so many records.")
+    ] = None,
+    partition: Partitions = None,
+    from_latest: Annotated[
+        bool, typer.Option("--from-latest", help="Start at the end; by default at the oldest record.")
+    ] = False,
+    fetch_size: Annotated[
+        int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="At most so much of a partition at once.")
+    ] = 1_048_576,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Look at every record; MB are then those of keys and values.")
+    ] = False,
+    show_detailed_stats: Annotated[
+        bool, typer.Option("--show-detailed-stats", help="A line per reporting interval instead of one at the end.")
+    ] = False,
+    reporting_interval: ReportingInterval = 5000,
+    hide_header: Annotated[bool, typer.Option("--hide-header", help="Print no header.")] = False,
+    consumer_config: Annotated[
+        Path | None,
+        typer.Option("--consumer.config", "--consumer-config", metavar="FILE", help="For its bootstrap.servers."),
+    ] = None,
+    group_id: Annotated[str | None, typer.Option("--group", hidden=True)] = None,
+    threads: Annotated[int | None, typer.Option("--threads", "--num-fetch-threads", hidden=True)] = None,
+    socket_buffer_size: Annotated[int | None, typer.Option("--socket-buffer-size", hidden=True)] = None,
+    date_format: Annotated[str | None, typer.Option("--date-format", hidden=True)] = None,
+) -> ExitCode:
+    """Read a topic as fast as it comes, and tell rates.
+
+    Columns are those of kafka-consumer-perf-test. Records are counted by the headers of their batches, and MB are those
+    that came over the wire; with --decode every batch is decompressed and every record looked at. rebalance.time.ms is
+    the time to find leaders and first offsets, for no group is joined. Ends with 1 when no record comes for --timeout
+    seconds (10) before there are enough.
+    """
+    refuse(group_id, "--group", "no group is joined: all partitions are read, or those of --partition")
+    refuse(date_format, "--date-format", "times are told as kafka-consumer-perf-test does by default, or in ISO 8601")
+    for option, value in (("--threads", threads), ("--socket-buffer-size", socket_buffer_size)):
+        if value is not None:
+            invocation.talk.warn(f"{option} has no effect here")
+    if name is not None and topic is not None and name != topic:
+        raise UsageError("two topics are named; give one")
+    wanted = name or topic
+    if wanted is None:
+        raise UsageError("no topic is named: give --topic TOPIC")
+    if messages is None:
+        raise UsageError("how many records? give --messages N")
+    if consumer_config is not None:
+        from engine.admin.client_properties import load_client_properties
+
+        use_bootstrap(invocation, load_client_properties(consumer_config).entries)
+
+    from cli.framework.cluster_session import open_cluster
+    from cli.framework.progress import Progress
+    from cli.views.perf import ConsumePrinter
+    from engine.admin.perf.consumer import PerfConsumer, ReadLoad
+
+    idle_s = invocation.timeout_s if invocation.has_timeout_given else _IDLE_S
+    load = ReadLoad(
+        wanted,
+        messages,
+        tuple(sorted(set(partition or ()))),
+        from_latest,
+        fetch_size,
+        decode,
+        idle_s,
+        reporting_interval / 1000,
+    )
+    async with open_cluster(invocation) as cluster:
+        test = PerfConsumer(await cluster.wire(), load, observe=invocation.talk.detail)
+        progress = Progress(invocation.talk, "read", "records", messages)
+        printer = ConsumePrinter(
+            invocation.output, progress, is_detailed=show_detailed_stats, has_header=not hide_header
+        )
+        is_enough = False
+        try:
+            is_enough = await test.run(printer.window, progress.update)
+        finally:
+            progress.end()
+            if is_enough or test.totals.consumed_records:
+                printer.end(test.totals)
+    if is_enough:
+        return ExitCode.DONE
+    got = f"{test.totals.consumed_records} of {messages} records came, then none for {idle_s:g} s"
+    invocation.talk.warn(f"{got}; --timeout SECONDS waits longer")
+    return ExitCode.BAD_ANSWER

@@ -1,0 +1,58 @@
+"""The group ``klamm perf`` and what its commands share. Options are those of Kafka's two perf-test tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+
+group = CommandGroup("perf", "Load a cluster with records, or read them, and measure.")
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="May be repeated.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
+]
+ReportingInterval = Annotated[
+    int, typer.Option("--reporting-interval", metavar="MS", min=1, help="Milliseconds between two lines.")
+]
+PrintMetrics = Annotated[bool, typer.Option("--print-metrics", help="Tell at the end how it was done.")]
+
+
+def words_and_properties(words: Iterable[str] | None, given: Iterable[str] | None) -> tuple[list[str], dict[str, str]]:
+    """Return topics, and properties: of the option, and words behind it as Kafka's tools take them."""
+    from engine.admin.perf.producer_settings import parse_property
+
+    topics = [word for word in words or () if "=" not in word]
+    texts = [*(given or ()), *(word for word in words or () if "=" in word)]
+    return topics, dict(map(parse_property, texts))
+
+
+def use_bootstrap(invocation: Invocation, properties: dict[str, str]) -> None:
+    """Let ``bootstrap.servers`` name the cluster, where no option does."""
+    servers = properties.get("bootstrap.servers")
+    options = invocation.target_options
+    if servers is None:
+        return
+    if options.bootstrap_server not in (None, servers):
+        raise UsageError("--bootstrap-server and bootstrap.servers name different brokers")
+    if options.cluster or options.snapshot:
+        raise UsageError("bootstrap.servers and --cluster or --snapshot name different clusters")
+    invocation.target_options = replace(options, bootstrap_server=servers)
+
+
+def refuse(value: object, option: str, why: str) -> None:
+    """Refuse an option of Kafka's tools that makes no sense here.
+
+    Raises:
+        BadRequest: it was given.
+    """
+    from engine.admin.errors import BadRequest
+
+    if value is not None and value is not False:
+        raise BadRequest(why, where=option, hint="leave it out, or use Kafka's own tool")

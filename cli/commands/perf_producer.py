@@ -1,0 +1,191 @@
+"""``klamm perf producer``: how fast the cluster takes records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.perf_group import (
+    Partitions,
+    PrintMetrics,
+    ReportingInterval,
+    Topics,
+    group,
+    refuse,
+    use_bootstrap,
+    words_and_properties,
+)
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+
+if TYPE_CHECKING:
+    from engine.admin.perf.producer import Load
+    from engine.admin.perf.producer_settings import ProducerSettings
+    from engine.admin.perf.templates import Templates
+
+
+@group.command(
+    "producer",
+    needs=Needs(cluster=True, changes=True, bounded=False),
+    examples=(
+        "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
+        "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",
+        "klamm perf producer --topic a --topic b --num-records 50000 --payload-file in.txt --compression zstd -o json",
+    ),
+)
+async def producer(
+    invocation: Invocation,
+    words: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Where the records go.")] = None,
+    topic: Topics = None,
+    partition: Partitions = None,
+    num_records: Annotated[
+        int | None, typer.Option("--num-records", metavar="N", min=1, help="How many records to send in all.")
+    ] = None,
+    record_size: Annotated[
+        int | None, typer.Option("--record-size", metavar="BYTES", min=1, help="Values of random letters, so long.")
+    ] = None,
+    payload_file: Annotated[
+        Path | None, typer.Option("--payload-file", metavar="FILE", help="Values drawn at random from a file.")
+    ] = None,
+    payload_delimiter: Annotated[
+        str, typer.Option("--payload-delimiter", metavar="TEXT", help="What stands between values in that file.")
+    ] = "\\n",
+    payload_monotonic: Annotated[
+        bool, typer.Option("--payload-monotonic", help="Values 0, 1, 2 …; each batch is encoded anew, which is slower.")
+    ] = False,
+    throughput: Annotated[
+        float, typer.Option("--throughput", metavar="N", help="At most so many records a second; -1 for no limit.")
+    ] = -1,
+    acks: Annotated[str | None, typer.Option("--acks", metavar="all|1|0", help="[default: all]")] = None,
+    compression: Annotated[
+        str | None, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", metavar="BYTES", help="Before compression.  [default: 16384]")
+    ] = None,
+    linger_ms: Annotated[
+        int | None, typer.Option("--linger-ms", metavar="MS", help="A batch waits so long to be full.  [default: 0]")
+    ] = None,
+    producer_props: Annotated[
+        list[str] | None,
+        typer.Option("--producer-props", metavar="NAME=VALUE…", help="Settings of a producer, by Kafka's names."),
+    ] = None,
+    producer_config: Annotated[
+        Path | None,
+        typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of such settings."),
+    ] = None,
+    reporting_interval: ReportingInterval = 5000,
+    print_metrics: PrintMetrics = False,
+    transactional_id: Annotated[str | None, typer.Option("--transactional-id", hidden=True)] = None,
+    transaction_duration_ms: Annotated[str | None, typer.Option("--transaction-duration-ms", hidden=True)] = None,
+) -> None:
+    """Send records as fast as the cluster takes them, or at a rate, and tell rates and latencies.
+
+    Lines, settings and defaults are those of kafka-producer-perf-test. Batches are made once and sent again and again,
+    to one partition after the other, so that the cluster is measured and not this tool. A record's latency ends with
+    its batch's acknowledgement; with --throughput it begins when the record was due.
+    """
+    refuse(transactional_id, "--transactional-id", "transactions are not measured here")
+    refuse(transaction_duration_ms, "--transaction-duration-ms", "transactions are not measured here")
+    named, properties = words_and_properties(words, producer_props)
+    settings = _settings(
+        invocation,
+        producer_config,
+        properties,
+        {"acks": acks, "compression.type": compression, "batch.size": batch_size, "linger.ms": linger_ms},
+    )
+    load = _load(invocation, [*named, *(topic or ())], partition, num_records, throughput, reporting_interval)
+    templates = _templates(settings, record_size, payload_file, payload_delimiter, payload_monotonic)
+    await _run(invocation, load, settings, templates, print_metrics)
+
+
+async def _run(
+    invocation: Invocation, load: Load, settings: ProducerSettings, templates: Templates, has_metrics: bool
+) -> None:
+    from dataclasses import replace
+
+    from cli.framework.cluster_session import open_cluster
+    from cli.framework.progress import Progress
+    from cli.views.perf import SendPrinter
+    from engine.admin.perf.producer import PerfProducer
+
+    async with open_cluster(invocation, for_change=True) as cluster:
+        where = f"{', '.join(load.topics)} in {cluster.target.name}"
+        if not invocation.goes_ahead(f"send {load.record_count} records to {where}"):
+            return
+        client = replace(cluster.target.client_properties, client_id=settings.client_id)
+        cluster.target = replace(cluster.target, client_properties=client)
+        test = PerfProducer(await cluster.wire(), load, settings, templates, observe=invocation.talk.detail)
+        await test.open()
+        progress = Progress(invocation.talk, "sent", "records", load.record_count)
+        printer = SendPrinter(invocation.output, progress)
+        try:
+            await test.run(printer.window, progress.update)
+        finally:
+            progress.end()
+            if test.totals.records_sent:
+                printer.end(test.totals, test.metrics if has_metrics else None)
+
+
+def _settings(
+    invocation: Invocation, path: Path | None, properties: dict[str, str], options: dict[str, object]
+) -> ProducerSettings:
+    """Put the settings together: options win over --producer-props, these over the file."""
+    from engine.admin.client_properties import load_client_properties
+    from engine.admin.perf.producer_settings import settings_from
+
+    from_file = load_client_properties(path).entries if path is not None else {}
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    merged = {**from_file, **properties, **given}
+    use_bootstrap(invocation, merged)
+    settings = settings_from(merged)
+    for name in settings.ignored:
+        invocation.talk.warn(f"{name} has no effect here")
+    return settings
+
+
+def _load(
+    invocation: Invocation,
+    topics: list[str],
+    partitions: list[int] | None,
+    record_count: int | None,
+    throughput: float,
+    interval_ms: int,
+) -> Load:
+    from engine.admin.perf.producer import Load
+
+    if not topics:
+        raise UsageError("no topic is named: give --topic TOPIC")
+    if record_count is None:
+        raise UsageError("how many records? give --num-records N")
+    if throughput != -1 and not throughput > 0:
+        raise UsageError("--throughput wants a number above 0, or -1 for no limit")
+    return Load(
+        tuple(dict.fromkeys(topics)),
+        record_count,
+        tuple(sorted(set(partitions or ()))),
+        None if throughput == -1 else throughput,
+        invocation.timeout_s,
+        interval_ms / 1000,
+    )
+
+
+def _templates(
+    settings: ProducerSettings, record_size: int | None, file: Path | None, delimiter: str, is_monotonic: bool
+) -> Templates:
+    from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
+    from engine.admin.perf.templates import FreshTemplates, TemplatePool
+
+    if sum((record_size is not None, file is not None, is_monotonic)) != 1:
+        raise UsageError("give one of --record-size, --payload-file and --payload-monotonic")
+    if is_monotonic:
+        return FreshTemplates(rising_numbers(), settings.batch_bytes, settings.codec, settings.level)
+    if record_size is not None:
+        values = random_letters(record_size)
+    else:
+        assert file is not None
+        values = drawn_from(read_payloads(file, delimiter))
+    return TemplatePool(values, settings.batch_bytes, settings.codec, settings.level)

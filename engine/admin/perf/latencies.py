@@ -1,0 +1,73 @@
+"""Latencies of very many records in little room, and what is told of them. Pure.
+
+Counted in steps of a tenth of a millisecond; average and maximum are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_STEPS_PER_MS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Latencies in milliseconds; None where nothing was measured."""
+
+    avg_ms: float | None
+    max_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+
+
+class LatencyTally:
+    """Latencies as they come in: one of many records at a time, or many spread evenly between two."""
+
+    __slots__ = ("_steps", "_total_ms", "count", "max_ms")
+
+    def __init__(self) -> None:
+        self._steps: dict[int, int] = {}
+        self._total_ms = 0.0
+        self.count = 0
+        self.max_ms = 0.0
+
+    def add(self, latency_ms: float, count: int = 1) -> None:
+        """Count so many records of the same latency."""
+        step = int(latency_ms * _STEPS_PER_MS)
+        self._steps[step] = self._steps.get(step, 0) + count
+        self._total_ms += latency_ms * count
+        self.count += count
+        self.max_ms = max(self.max_ms, latency_ms)
+
+    def add_spread(self, least_ms: float, most_ms: float, count: int) -> None:
+        """Count records that came evenly spread over time and ended at once: one batch's, from last to first."""
+        groups = min(count, int((most_ms - least_ms) * _STEPS_PER_MS) + 1)
+        width_ms = (most_ms - least_ms) / groups
+        for index in range(groups):
+            # Groups differ by one record at most, and together are all.
+            size = count * (index + 1) // groups - count * index // groups
+            self.add(least_ms + width_ms * (index + 0.5), size)
+        self.max_ms = max(self.max_ms, most_ms)
+
+    @property
+    def avg_ms(self) -> float | None:
+        return self._total_ms / self.count if self.count else None
+
+    def percentile(self, share: float) -> float | None:
+        """Return the latency that ``share`` of the records stay below or at, to a tenth of a millisecond."""
+        wanted, passed = min(int(share * self.count), self.count - 1), 0
+        for step, count in sorted(self._steps.items()):
+            passed += count
+            if passed > wanted:
+                return min((step + 0.5) / _STEPS_PER_MS, self.max_ms)
+        return None
+
+    def summary(self) -> LatencySummary:
+        """Return what is told of them."""
+        return LatencySummary(
+            self.avg_ms,
+            self.max_ms if self.count else None,
+            *(self.percentile(share) for share in (0.5, 0.95, 0.99, 0.999)),
+        )

@@ -1,0 +1,160 @@
+"""Batches made in advance, to be sent again and again with new times and sequence numbers. Pure.
+
+Encoding a record in Python costs more than a broker needs to store it. So some batches are encoded once, and each time
+only the header is written anew and the checksum computed. All records of a batch have the same timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Protocol
+
+from engine.protocol.records import layout
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.compression import compress
+from engine.protocol.records.varint import VARINTS
+
+_MAGIC = 2
+_POOL_BYTES_MAX = 8 * 1024 * 1024
+_POOL_BATCHES_MAX = 64
+_SHORT_RECORD_BYTES = 16
+
+
+class BatchTemplate:
+    """One batch, encoded; its first records alone can be sent, too."""
+
+    __slots__ = ("_codec", "_compressed", "_level", "_payload_ends", "_section", "_section_ends")
+
+    def __init__(self, values: list[bytes], codec: Codec, level: int | None) -> None:
+        self._codec = codec
+        self._level = level
+        self._section, self._section_ends = _encode(values)
+        self._payload_ends: list[int] = []
+        total = 0
+        for value in values:
+            total += len(value)
+            self._payload_ends.append(total)
+        self._compressed = None if codec is Codec.NONE else compress(codec, self._section, level)
+
+    @property
+    def record_count(self) -> int:
+        return len(self._section_ends)
+
+    def payload_bytes(self, count: int) -> int:
+        """Return how many bytes the values of the first so many records have."""
+        return self._payload_ends[count - 1]
+
+    def stamped(
+        self, count: int, timestamp_ms: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> bytearray:
+        """Return the batch of the first ``count`` records as it goes over the wire."""
+        batch = bytearray(layout.BATCH_OVERHEAD)
+        batch += self._records(count)
+        layout.BATCH_HEADER.pack_into(
+            batch,
+            0,
+            0,
+            len(batch) - layout.LOG_OVERHEAD,
+            -1,
+            _MAGIC,
+            0,
+            self._codec,
+            count - 1,
+            timestamp_ms,
+            timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+        stamp_crc(batch, 0, len(batch))
+        return batch
+
+    def _records(self, count: int) -> bytes | bytearray | memoryview:
+        if count == self.record_count:
+            return self._section if self._compressed is None else self._compressed
+        first = memoryview(self._section)[: self._section_ends[count - 1]]
+        return first if self._codec is Codec.NONE else compress(self._codec, first, self._level)
+
+
+class Templates(Protocol):
+    """Where a producer gets its batches from. ``typical_record_count`` is about what a full batch has."""
+
+    typical_record_count: int
+
+    def next_template(self, record_count_max: int) -> BatchTemplate: ...
+
+
+class TemplatePool:
+    """Gives the templates to send, one after the other."""
+
+    def __init__(self, values: Iterator[bytes], batch_bytes: int, codec: Codec, level: int | None = None) -> None:
+        pool = _make_pool(values, batch_bytes, codec, level)
+        self.typical_record_count = min(template.record_count for template in pool)
+        self._templates = cycle(pool)
+
+    def next_template(self, record_count_max: int) -> BatchTemplate:
+        """Return the template for the next batch; it may have more records than are wanted."""
+        return next(self._templates)
+
+
+class FreshTemplates:
+    """Encodes every batch when it is wanted: for payloads that must not be sent twice. Slower."""
+
+    def __init__(self, values: Iterator[bytes], batch_bytes: int, codec: Codec, level: int | None = None) -> None:
+        self._values = _Ahead(values)
+        self.typical_record_count = max(1, batch_bytes // _SHORT_RECORD_BYTES)
+        self._batch_bytes = batch_bytes
+        self._codec = codec
+        self._level = level
+
+    def next_template(self, record_count_max: int) -> BatchTemplate:
+        """Return a template of values that no other has, no more of them than are wanted."""
+        return BatchTemplate(_take(self._values, self._batch_bytes, record_count_max), self._codec, self._level)
+
+
+class _Ahead:
+    """An iterator whose next value can be seen before it is taken."""
+
+    def __init__(self, values: Iterator[bytes]) -> None:
+        self._values = values
+        self.next_value = next(values)
+
+    def take(self) -> bytes:
+        value, self.next_value = self.next_value, next(self._values)
+        return value
+
+
+def _make_pool(values: Iterator[bytes], batch_bytes: int, codec: Codec, level: int | None) -> list[BatchTemplate]:
+    size = max(1, min(_POOL_BATCHES_MAX, _POOL_BYTES_MAX // batch_bytes))
+    ahead = _Ahead(values)
+    return [BatchTemplate(_take(ahead, batch_bytes), codec, level) for _ in range(size)]
+
+
+def _take(values: _Ahead, batch_bytes: int, record_count_max: int = 2**31 - 1) -> list[bytes]:
+    """Return as many values as a batch of that size takes; one at least."""
+    taken = [values.take()]
+    used = layout.BATCH_OVERHEAD + _size(taken[0], 0)
+    while len(taken) < record_count_max and used + (more := _size(values.next_value, len(taken))) <= batch_bytes:
+        taken.append(values.take())
+        used += more
+    return taken
+
+
+def _size(value: bytes, index: int) -> int:
+    body = len(value) + len(VARINTS[len(value)]) + len(VARINTS[index]) + 4
+    return body + len(VARINTS[body])
+
+
+def _encode(values: list[bytes]) -> tuple[bytearray, list[int]]:
+    """Return the record section of values without keys, and where each record ends."""
+    section, ends = bytearray(), []
+    for index, value in enumerate(values):
+        # Attributes, time, offset, no key, value, no headers.
+        body = b"".join((b"\x00\x00", VARINTS[index], b"\x01", VARINTS[len(value)], value, b"\x00"))
+        section += VARINTS[len(body)]
+        section += body
+        ends.append(len(section))
+    return section, ends
