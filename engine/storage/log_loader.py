@@ -61,6 +61,8 @@ class _LogLoader:
         self._leader_epochs = LeaderEpochCache.load(folder)
         self._progress = RecoveryProgress(environment.clock)
         self._now_ms = environment.clock.now_ms()
+        self._recovered: ProducerStateManager | None = None
+        """The producer state at the end of the segment that was recovered last."""
 
     def load(self) -> Log:
         self._files.clear_up()
@@ -193,6 +195,7 @@ class _LogLoader:
         )
         cut_bytes = recover_segment(segment, producers, self._leader_epochs, self._progress)
         producers.take_snapshot()
+        self._recovered = producers
         return cut_bytes
 
     def _end_offset_unless_before_start(self) -> int | None:
@@ -218,6 +221,15 @@ class _LogLoader:
     # --- beside the segments
 
     def _load_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
+        recovered = self._recovered
+        if recovered is not None and recovered.map_end_offset == end_offset:
+            # A snapshot keeps a producer's last batch only. After kill -9 of all replicas a producer that had several
+            # under way sends all of them again: what was read just now knows the last five, and takes none twice.
+            recovered.snapshots.remove_stray(self._segments.base_offsets)
+            recovered.truncate_and_reload(log_start_offset, end_offset, self._now_ms)
+            recovered.on_high_watermark(end_offset)
+            recovered.expire(self._now_ms)
+            return recovered
         was_changed = not self._checkpoints.had_clean_shutdown
         snapshots = (
             ProducerSnapshots.list_folder(self._folder)

@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_folders import StandIn, data_batch, folder_content, open_log, recorded_copy, values_of
+from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, recorded_copy, values_of
 
 from engine.config.log_config import LogConfig
 from engine.storage import segment_recovery
+from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=80, segment_index_bytes=240)
@@ -38,6 +39,29 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert folder_content(log.dir, ".log") == files
     assert again.leader_epochs.entries == ((0, 0), (1, 5), (2, 10))
     assert again.offset_of_max_timestamp() == (11, 1011, 2)
+
+
+def test_after_a_crash_a_producers_last_five_batches_are_known(tmp_path: Path) -> None:
+    """A snapshot keeps the last one only, and a producer sends again all that were not answered."""
+    log = open_log(tmp_path / "orders-0")
+    for sequence in range(7):
+        log.append_as_leader(data_batch(b"v", producer=(1000, 0, sequence), timestamp_ms=NOW_MS), 0)
+    again = crashed(log)
+    for sequence in range(2, 7):
+        result = again.append_as_leader(data_batch(b"v", producer=(1000, 0, sequence), timestamp_ms=NOW_MS), 0)
+        assert (result.is_duplicate, result.first_offset) == (True, sequence)
+    assert again.append_as_leader(data_batch(b"v", producer=(1000, 0, 7), timestamp_ms=NOW_MS), 0).first_offset == 7
+    assert again.last_stable_offset == again.high_watermark
+
+
+def test_after_a_crash_a_finished_transaction_holds_nothing_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    log.append_as_leader(data_batch(b"v", producer=(1000, 0, 0), timestamp_ms=NOW_MS, transactional=True), 0)
+    log.append_as_leader(marker_batch(1000, 0, commit=True, timestamp_ms=NOW_MS), 0, origin=AppendOrigin.COORDINATOR)
+    again = crashed(log)
+    assert again.producers.first_unstable_offset is None
+    again.update_high_watermark(again.log_end_offset)
+    assert again.last_stable_offset == 2
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 60, 104, 105, 150])
