@@ -48,8 +48,11 @@ class _Waiting:
 class _Wire(asyncio.BufferedProtocol):
     """Splits what comes into answers and hands each to the request that waits for it."""
 
-    def __init__(self, client: BrokerClient) -> None:
+    def __init__(self, client: BrokerClient, *, lends_answers: bool) -> None:
         self._client = client
+        self._lends_answers = lends_answers
+        self._is_lent = False
+        """Somebody reads an answer where it was received, so nothing may be written there."""
         self._buffers = ReceiveBuffers()
         self._buffer = self._buffers.borrow(64 * 1024)
         self._start = 0
@@ -75,10 +78,20 @@ class _Wire(asyncio.BufferedProtocol):
             if stop > self._end:
                 wanted = size + 4
                 break
-            # Answers outlive the receive buffer, for their reader may be slow: each gets bytes of its own.
-            self._client.answered(memoryview(bytes(self._buffer[self._start + 4 : stop])))
+            answer = self._buffer[self._start + 4 : stop]
             self._start = stop
+            if self._lends_answers:
+                self._is_lent = True
+                self._client.answered(answer)
+            else:
+                # Answers outlive the receive buffer, for their reader may be slow: each gets bytes of its own.
+                self._client.answered(memoryview(bytes(answer)))
         self._make_room(wanted)
+
+    def take_back(self) -> None:
+        """What was lent is read: its place may be used again."""
+        self._is_lent = False
+        self._make_room(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
@@ -88,10 +101,12 @@ class _Wire(asyncio.BufferedProtocol):
         rest = self._end - self._start
         needed = max(wanted, rest + 4)
         if self._start + needed > len(self._buffer):
-            target = self._buffer if needed <= len(self._buffer) else self._buffers.borrow(needed)
+            must_move = self._is_lent or needed > len(self._buffer)
+            target = self._buffers.borrow(needed) if must_move else self._buffer
+            self._is_lent = False
             target[:rest] = self._buffer[self._start : self._end]
             self._buffer, self._start, self._end = target, 0, rest
-        elif rest == 0:
+        elif rest == 0 and not self._is_lent:
             self._start = self._end = 0
 
 
@@ -106,12 +121,17 @@ class BrokerClient:
         client_id: str,
         connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
+        lends_answers: bool = False,
     ) -> None:
+        """With ``lends_answers`` the bytes of an answer (its records) are valid until the next request is sent only:
+        they are not copied. For one who asks again when he has used the answer, as a follower does.
+        """
         self.host = host
         self.port = port
         self.client_id = client_id
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
+        self._lends_answers = lends_answers
         self._wire: _Wire | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
@@ -136,7 +156,9 @@ class BrokerClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, wire = await loop.create_connection(lambda: _Wire(self), self.host, self.port)
+                _, wire = await loop.create_connection(
+                    lambda: _Wire(self, lends_answers=self._lends_answers), self.host, self.port
+                )
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
@@ -165,6 +187,8 @@ class BrokerClient:
         """Write a request now and return the future of its answer; the connection must be open."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
+        if self._lends_answers:
+            self._wire.take_back()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()

@@ -138,6 +138,7 @@ class FetcherManager:
             leader.port,
             client_id=client_id,
             request_timeout_ms=self._host.settings.replica_socket_timeout_ms,
+            lends_answers=True,
         )
 
 

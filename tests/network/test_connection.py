@@ -241,6 +241,33 @@ def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path) -> None:
     run(check)
 
 
+def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
+    sizes = [10, 70_000, 65_400, 65_536, 0, 300_000, 1, 2_000_000, 131_072 - 60, 40]
+
+    async def check() -> None:
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+            data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=content(body.max_wait_ms))
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+        def content(size: int) -> bytes:
+            return (b"%07d" % size * (size // 7 + 1))[:size]
+
+        def records(answer: Any) -> bytes:
+            return bytes(answer.responses[0].partitions[0].records)
+
+        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="follower", lends_answers=True)
+            for size in sizes:
+                answer = await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
+                await asyncio.sleep(0)
+                assert records(answer) == content(size)
+            answers = [client.post(FetchRequest(topics=[], max_wait_ms=size), 11) for size in sizes]
+            assert [records(answer) for answer in await asyncio.gather(*answers)] == list(map(content, sizes))
+            await client.close()
+
+    run(check)
+
+
 def test_a_range_beyond_the_files_end_closes_the_connection_instead_of_lying(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(100_000))

@@ -88,14 +88,13 @@ class BulkProducer:
 
     def produce(self, payload: bytes, count: int, partitions: int, chunk: int = 5000) -> None:
         """Hand over ``count`` records, then wait until all are delivered or have failed."""
-        messages = (Message * chunk)()
+        # librdkafka copies no payload here and changes nothing but ``err``: one array serves for all calls.
+        messages = (Message * chunk)(*(Message(payload=payload, len=len(payload)) for _ in range(chunk)))
         sent = turn = 0
         while sent < count:
             wanted = min(chunk, count - sent)
             done = 0
             while done < wanted:
-                for index in range(done, wanted):
-                    messages[index] = Message(payload=payload, len=len(payload))
                 pointer = ctypes.cast(ctypes.byref(messages, done * ctypes.sizeof(Message)), ctypes.POINTER(Message))
                 accepted = self._lib.rd_kafka_produce_batch(self._topic, turn % partitions, 0, pointer, wanted - done)
                 if accepted < wanted - done:
