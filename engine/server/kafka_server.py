@@ -43,6 +43,7 @@ from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.server.controlled_shutdown import ControlledShutdown
 from engine.server.dynamic_effects import DynamicEffects
+from engine.server.log_cleaning import LogCleaner
 from engine.server.log_upkeep import LogUpkeep
 from engine.server.settings import (
     advertised,
@@ -336,6 +337,9 @@ class KafkaServer:
         upkeep = LogUpkeep(self.config, self.log_manager, self.offloader)
         upkeep.start()
         self._ends_with("log upkeep", upkeep.stop)
+        self.log_cleaner = LogCleaner(self.dynamic_configs, self.log_manager, self.offloader)
+        self.log_cleaner.start()
+        self._ends_with("log cleaner", self.log_cleaner.stop)
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )

@@ -18,6 +18,7 @@ from engine.formats.partition_metadata import PARTITION_METADATA_FILE
 from engine.formats.segment_files import SEGMENT_SUFFIXES
 from engine.protocol.records.append_rules import AppendRules
 from engine.protocol.records.attributes import Codec, TimestampType
+from engine.storage.cleaner.state import CleaningState
 from engine.storage.disk_jobs import FlushJob
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
@@ -52,6 +53,7 @@ class LogCore:
         "_segments",
         "_stamps_append_time",
         "_truncations",
+        "cleaning",
         "config",
         "dir",
         "first_unstable_offset",
@@ -100,6 +102,7 @@ class LogCore:
         self.is_retired = False
         """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.is_metadata_unsynced = False
+        self.cleaning = CleaningState()
         self._truncations = 0
         self._lowest_cut: int | None = None
         self._environment = environment
@@ -122,6 +125,19 @@ class LogCore:
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments by base offset; the last is the active one."""
         return tuple(self._segments)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The segment that is appended to."""
+        return self._active
+
+    def segments_between(self, start: int, end: int) -> list[LogSegment]:
+        """Return the segment of offset ``start`` and those that follow, as far as they begin before ``end``."""
+        return self._segments.between(start, end)
+
+    def segment_of(self, offset: int) -> LogSegment:
+        """Return the segment that ``offset`` belongs to; the first for what is before all."""
+        return self._segments.floor(offset) or self._segments.first
 
     @property
     def first_segment_base_offset(self) -> int:
@@ -210,6 +226,7 @@ class LogCore:
 
     def _note_cut(self, offset: int) -> None:
         self._truncations += 1
+        self.cleaning.on_cut(self.segment_of(offset).base_offset if offset else self.log_start_offset)
         self._lowest_cut = offset if self._lowest_cut is None else min(offset, self._lowest_cut)
 
     # --- segments

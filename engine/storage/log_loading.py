@@ -17,6 +17,7 @@ from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -77,6 +78,7 @@ class _Dir:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._first_dirty_offsets: dict[TopicPartition, int] = {}
         self._has_failed = False
 
     def begin(self) -> Iterator[Loaded]:
@@ -87,6 +89,7 @@ class _Dir:
             self._recovery_points = log_dir.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
             self._log_start_offsets = log_dir.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
             self._high_watermarks = log_dir.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+            self._first_dirty_offsets = log_dir.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
             self._folders = [folder for folder in log_dir.partition_folders() if self._is_wanted(folder)]
         except OSError as error:
             self._has_failed = True
@@ -135,4 +138,5 @@ class _Dir:
         config = self._loader.topic_config(topic_partition.topic)
         log = load_log(folder, config, self._loader.environment, checkpoints)
         log.update_high_watermark(self._high_watermarks.get(topic_partition, 0))
+        log.cleaning.first_dirty_offset = self._first_dirty_offsets.get(topic_partition)
         return log

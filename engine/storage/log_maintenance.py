@@ -8,8 +8,8 @@ from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
-from engine.formats.segment_files import DELETED_SUFFIX
-from engine.storage.log_core import LogCore
+from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from engine.storage.log_core import LogCore, open_segment
 from engine.storage.producer_replay import rebuild_producer_state
 from engine.storage.segment import LogSegment
 from engine.storage.small_files import replace_file
@@ -129,6 +129,48 @@ class LogMaintenance(LogCore):
             snapshot = self.producers.snapshots.mark_deleted(segment.base_offset)
             paths += [] if snapshot is None else [snapshot]
         self._environment.delete_later(self.log_dir, paths, self.config.file_delete_delay_ms)
+
+    # --- compaction
+
+    def replace_segments(
+        self, replaced: list[LogSegment], *, size_bytes: int, has_transaction_index: bool
+    ) -> LogSegment:
+        """Put the segment that is there as ``.cleaned`` files in the place of the neighbours it was made of.
+
+        A crash at any point is mended by the next start: before all files are ``.swap`` they are thrown away, from
+        then on they take their place. Return the segment, which has the first one's base offset.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        self._check_online()
+        base_offset = replaced[0].base_offset
+        cleaned = open_segment(
+            self.dir,
+            base_offset,
+            size_bytes,
+            self.config,
+            now_ms=self._environment.clock.now_ms(),
+            has_transaction_index=has_transaction_index,
+            suffix=CLEANED_SUFFIX,
+        )
+        try:
+            cleaned.change_suffix(SWAP_SUFFIX)
+            paths: list[Path] = []
+            for segment in replaced:
+                self._segments.remove(segment)
+                segment.change_suffix(DELETED_SUFFIX)
+                segment.close_file()
+                paths += segment.file_paths()
+                if segment.base_offset != base_offset:
+                    snapshot = self.producers.snapshots.mark_deleted(segment.base_offset)
+                    paths += [] if snapshot is None else [snapshot]
+            cleaned.change_suffix("")
+        except OSError as error:
+            raise self._storage_error("putting a cleaned segment in place", error) from error
+        self._segments.add(cleaned)
+        self._environment.delete_later(self.log_dir, paths, self.config.file_delete_delay_ms)
+        return cleaned
 
     # --- truncation
 

@@ -18,6 +18,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LONG_MAX, LogConfig
 from engine.formats.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -330,6 +331,10 @@ class LogManager:
                 if topic_partition.topic == topic:
                     log.update_config(config)
 
+    def checkpoint_soon(self, log_dir: Path) -> None:
+        """Have a dir's checkpoints written with the next due jobs."""
+        self._dirs_to_checkpoint.add(log_dir)
+
     # --- periodic work
 
     def retention_steps(self) -> Iterator[int]:
@@ -339,7 +344,8 @@ class LogManager:
         """
         for log in [*self.logs.values(), *self.future_logs.values()]:
             try:
-                yield 0 if log.is_offline else log.delete_old_segments(self.clock.now_ms())
+                is_busy = log.is_offline or log.cleaning.is_in_progress
+                yield 0 if is_busy else log.delete_old_segments(self.clock.now_ms())
             except KafkaError as error:
                 logger.error("Retention failed partition=%s: %s", log.topic_partition, error)
 
@@ -408,7 +414,19 @@ class LogManager:
             _run(self._offset_jobs(path))
 
     def _offset_jobs(self, path: Path) -> list[DiskJob]:
-        return [self._recovery_point_job(path), self._log_start_offset_job(path), self._high_watermark_job(path)]
+        jobs = [self._recovery_point_job(path), self._log_start_offset_job(path), self._high_watermark_job(path)]
+        return [*jobs, *self._cleaner_jobs(path)]
+
+    def _cleaner_jobs(self, path: Path) -> list[DiskJob]:
+        """Where no log was ever cleaned there is nothing to write, and no file."""
+        offsets = {
+            log.topic_partition: log.cleaning.first_dirty_offset
+            for log in self.logs.values()
+            if log.log_dir == path and log.cleaning.first_dirty_offset is not None
+        }
+        if not offsets and not (path / CLEANER_OFFSET_CHECKPOINT).exists():
+            return []
+        return [self._checkpoint_job(path, CLEANER_OFFSET_CHECKPOINT, offsets)]
 
     def _recovery_point_job(self, path: Path) -> DiskJob:
         offsets = {log.topic_partition: log.recovery_point for log in self._logs_in(path)}

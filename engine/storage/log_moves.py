@@ -104,6 +104,7 @@ def _take_over_knowledge(current: Log, future: Log) -> None:
     latest = current.leader_epochs.latest_entry
     if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:
         future.assign_leader_epoch(latest.leader_epoch, latest.start_offset)
+    future.cleaning = current.cleaning
     future.update_high_watermark(current.high_watermark)
     if future.log_start_offset < current.log_start_offset:
         future.increment_log_start_offset(current.log_start_offset)

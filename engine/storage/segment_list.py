@@ -72,6 +72,11 @@ class SegmentList:
         index = bisect_left(self._base_offsets, base_offset)
         return self._segments[index - 1] if index else None
 
+    def between(self, start: int, end: int) -> list[LogSegment]:
+        """Return the segment of ``start`` and those that follow, as far as they begin before ``end``."""
+        first = max(0, bisect_right(self._base_offsets, start) - 1)
+        return self._segments[first : bisect_left(self._base_offsets, end)] if start < end else []
+
     def reaching(self, offset: int) -> list[LogSegment]:
         """Return the segment of ``offset`` (or the first, where it is before all) and all that follow."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]

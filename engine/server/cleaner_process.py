@@ -1,0 +1,86 @@
+"""A cleaning process as the broker holds it: started when first needed, given a plan, listened to, killed at will.
+
+Killing is how a cleaning is called off: nothing of a log is changed by the process itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+
+from engine.storage.cleaner.messages import (
+    CleaningPlan,
+    Failed,
+    Finished,
+    Report,
+    decode_report,
+    encode_plan,
+)
+
+_LINE_BYTES_MAX = 16 * 1024 * 1024
+_COMMAND = (sys.executable, "-m", "engine.storage.cleaner.worker")
+
+
+class CleanerProcessEnded(Exception):
+    """The process ended without having finished; the text says how."""
+
+
+class CleanerProcess:
+    """At most one process, and one plan at a time."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process, where there is one."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self, plan: CleaningPlan) -> AsyncGenerator[Report, None]:
+        """Have a plan carried out; yields each report, the last of which is ``Finished`` or ``Failed``.
+
+        Who stops listening before must ``kill``.
+
+        Raises:
+            CleanerProcessEnded: it could not be started, was killed, or crashed.
+        """
+        process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(encode_plan(plan))
+            await process.stdin.drain()
+            while line := await process.stdout.readline():
+                report = decode_report(line)
+                yield report
+                if isinstance(report, Finished | Failed):
+                    return
+        except (OSError, ValueError) as error:
+            await self.kill()
+            raise CleanerProcessEnded(f"it cannot be talked to: {error}") from error
+        code = await process.wait()
+        self._process = None
+        raise CleanerProcessEnded(f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}")
+
+    async def kill(self) -> None:
+        """End the process, if there is one, and wait until it is gone: from then on it writes nothing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+    async def _started(self) -> Process:
+        if self._process is None:
+            try:
+                # A session of its own: a Ctrl-C in the terminal is for the broker, which ends this process itself.
+                self._process = await asyncio.create_subprocess_exec(
+                    *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_LINE_BYTES_MAX
+                )
+            except OSError as error:
+                raise CleanerProcessEnded(f"it cannot be started: {error}") from error
+        return self._process

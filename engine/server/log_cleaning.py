@@ -1,0 +1,272 @@
+"""The log cleaner: finds the filthiest log, has a process clean it, puts the result in place (E2).
+
+One task and one process for each of ``log.cleaner.threads``; a process is started when there is something to clean, and
+ended when there was nothing for a while. The event loop only measures, plans and renames. Source of all rules:
+LogCleaner and LogCleanerManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from engine.common.errors import KafkaError, StorageError
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic import DynamicConfigs
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+from engine.server.cleaner_process import CleanerProcess, CleanerProcessEnded
+from engine.storage.cleaner.choice import LogToClean, filthiest, may_be_cleaned, measure
+from engine.storage.cleaner.cleaning import remove_leftovers
+from engine.storage.cleaner.job import CleaningJob
+from engine.storage.cleaner.messages import Failed, FailureKind, Finished, GroupCleaned, Indexed
+from engine.storage.cleaner.settings import RATE_MAX, CleanerSettings
+from engine.storage.cleaner.stats import CleaningStats, told
+from engine.storage.log import Log
+from engine.storage.log_manager import LogManager
+from engine.storage.small_files import sync_path
+
+logger = logging.getLogger("kafka.log.LogCleaner")
+
+LOGS_PER_TURN = 50
+"""Logs looked at before others have their turn on the event loop."""
+
+IDLE_MS_MAX = 60_000
+"""A process that had nothing to do for so long is ended."""
+
+CRASHES_MAX = 3
+"""Processes that may die over one log before it is left alone."""
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """Return what the cleaner goes by."""
+    return CleanerSettings(
+        enable=config.get_bool("log.cleaner.enable"),
+        threads=config.get_int("log.cleaner.threads"),
+        dedupe_buffer_size=config.get_int("log.cleaner.dedupe.buffer.size"),
+        io_buffer_size=config.get_int("log.cleaner.io.buffer.size"),
+        io_buffer_load_factor=config.get_float("log.cleaner.io.buffer.load.factor"),
+        io_max_bytes_per_second=min(config.get_float("log.cleaner.io.max.bytes.per.second"), RATE_MAX),
+        backoff_ms=config.get_int("log.cleaner.backoff.ms"),
+    )
+
+
+class LogCleaner:
+    """Cleans the compacted logs of a log manager until it is stopped."""
+
+    def __init__(self, configs: DynamicConfigs, log_manager: LogManager, offloader: Offloader) -> None:
+        self.settings = cleaner_settings(configs.current)
+        self.last_stats: dict[int, CleaningStats] = {}
+        """What each thread's last cleaning did."""
+        self.max_dirty_percent = 0
+        self.max_compaction_delay_ms = 0
+        self._logs = log_manager
+        self._offloader = offloader
+        self._threads = Supervisor("log-cleaner")
+        self._keeper = Supervisor("log-cleaner-settings")
+        self._has_new_settings = asyncio.Event()
+        self._configs = configs
+
+    @property
+    def uncleanable_partitions(self) -> int:
+        """How many logs failed in a way that would fail again."""
+        return sum(log.cleaning.is_uncleanable for log in self._logs.logs.values())
+
+    def start(self) -> None:
+        """Begin to clean, unless ``log.cleaner.enable`` is false."""
+        if not self.settings.enable:
+            return
+        self._configs.broker_listeners.append(self._settings_changed)
+        self._keeper.start(self._keep(), "keeper")
+        self._start_threads()
+
+    async def stop(self) -> None:
+        """End all cleaning; what was under way is begun anew another time."""
+        if self.settings.enable:
+            logger.info("Shutting down the log cleaner.")
+        await self._keeper.stop()
+        await self._threads.stop()
+
+    def _start_threads(self) -> None:
+        logger.info("Starting the log cleaner")
+        for number in range(self.settings.threads):
+            self._threads.start(_CleanerThread(self, self._logs, self._offloader, number).run(), str(number))
+
+    def _settings_changed(self, _: BrokerConfig, new: BrokerConfig) -> None:
+        settings = cleaner_settings(new)
+        if settings != self.settings:
+            self.settings = settings
+            self._has_new_settings.set()
+
+    async def _keep(self) -> None:
+        """Begin anew with other settings, as Kafka does."""
+        while True:
+            await self._has_new_settings.wait()
+            self._has_new_settings.clear()
+            logger.info("The log cleaner begins anew with other settings %s", self.settings)
+            await self._threads.stop()
+            self._start_threads()
+
+
+class _CleanerThread:
+    """What is one thread in Kafka: one log after the other, by a process of its own."""
+
+    def __init__(self, cleaner: LogCleaner, logs: LogManager, offloader: Offloader, number: int) -> None:
+        self._cleaner = cleaner
+        self._settings = cleaner.settings
+        self._logs = logs
+        self._offloader = offloader
+        self._number = number
+        self._process = CleanerProcess()
+
+    async def run(self) -> None:
+        idle_since_ms = self._logs.clock.monotonic_ms()
+        try:
+            while True:
+                chosen = await self._look()
+                if chosen is not None and await self._clean(chosen):
+                    idle_since_ms = self._logs.clock.monotonic_ms()
+                    continue
+                if self._logs.clock.monotonic_ms() - idle_since_ms >= IDLE_MS_MAX:
+                    await self._process.kill()
+                await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
+        finally:
+            await self._process.kill()
+
+    # --- what to clean
+
+    async def _look(self) -> LogToClean | None:
+        """Return the filthiest log; on the way, old segments of compacted logs are deleted, as Kafka's cleaner does."""
+        candidates: list[LogToClean] = []
+        for index, log in enumerate(list(self._logs.logs.values())):
+            if index % LOGS_PER_TURN == LOGS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            measured = self._measure(log)
+            if measured is not None:
+                candidates.append(measured)
+        cleaner = self._cleaner
+        cleaner.max_dirty_percent = int(100 * max((one.cleanable_ratio for one in candidates), default=0.0))
+        cleaner.max_compaction_delay_ms = max((one.compaction_delay_ms for one in candidates), default=0)
+        chosen = filthiest(candidates)
+        # Others had their turn meanwhile.
+        again = None if chosen is None else self._measure(chosen.log)
+        return again if again is not None and again.is_due else None
+
+    def _measure(self, log: Log) -> LogToClean | None:
+        if not may_be_cleaned(log) or log.topic_partition in self._logs.future_logs:
+            return None
+        try:
+            log.delete_old_segments(self._logs.clock.now_ms())
+            return measure(log, self._logs.clock.now_ms())
+        except OSError as error:
+            self._logs.fail_dir(log.log_dir, f"Error while measuring {log.topic_partition} for cleaning", error)
+        except KafkaError as error:
+            logger.warning("A log could not be measured for cleaning partition=%s: %s", log.topic_partition, error)
+        except StorageError as error:
+            self._leave_alone(log, str(error))
+        return None
+
+    # --- cleaning
+
+    async def _clean(self, chosen: LogToClean) -> bool:
+        """Clean a log once; return whether it worked."""
+        try:
+            job = CleaningJob(chosen, self._settings, self._logs.future_logs, self._logs.clock.now_ms())
+        except KafkaError as error:
+            logger.warning("A log could not be cleaned partition=%s: %s", chosen.log.topic_partition, error)
+            return False
+        finished: Finished | None = None
+        try:
+            finished = await self._carry_out(job)
+            if finished is None:
+                await self._clear_up(job)
+        finally:
+            job.end(None if finished is None else finished.end_offset)
+        if finished is None:
+            return False
+        self._logs.checkpoint_soon(job.log.log_dir)
+        self._tell(job, finished)
+        return True
+
+    async def _carry_out(self, job: CleaningJob) -> Finished | None:
+        plan = job.plan
+        self._say("Beginning cleaning of log %s", job.log_name)
+        self._say(
+            "Building offset map for log %s in offset range [%d, %d).",
+            job.log_name,
+            plan.first_dirty_offset,
+            plan.first_uncleanable_offset,
+        )
+        try:
+            async with aclosing(self._process.run(plan)) as reports:
+                async for report in reports:
+                    if not job.is_valid:
+                        self._say("Cleaning of log %s is called off: the log has changed under it.", job.log_name)
+                        return None
+                    if isinstance(report, Indexed):
+                        self._say("Offset map for log %s complete, with %d keys.", job.log_name, report.key_count)
+                    elif isinstance(report, GroupCleaned):
+                        job.swap(report)
+                        await self._offloader.run(sync_path, job.log.dir)
+                    elif isinstance(report, Failed):
+                        self._failed(job, report)
+                    elif isinstance(report, Finished):
+                        return report
+        except CleanerProcessEnded as error:
+            self._crashed(job, str(error))
+        except KafkaError as error:
+            logger.error("A cleaned segment could not be put in place log=%s: %s", job.log_name, error)
+        return None
+
+    async def _clear_up(self, job: CleaningJob) -> None:
+        """End the process, and remove what it has not finished."""
+        await self._process.kill()
+        try:
+            await self._offloader.run(remove_leftovers, job.log.dir)
+        except OSError as error:
+            # Another cleaning, or the next start, comes by here again.
+            logger.warning("What a cleaning has left could not be removed dir=%s: %s", job.log.dir, error)
+
+    def _failed(self, job: CleaningJob, report: Failed) -> None:
+        log = job.log
+        if report.kind is FailureKind.FAULT:
+            self._leave_alone(log, report.message)
+        elif report.kind is FailureKind.NO_SPACE:
+            logger.warning(
+                "Log %s cannot be cleaned: no room for the cleaned segment. It is tried again after "
+                "log.cleaner.backoff.ms=%d: %s",
+                job.log_name,
+                self._settings.backoff_ms,
+                report.message,
+            )
+        else:
+            message = f"Failed to clean up log for {log.topic_partition} in dir {log.log_dir}"
+            self._logs.fail_dir(log.log_dir, message, OSError(report.error_number, report.message))
+
+    def _crashed(self, job: CleaningJob, how: str) -> None:
+        state = job.log.cleaning
+        state.crashes += 1
+        logger.warning("The process that cleaned log %s is gone, nothing is lost: %s", job.log_name, how)
+        if state.crashes >= CRASHES_MAX:
+            self._leave_alone(job.log, f"{state.crashes} processes have died over it")
+
+    def _leave_alone(self, log: Log, why: str) -> None:
+        log.cleaning.is_uncleanable = True
+        logger.warning(
+            "Unexpected exception thrown when cleaning log %r. Marking its partition (%s) as uncleanable until the "
+            "broker's next start: %s",
+            log,
+            log.topic_partition,
+            why,
+        )
+
+    def _tell(self, job: CleaningJob, finished: Finished) -> None:
+        stats, plan = finished.stats, job.plan
+        self._cleaner.last_stats[self._number] = stats
+        logger.info("%s", told(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset))
+        if stats.invalid_messages_read:
+            logger.warning("\tFound %d invalid messages during compaction.", stats.invalid_messages_read)
+
+    def _say(self, message: str, *arguments: object) -> None:
+        logger.info("Cleaner %d: " + message, self._number, *arguments)

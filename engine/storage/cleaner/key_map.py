@@ -1,0 +1,73 @@
+"""The map of keys to their last offsets, kept within the bytes it may take. Exact: no two keys are ever confused.
+
+Python's own dictionary holds it, which costs 100 to 200 bytes a key where Kafka's table of MD5 sums takes 24: with the
+same ``log.cleaner.dedupe.buffer.size`` a log of very many keys takes more rounds here.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from hashlib import blake2b
+from itertools import islice
+
+EXACT_KEY_BYTES_MAX = 63
+"""Longer keys are known by their 64-byte digests, whose length no exact key has."""
+
+_LOOK_KEYS = 1024
+_INT_BYTES = 32
+_TABLE_BYTES_BEFORE_GROWTH = 32
+"""Bytes of a dictionary's table per entry, below which it is about to take twice as much."""
+
+
+def fold(key: bytes) -> bytes:
+    """Return what a key of more than ``EXACT_KEY_BYTES_MAX`` bytes is known by."""
+    return blake2b(key).digest()
+
+
+class KeyMap:
+    """``offsets`` is filled directly by the scan of records: a call per record would double its time."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.offsets: dict[bytes, int] = {}
+        self.latest_offset = -1
+        """Keys of all records up to there are in the map."""
+        self._bytes_max = bytes_max
+        self._counted = 0
+        self._object_bytes = 0
+        self._live = array("q")
+
+    @property
+    def utilization(self) -> float:
+        """Share of the memory that is used."""
+        self._count()
+        return (self._object_bytes + sys.getsizeof(self.offsets)) / self._bytes_max
+
+    def is_full(self) -> bool:
+        """Whether the next batch must wait for another round; asked between batches."""
+        if len(self.offsets) - self._counted < _LOOK_KEYS:
+            return False
+        self._count()
+        table_bytes = sys.getsizeof(self.offsets)
+        if table_bytes < _TABLE_BYTES_BEFORE_GROWTH * len(self.offsets):
+            table_bytes *= 3  # the old table and the new one, while it grows
+        return self._object_bytes + table_bytes > self._bytes_max
+
+    def seal(self) -> None:
+        """Note that the map is complete."""
+        self._live = array("q", sorted(self.offsets.values()))
+
+    def has_live_offset(self, first_offset: int, last_offset: int) -> bool:
+        """Whether any record of this range, which must be of the mapped part, is the last of its key."""
+        slot = bisect_left(self._live, first_offset)
+        return slot < len(self._live) and self._live[slot] <= last_offset
+
+    def _count(self) -> None:
+        """Add what the newest keys take, by a sample of them."""
+        added = len(self.offsets) - self._counted
+        if added:
+            sample = [sys.getsizeof(key) for key in islice(reversed(self.offsets), min(added, 64))]
+            key_bytes = sum(sample) / len(sample) + 8  # rounded up by the allocator
+            self._object_bytes += int(added * (key_bytes + _INT_BYTES + self._live.itemsize))
+            self._counted = len(self.offsets)

@@ -1,0 +1,36 @@
+"""The broker's settings of its log cleaner, typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RATE_MAX = 1e18
+"""No bound: JSON and clocks can do without infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """Names are Kafka's keys without ``log.cleaner.``. ``threads`` are processes here; the rest is shared by them."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_size: int = 524_288
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = RATE_MAX
+    backoff_ms: int = 15_000
+
+    @property
+    def map_bytes(self) -> int:
+        """What one map of keys may take."""
+        return int(self.dedupe_buffer_size / max(self.threads, 1) * self.io_buffer_load_factor)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What one process reads or writes at once; it has a buffer for each."""
+        return max(self.io_buffer_size // max(self.threads, 1) // 2, 4096)
+
+    @property
+    def bytes_per_second(self) -> float:
+        """What one process may read and write."""
+        return min(self.io_max_bytes_per_second / max(self.threads, 1), RATE_MAX)

@@ -1,0 +1,22 @@
+"""What a log knows of its own cleaning. It goes with the log: when the log goes, nothing is left over."""
+
+from __future__ import annotations
+
+
+class CleaningState:
+    """``first_dirty_offset`` is what stands in ``cleaner-offset-checkpoint``; None where the log was never cleaned."""
+
+    __slots__ = ("crashes", "first_dirty_offset", "is_in_progress", "is_uncleanable")
+
+    def __init__(self) -> None:
+        self.first_dirty_offset: int | None = None
+        self.is_in_progress = False
+        self.is_uncleanable = False
+        """Its cleaning failed in a way that would fail again. Forgotten at the next start, as in Kafka."""
+        self.crashes = 0
+        """Worker processes that ended over it, one after the other."""
+
+    def on_cut(self, offset: int) -> None:
+        """Note that the segment that begins at ``offset``, and all after it, may have changed by a truncation."""
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)

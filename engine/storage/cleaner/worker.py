@@ -1,0 +1,73 @@
+"""``python -m engine.storage.cleaner.worker``: the process that cleans, so that the broker's event loop need not.
+
+Plans come in on standard input, reports go out on standard output, a line each. It ends when its broker does: killed by
+the kernel where that is possible, else at the end of its input; whenever that is, the log is as good as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import sys
+import threading
+import traceback
+from queue import SimpleQueue
+from typing import BinaryIO
+
+from engine.common.errors import KlammError
+from engine.storage.cleaner.cleaning import clean
+from engine.storage.cleaner.messages import Failed, FailureKind, Report, decode_plan, encode_report
+
+NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    reports = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    plans: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read_plans, args=(sys.stdin.buffer, plans), name="plans", daemon=True).start()
+    while True:
+        _serve(plans.get(), reports)
+
+
+def _serve(line: bytes, reports: BinaryIO) -> None:
+    def report(one: Report) -> None:
+        reports.write(encode_report(one))
+
+    try:
+        clean(decode_plan(line), report)
+    except OSError as error:
+        kind = FailureKind.NO_SPACE if error.errno in _NO_SPACE else FailureKind.DISK
+        report(Failed(kind, error.errno or 0, str(error)))
+    except KlammError as error:
+        report(Failed(FailureKind.FAULT, 0, str(error)))
+    except Exception:
+        report(Failed(FailureKind.FAULT, 0, traceback.format_exc()))
+
+
+def _read_plans(source: BinaryIO, plans: SimpleQueue[bytes]) -> None:
+    for line in source:
+        plans.put(line)
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    # Where there is no prctl the end of the input must do.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
