@@ -424,7 +424,8 @@ class LogManager:
             for log in self.logs.values()
             if log.log_dir == path and log.cleaning.first_dirty_offset is not None
         }
-        if not offsets and not (path / CLEANER_OFFSET_CHECKPOINT).exists():
+        file = path / CLEANER_OFFSET_CHECKPOINT
+        if not offsets and not (file.exists() and file.stat().st_size):
             return []
         return [self._checkpoint_job(path, CLEANER_OFFSET_CHECKPOINT, offsets)]
 
