@@ -12,12 +12,14 @@ from typer.main import get_command
 
 from cli.exit_codes import ExitCode
 from cli.framework.command import HELP_WIDTH_MAX
+from cli.framework.early import wants_json
 from cli.framework.execution import unexpected
 from cli.framework.failure import Failure, interrupted
 from cli.framework.root import RootGroup
 from cli.framework.stdout import closed_pipe
 from cli.framework.talk import Talk
 from cli.table_of_commands import ENTRIES
+from cli.table_of_kafka_tools import TOOLS
 
 _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.
 
@@ -25,14 +27,9 @@ Every command takes -o json|jsonl|csv|yaml|plain, --quiet, --verbose, --timeout 
 """
 
 
-def run() -> None:
-    """Run the program with the arguments of the process, and end the process."""
-    sys.exit(main(sys.argv[1:]))
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the program with ``arguments`` and return its exit code. Errors are told on stderr."""
-    talk = Talk(is_json=_wants_json(arguments))
+    talk = Talk(is_json=wants_json(arguments))
     try:
         result = root_command().main(list(arguments), prog_name="klamm", standalone_mode=False)
         return result if isinstance(result, int) else ExitCode.DONE
@@ -67,7 +64,7 @@ def root_command() -> RootGroup:
     app.callback()(_root)
     command = get_command(app)
     assert isinstance(command, RootGroup)
-    command.entries = ENTRIES
+    command.entries, command.tools = ENTRIES, TOOLS
     return command
 
 
@@ -93,18 +90,3 @@ def _usage_failure(error: ClickException) -> Failure:
     where = context.command_path if context is not None else None
     hint = f"{where} --help" if where is not None else None
     return Failure(ExitCode.USAGE, "usage", message[:1].lower() + message[1:], where, hint)
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether errors must be JSON, told from the raw words: parsing them may be what failed."""
-    for index, word in enumerate(arguments):
-        name, has_value, value = word.partition("=")
-        if name in ("-o", "--output"):
-            return (value if has_value else "".join(arguments[index + 1 : index + 2])) in ("json", "jsonl")
-        if word.startswith("-o") and not word.startswith("--"):
-            return word[2:] in ("json", "jsonl")
-    return False
-
-
-if __name__ == "__main__":
-    run()

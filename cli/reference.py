@@ -12,11 +12,13 @@ from typing import Any
 
 from cli.exit_codes import ExitCode
 from cli.framework.command import OPTIONS_PANEL, KlammCommand
+from cli.framework.kafka_tools import Drop, KafkaTool, Milliseconds, Rename, Word
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
 from cli.output.format import OutputFormat
 from cli.table_of_commands import ENTRIES
+from cli.table_of_kafka_tools import TOOLS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
@@ -32,7 +34,9 @@ _HEAD = """\
 
 def page() -> str:
     """Return the whole page."""
-    return _HEAD + "\n".join([*_contents(), *_exit_codes(), *_formats(), *_shared_options(), *_commands()])
+    return _HEAD + "\n".join(
+        [*_contents(), *_exit_codes(), *_formats(), *_shared_options(), *_kafka_tools(), *_commands()]
+    )
 
 
 def main() -> None:
@@ -80,6 +84,32 @@ def _shared_options() -> Iterator[str]:
         yield ""
 
 
+def _kafka_tools() -> Iterator[str]:
+    yield "## Kafka's own tools\n"
+    yield "Their names work, with and without `.sh`, and take their own options; those below are called otherwise"
+    yield "here or mean nothing here. What is printed, and the exit codes, are klamm's.\n"
+    yield "| tool | is | options |"
+    yield "|---|---|---|"
+    for tool in TOOLS:
+        ways = [" ".join(("klamm", *tool.words, action)) for action in sorted(tool.actions)]
+        ours = ", ".join(f"`{way}`" for way in ways or [" ".join(("klamm", *tool.words))])
+        yield f"| `{tool.name}` | {ours} | {'; '.join(_changes(tool)) or 'the same'} |"
+    yield ""
+
+
+def _changes(tool: KafkaTool) -> Iterator[str]:
+    for option, change in tool.options.items():
+        match change:
+            case Rename(to):
+                yield f"`{option}` is `{to}`"
+            case Milliseconds():
+                yield f"`{option}` in milliseconds"
+            case Drop():
+                yield f"`{option}` is dropped"
+            case Word(None):
+                yield f"`{option}` is the command"
+
+
 def _commands() -> Iterator[str]:
     for entry in ENTRIES:
         for words, command in _commands_of(entry):
@@ -89,7 +119,8 @@ def _commands() -> Iterator[str]:
 def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
     yield f"## {words}\n"
     yield f"{command.help or ''}\n"
-    aliases = ", ".join(f"`klamm {alias}`" for alias in entry.aliases)
+    names = [*entry.aliases, *(tool.name for tool in TOOLS if _is_tool(tool, words))]
+    aliases = ", ".join(f"`klamm {alias}`" for alias in names)
     if aliases:
         yield f"Also: {aliases}.\n"
     arguments = [param for param in command.params if param.param_type_name == "argument"]
@@ -103,6 +134,17 @@ def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
     shared = [panel.lower() for panel in (CLUSTER_PANEL, COMMON_PANEL) if panel in panels]
     yield f"Takes the shared options: {', '.join(shared)}.\n"
     yield "".join(f"    {example}\n" for example in command.examples)
+
+
+def _is_tool(tool: KafkaTool, words: str) -> bool:
+    """Whether a Kafka tool, with one of its actions, is the command of these words."""
+    own = [word for word in tool.words if not word.startswith("-")]
+    ways = [[*own, action] for action in tool.actions] or [own]
+    return words.split() in ways or (words.split()[: len(own)] == own and None in _open_words(tool))
+
+
+def _open_words(tool: KafkaTool) -> list[str | None]:
+    return [change.word for change in tool.options.values() if isinstance(change, Word)]
 
 
 def _commands_of(entry: Entry) -> Iterator[tuple[str, KlammCommand]]:

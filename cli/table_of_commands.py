@@ -15,23 +15,24 @@ ENTRIES = (
     Entry("zookeeper", "cli.commands.zookeeper", "The embedded ZooKeeper in the foreground", _LOCAL),
     Entry(
         "topics", "cli.commands.topics", "List, describe, create, alter and delete topics", _CLUSTER,
-        aliases=("topic", "kafka-topics", "kafka-topics.sh"),
+        aliases=("topic",),
     ),
     Entry(
         "configs", "cli.commands.configs", "Describe and alter settings of topics and brokers", _CLUSTER,
-        aliases=("config", "kafka-configs", "kafka-configs.sh"),
+        aliases=("config",),
     ),
-    Entry(
-        "elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER,
-        aliases=("kafka-leader-election", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
-    ),
+    Entry("elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER),
     Entry(
         "reassign", "cli.commands.reassign", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,
-        aliases=("reassignments", "kafka-reassign-partitions", "kafka-reassign-partitions.sh"),
+        aliases=("reassignments",),
+    ),
+    Entry(
+        "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
+        aliases=("group", "kafka-consumer-groups", "kafka-consumer-groups.sh"),
     ),
     Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
-        aliases=("replica", "kafka-replica-verification", "kafka-replica-verification.sh"),
+        aliases=("replica",),
     ),
     Entry(
         "brokers", "cli.commands.brokers", "Who is in the cluster, and what lies on each", _CLUSTER,
@@ -39,29 +40,22 @@ ENTRIES = (
     ),
     Entry(
         "offsets", "cli.commands.offsets", "Where the logs of partitions begin and end, and offsets by time", _CLUSTER,
-        attribute="command", aliases=("offset", "kafka-get-offsets", "kafka-get-offsets.sh"),
+        attribute="command", aliases=("offset",),
     ),
     Entry(
         "records", "cli.commands.records", "Delete the oldest records of partitions", _CLUSTER,
-        aliases=("record", "kafka-delete-records", "kafka-delete-records.sh"),
+        aliases=("record",),
     ),
-    Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters", "kafka-cluster")),
+    Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters",)),
     Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),
-    Entry(
-        "produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command",
-        aliases=("kafka-console-producer", "kafka-console-producer.sh"),
-    ),
-    Entry(
-        "consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command",
-        aliases=("kafka-console-consumer", "kafka-console-consumer.sh"),
-    ),
+    Entry("produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command"),
+    Entry("consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command"),
     Entry(
         "perf", "cli.commands.perf", "Load a cluster with records, or read them, and measure", _DATA,
         aliases=("performance",),
     ),
     Entry(
-        "dump", "cli.commands.dump", "Decode segments, indexes, snapshots and checkpoints", _DATA, attribute="command",
-        aliases=("kafka-dump-log", "kafka-dump-log.sh"),
+        "dump", "cli.commands.dump", "Decode segments, indexes, snapshots and checkpoints", _DATA, attribute="command"
     ),
     Entry(
         "state-changes", "cli.commands.state_changes", "Merge brokers' state-change logs, see what happened", _DATA,

@@ -13,6 +13,7 @@ from typer._click.exceptions import UsageError
 from typer._click.globals import get_current_context
 
 from cli.exit_codes import ExitCode
+from cli.framework.early import interruptible
 from cli.framework.failure import Failure, failure_of, interrupted
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.stdout import OutputClosed, closed_pipe
@@ -25,6 +26,11 @@ CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 def execute(invocation: Invocation, function: CommandFunction, values: dict[str, Any], *, is_bounded: bool) -> int:
     """Run ``function`` and print its report; every exception becomes an error message and an exit code."""
+    with interruptible():
+        return _execute(invocation, function, values, is_bounded)
+
+
+def _execute(invocation: Invocation, function: CommandFunction, values: dict[str, Any], is_bounded: bool) -> int:
     try:
         result = function(invocation, **values)
         if inspect.iscoroutine(result):
@@ -75,13 +81,20 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
 
 
 def _run(coroutine: Coroutine[Any, Any, CommandResult], timeout_s: float | None) -> CommandResult:
-    import asyncio
-
     async def bounded() -> CommandResult:
         async with asyncio.timeout(timeout_s):
             return await coroutine
 
-    return asyncio.run(bounded())
+    work = bounded()
+    try:
+        import asyncio
+
+        return asyncio.run(work)
+    finally:
+        # An interrupt may come before either has begun; Python would complain of that.
+        for one in (work, coroutine):
+            if inspect.getcoroutinestate(one) == inspect.CORO_CREATED:
+                one.close()
 
 
 def _finish(invocation: Invocation, result: CommandResult) -> int:

@@ -1,6 +1,6 @@
 """The root command: a table of names and one-line helps; a command's module is imported when it is called.
 
-Also the hidden names: singular forms and the names of Kafka's tools, so that nobody has to guess.
+Also the hidden names: singular forms, and the names of Kafka's tools with their options, so that nobody has to guess.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typer._click.core import Command, Context, Parameter
 from typer.core import TyperGroup
 
 from cli.framework.coercion import use_plain_coercion
+from cli.framework.kafka_tools import KafkaTool, translate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,20 @@ class RootGroup(TyperGroup):
     """Knows all commands by name, loads the one that is called."""
 
     entries: Sequence[Entry] = ()
+    tools: Sequence[KafkaTool] = ()
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return the parameters, ready for plain coercion."""
         params = super().get_params(ctx)
         use_plain_coercion(params)
         return params
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Take the words; those of a Kafka tool become ours first, for ``--version`` is one of the root's."""
+        return super().parse_args(ctx, self._ours(args))
+
+    def _ours(self, args: list[str]) -> list[str]:
+        return (translate(self.tools, args) if args else None) or args
 
     def list_commands(self, ctx: Context) -> list[str]:
         return [entry.name for entry in self.entries]
@@ -50,7 +59,8 @@ class RootGroup(TyperGroup):
         return None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Find the command; the real name is told on, also where an alias was typed."""
+        """Find the command; the real name is told on, also where an alias or a Kafka tool's name was typed."""
+        args = self._ours(args)
         command = self.get_command(ctx, args[0])
         if command is None:
             close = self._like(args[0])
@@ -59,6 +69,7 @@ class RootGroup(TyperGroup):
 
     def _like(self, word: str) -> list[str]:
         names = {name: entry.name for entry in self.entries for name in (entry.name, *entry.aliases)}
+        names |= {tool.name: tool.name for tool in self.tools}
         return list(dict.fromkeys(names[match] for match in get_close_matches(word, names)))
 
     def format_commands(self, ctx: Context, formatter: Any) -> None:

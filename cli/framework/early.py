@@ -1,0 +1,57 @@
+"""Ctrl-C while there is nothing to undo: before a command runs, and after it. Loads next to nothing.
+
+Python's own way, an exception between any two instructions, would show a traceback out of the middle of an import. Here
+the program says one line and is gone. While a command runs ``interruptible`` gives Python's way back, for then
+connections are to be closed, and what was left running in the cluster is to be told.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+"""The exit code; ``ExitCode.INTERRUPTED`` for those who may load enums."""
+
+_JSON = ("json", "jsonl")
+_LINE = b"error: interrupted\n"
+_OBJECT = b'{"error": {"code": 130, "kind": "interrupted", "message": "interrupted", "hint": null}}\n'
+
+
+def guard_start() -> None:
+    """From now on Ctrl-C ends the program at once, in one line; where the caller has it ignored, it stays ignored."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end_at_once)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C be a KeyboardInterrupt inside; outside the real program it is one anyway."""
+    if signal.getsignal(signal.SIGINT) is not _end_at_once:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _end_at_once)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether errors must be JSON, told from the raw words: parsing them may be what failed."""
+    for index, word in enumerate(arguments):
+        name, has_value, value = word.partition("=")
+        if name in ("-o", "--output"):
+            return (value if has_value else "".join(arguments[index + 1 : index + 2])) in _JSON
+        if word.startswith("-o") and not word.startswith("--"):
+            return word[2:] in _JSON
+    return False
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    os.write(2, _OBJECT if wants_json(sys.argv[1:]) else _LINE)
+    os._exit(INTERRUPTED)

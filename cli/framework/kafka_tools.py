@@ -1,0 +1,117 @@
+"""From a Kafka tool's command line to ours: ``kafka-leader-election --election-type preferred`` is ``elect preferred``.
+
+Each tool is a line of a table (``cli.table_of_kafka_tools``): the words it stands for, and what becomes of those of its
+options that are called otherwise here, or mean another unit. Every other word goes on as it is, so our own options
+work beside Kafka's. What comes out, and the exit codes, are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """The option is called ``to`` here; a value that follows it stays, changed by ``values`` where it stands there."""
+
+    to: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Milliseconds:
+    """The option's value is in milliseconds there, in seconds here."""
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The option means nothing here."""
+
+    has_value: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The option, or its value in small letters, is our command's next word."""
+
+    word: str | None = None
+
+
+Change = Rename | Milliseconds | Drop | Word
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTool:
+    """One of Kafka's tools, with and without ``.sh``.
+
+    Attributes:
+        words: what it is here.
+        options: its options that are not ours as they are.
+        unless: words that are added where none of the named options is given.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    options: Mapping[str, Change] = field(default_factory=dict)
+    unless: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def actions(self) -> frozenset[str]:
+        """The words that one of its options may put behind ``words``."""
+        return frozenset(
+            change.word for change in self.options.values() if isinstance(change, Word) and change.word is not None
+        )
+
+
+def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str] | None:
+    """Return our words for a tool's command line, the tool's name first; None where it names no tool."""
+    name = arguments[0].removesuffix(".sh")
+    tool = next((one for one in tools if one.name == name), None)
+    if tool is None:
+        return None
+    given = list(arguments[1:])
+    if given == ["--version"]:
+        return given
+    words, rest = list(tool.words), []
+    while given:
+        option, has_value, value = given.pop(0).partition("=")
+        change = tool.options.get(option)
+        if change is None:
+            rest.append(f"{option}{has_value}{value}")
+        else:
+            _apply(change, value if has_value else None, given, words, rest)
+    written = {word.partition("=")[0] for word in rest}
+    rest += [addition for options, addition in tool.unless if not written & set(options)]
+    return words + rest
+
+
+def _apply(change: Change, value: str | None, given: list[str], words: list[str], rest: list[str]) -> None:
+    """Carry one option over; a value that does not stand behind ``=`` is taken from ``given``."""
+
+    def taken() -> list[str]:
+        if value is not None:
+            return [value]
+        return [given.pop(0)] if given else []
+
+    match change:
+        case Word(word):
+            words += [one.lower() for one in taken()] if word is None else [word]
+        case Drop(has_value=True):
+            taken()
+        case Drop():
+            pass
+        case Milliseconds(to):
+            rest += [to, *map(_seconds, taken())]
+        case Rename(to, values):
+            if values or value is not None:
+                rest += [to, *(values.get(one, one) for one in taken())]
+            else:
+                rest.append(to)
+
+
+def _seconds(text: str) -> str:
+    """Return milliseconds in seconds; what is no number goes on as it is, and is refused by name later."""
+    return f"{int(text) / 1000:g}" if text.isdigit() else text

@@ -1,0 +1,87 @@
+"""Kafka's command-line tools, and what each is here. The only list of them; translated by ``framework.kafka_tools``.
+
+Sources: the tools' own help of Kafka 3.9.1, and of the releases that had what 3.9 has no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Rename, Word
+
+_ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
+_BROKER_LIST: Mapping[str, Change] = {"--broker-list": Rename("--bootstrap-server")}
+_JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--help", "-h")
+
+
+def _actions(*words: str) -> dict[str, Change]:
+    return {f"--{word}": Word(word) for word in words}
+
+
+TOOLS = (
+    KafkaTool(
+        "kafka-topics",
+        ("topics",),
+        {
+            **_actions("list", "describe", "create", "alter", "delete"),
+            "--force": Drop(),
+            "--partition-size-limit-per-response": Drop(has_value=True),
+        },
+    ),
+    KafkaTool("kafka-configs", ("configs",), {**_actions("describe", "alter"), "--force": Drop()}),
+    KafkaTool("kafka-leader-election", ("elect",), {"--election-type": Word(), **_ADMIN_CONFIG}),
+    KafkaTool(
+        "kafka-preferred-replica-election",
+        ("elect", "preferred"),
+        _ADMIN_CONFIG,
+        unless=((_JSON_OR_ALL, "--all-topic-partitions"),),
+    ),
+    KafkaTool(
+        "kafka-reassign-partitions",
+        ("reassign",),
+        {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
+    ),
+    KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
+    KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),
+    KafkaTool(
+        "kafka-get-offsets",
+        ("offsets",),
+        {**_BROKER_LIST, "--offsets": Drop(has_value=True), "--max-wait-ms": Drop(has_value=True)},
+    ),
+    KafkaTool("kafka-delete-records", ("records", "delete")),
+    KafkaTool(
+        "kafka-replica-verification",
+        ("replicas", "verify"),
+        {
+            **_BROKER_LIST,
+            "--topic-white-list": Rename("--topic"),
+            "--topics-include": Rename("--topic"),
+            "--time": Drop(has_value=True),
+            "--fetch-size": Drop(has_value=True),
+            "--max-wait-ms": Drop(has_value=True),
+            "--report-interval-ms": Drop(has_value=True),
+        },
+    ),
+    KafkaTool("kafka-dump-log", ("dump",), {"--max-message-size": Drop(has_value=True)}),
+    KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
+    KafkaTool(
+        "kafka-console-producer",
+        ("produce",),
+        {
+            **_BROKER_LIST,
+            "--producer.config": Rename("--command-config"),
+            "--compression-codec": Rename("--compression"),
+            "--request-required-acks": Rename("--acks", {"-1": "all"}),
+        },
+    ),
+    KafkaTool(
+        "kafka-console-consumer",
+        ("consume",),
+        {
+            "--consumer.config": Rename("--command-config"),
+            "--isolation-level": Rename(
+                "--isolation", {"read_committed": "read-committed", "read_uncommitted": "read-uncommitted"}
+            ),
+        },
+    ),
+)

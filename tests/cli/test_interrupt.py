@@ -1,0 +1,117 @@
+"""Ctrl-C at any moment of the real program: one line, code 130, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, environment
+
+from cli.exit_codes import ExitCode
+from cli.framework.early import INTERRUPTED
+
+_SITE = """\
+import os, signal, sys
+at = int(os.environ["INTERRUPT_AT_IMPORT"])
+count, begun = 0, False
+def hook(event, args):
+    global count, begun
+    if event != "import":
+        return
+    begun = begun or args[0] == "cli.main"
+    count += begun
+    if begun and count == at:
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(hook)
+"""
+"""Loaded by Python itself before the program: a signal to itself at one of its imports."""
+
+
+def run(folder: Path, *words: str, at_import: int) -> subprocess.CompletedProcess[str]:
+    (folder / "sitecustomize.py").write_text(_SITE)
+    extra = {"PYTHONPATH": str(folder), "INTERRUPT_AT_IMPORT": str(at_import)}
+    return subprocess.run(
+        [PROGRAM, *words],
+        cwd=folder,
+        env=environment(folder, **extra),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("at_import", [1, 3, 12, 40, 90, 180, 190, 220])
+def test_while_modules_are_loaded(tmp_path: Path, at_import: int) -> None:
+    ran = run(tmp_path, "topics", "list", "-b", "127.0.0.1:1", at_import=at_import)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (ExitCode.INTERRUPTED, "", "error: interrupted\n")
+
+
+def test_in_json_mode_it_is_an_object(tmp_path: Path) -> None:
+    ran = run(tmp_path, "topics", "list", "-b", "127.0.0.1:1", "-o", "json", at_import=3)
+    assert (ran.returncode, ran.stdout) == (130, "")
+    assert json.loads(ran.stderr)["error"] == {
+        "code": 130,
+        "kind": "interrupted",
+        "message": "interrupted",
+        "hint": None,
+    }
+
+
+def test_after_the_last_import_nothing_is_interrupted(tmp_path: Path) -> None:
+    """The signal is what ends the program in the tests above, not the hook."""
+    ran = run(tmp_path, "topics", "list", "-b", "127.0.0.1:1", at_import=100_000)
+    assert ran.returncode == ExitCode.UNREACHABLE
+
+
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
+def test_while_a_silent_server_is_waited_for(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        process = subprocess.Popen(
+            [PROGRAM, "topics", "list", option, address],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        server.settimeout(30)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(30)
+            assert connection.recv(1), "it has asked, and waits"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    """A shell without job control starts what is in the background so."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        process = subprocess.Popen(
+            [PROGRAM, "topics", "list", "-b", address, "--timeout", "1"],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+        server.settimeout(30)
+        connection, _ = server.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            started = time.monotonic()
+            _, err = process.communicate(timeout=30)
+    assert process.returncode == ExitCode.UNREACHABLE, err
+    assert time.monotonic() - started < 20
+
+
+def test_the_code_is_that_of_the_list() -> None:
+    assert INTERRUPTED == ExitCode.INTERRUPTED

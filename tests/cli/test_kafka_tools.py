@@ -1,0 +1,160 @@
+"""Kafka's tools by their own names and options: what they become here, and that it is something that exists."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from klamm_program import klamm
+
+from cli.framework.kafka_tools import Drop, Milliseconds, Rename, Word, translate
+from cli.main import root_command
+from cli.table_of_commands import ENTRIES
+from cli.table_of_kafka_tools import TOOLS
+
+LINES = [
+    ("kafka-topics --list --bootstrap-server h:1", "topics list --bootstrap-server h:1"),
+    ("kafka-topics.sh --zookeeper h:1 --describe --topic t", "topics describe --zookeeper h:1 --topic t"),
+    (
+        "kafka-topics --create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists",
+        "topics create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists",
+    ),
+    ("kafka-topics --delete --topic t --force --if-exists", "topics delete --topic t --if-exists"),
+    ("kafka-topics --describe --under-replicated-partitions", "topics describe --under-replicated-partitions"),
+    ("kafka-topics --describe --partition-size-limit-per-response 5 --topic t", "topics describe --topic t"),
+    (
+        "kafka-configs --alter --entity-type topics --entity-name t --add-config a=[b,c] --force",
+        "configs alter --entity-type topics --entity-name t --add-config a=[b,c]",
+    ),
+    (
+        "kafka-leader-election --election-type PREFERRED --topic t --partition 0 --admin.config f",
+        "elect preferred --topic t --partition 0 --command-config f",
+    ),
+    ("kafka-leader-election --all-topic-partitions --election-type=unclean", "elect unclean --all-topic-partitions"),
+    ("kafka-preferred-replica-election --zookeeper h:1", "elect preferred --zookeeper h:1 --all-topic-partitions"),
+    (
+        "kafka-preferred-replica-election --path-to-json-file=f --bootstrap-server h:1",
+        "elect preferred --path-to-json-file=f --bootstrap-server h:1",
+    ),
+    (
+        "kafka-reassign-partitions --generate --topics-to-move-json-file f --broker-list 0,1 --disable-rack-aware",
+        "reassign generate --topics-to-move-json-file f --broker-list 0,1 --disable-rack-aware",
+    ),
+    (
+        "kafka-reassign-partitions --execute --reassignment-json-file f --throttle 9 --timeout 10000 --additional",
+        "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional",
+    ),
+    (
+        "kafka-reassign-partitions --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --execute",
+        "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5",
+    ),
+    (
+        "kafka-reassign-partitions --verify --reassignment-json-file f --preserve-throttles",
+        "reassign verify --reassignment-json-file f --preserve-throttles",
+    ),
+    (
+        "kafka-reassign-partitions --cancel --timeout=1500 --reassignment-json-file f",
+        "reassign cancel --timeout 1.5 --reassignment-json-file f",
+    ),
+    ("kafka-reassign-partitions --list", "reassign list"),
+    (
+        "kafka-log-dirs --describe --broker-list 0,1 --topic-list a,b",
+        "brokers log-dirs --broker-list 0,1 --topic-list a,b",
+    ),
+    ("kafka-broker-api-versions --bootstrap-server h:1", "brokers describe --api-versions --bootstrap-server h:1"),
+    (
+        "kafka-get-offsets --broker-list h:1 --topic t --time -1 --offsets 1 --max-wait-ms 9",
+        "offsets --bootstrap-server h:1 --topic t --time -1",
+    ),
+    (
+        "kafka-get-offsets --topic-partitions t:0-3 --exclude-internal-topics",
+        "offsets --topic-partitions t:0-3 --exclude-internal-topics",
+    ),
+    ("kafka-delete-records --offset-json-file f", "records delete --offset-json-file f"),
+    (
+        "kafka-replica-verification --broker-list h:1 --topic-white-list 't.*' --fetch-size 9 --report-interval-ms=5",
+        "replicas verify --bootstrap-server h:1 --topic 't.*'",
+    ),
+    (
+        "kafka-replica-verification --broker-list h:1 --topics-include t --time -2 --max-wait-ms 9",
+        "replicas verify --bootstrap-server h:1 --topic t",
+    ),
+    (
+        "kafka-dump-log --files a,b --print-data-log --max-message-size 5",
+        "dump --files a,b --print-data-log",
+    ),
+    (
+        "kafka-cluster cluster-id --bootstrap-server h:1 --config f",
+        "cluster describe --bootstrap-server h:1 --command-config f",
+    ),
+    (
+        "kafka-console-producer --broker-list h:1 --topic t --compression-codec=gzip --request-required-acks -1",
+        "produce --bootstrap-server h:1 --topic t --compression gzip --acks all",
+    ),
+    ("kafka-console-producer --topic t --producer.config f", "produce --topic t --command-config f"),
+    ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --command-config f"),
+    (
+        "kafka-console-consumer --topic t --from-beginning --isolation-level read_committed",
+        "consume --topic t --from-beginning --isolation read-committed",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "ours"), LINES, ids=lambda line: line[:60])
+def test_a_tools_line_is_one_of_ours_and_ours_exists(theirs: str, ours: str) -> None:
+    translated = translate(TOOLS, shlex.split(theirs))
+    assert translated is not None
+    assert sorted(translated) == sorted(shlex.split(ours))
+    assert translated[:1] == shlex.split(ours)[:1]
+    root = root_command()
+    words = shlex.split(theirs)
+    with root.make_context("klamm", list(words)) as context:
+        name, command, rest = root.resolve_command(context, words)
+        while hasattr(command, "commands"):
+            name, command, rest = command.resolve_command(context, rest)
+        assert command is not None
+        command.make_context(name, rest, parent=context)
+
+
+def test_every_tool_and_every_change_is_tried() -> None:
+    tried = " ".join(theirs for theirs, _ in LINES)
+    for tool in TOOLS:
+        lines = [theirs for theirs, _ in LINES if theirs.split()[0].removesuffix(".sh") == tool.name]
+        assert lines, tool.name
+        for option, change in tool.options.items():
+            if not isinstance(change, Drop | Rename | Milliseconds | Word):
+                raise AssertionError(change)
+            assert option in tried, (tool.name, option)
+
+
+def test_names_are_given_once() -> None:
+    names = [tool.name for tool in TOOLS]
+    assert len(set(names)) == len(names)
+    assert not set(names) & {word for entry in ENTRIES for word in (entry.name, *entry.aliases)}
+
+
+def test_what_is_no_tool_is_left_alone() -> None:
+    assert translate(TOOLS, ["topics", "--list"]) is None
+
+
+def test_a_value_that_is_missing_is_missed_by_our_command() -> None:
+    assert translate(TOOLS, ["kafka-reassign-partitions", "--list", "--timeout"]) == ["reassign", "list", "--timeout"]
+    assert translate(TOOLS, ["kafka-reassign-partitions", "--list", "--timeout", "x"])[-1:] == ["x"]  # type: ignore[index]
+    assert translate(TOOLS, ["kafka-leader-election", "--election-type"]) == ["elect"]
+
+
+def test_through_the_program(tmp_path: Path) -> None:
+    folder = tmp_path
+    version = klamm("kafka-topics.sh", "--version", folder=folder)
+    assert (version.code, version.out.split()[0]) == (0, "klamm")
+    told = klamm("kafka-topics", "--help", folder=folder)
+    assert (told.code, "describe" in told.out) == (0, True)
+    wrong = klamm("kafka-log-dirs", "--describe", "--frobnicate", folder=folder)
+    assert (wrong.code, wrong.err.splitlines()[1]) == (2, "hint: klamm brokers log-dirs --help")
+    sideways = klamm("kafka-leader-election", "--election-type", "sideways", folder=folder)
+    assert (sideways.code, "no such command 'sideways'" in sideways.err) == (2, True)
+    absent = klamm("kafka-toipcs", "--list", folder=folder)
+    assert (absent.code, "did you mean kafka-topics" in absent.err) == (2, True)
+    unreachable = klamm("kafka-get-offsets", "--broker-list", "127.0.0.1:1", "--topic", "t", folder=folder)
+    assert unreachable.code == 3
