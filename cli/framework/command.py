@@ -35,6 +35,17 @@ class KlammCommand(TyperCommand):
     """A command whose help shows shared options below its own, and examples as they are typed."""
 
     examples: tuple[str, ...] = ()
+    bare_values: Mapping[str, str] = {}
+    """Options that may stand without a value, as some of Kafka's do, and the value that they have then."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Give those options their value that stand without one: at the end, or before another option."""
+        given: list[str] = []
+        for word, next_word in zip(args, [*args[1:], "-"], strict=True):
+            given.append(word)
+            if word in self.bare_values and next_word.startswith("-"):
+                given.append(self.bare_values[word])
+        return super().parse_args(ctx, given)
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return the parameters, the help option among them; see ``coercion`` for why they are touched."""
@@ -102,12 +113,19 @@ class CommandGroup:
         self.click_group.action_flags = dict(action_flags or {})
 
     def command(
-        self, name: str, *, examples: Sequence[str], needs: Needs = NEEDS_NOTHING
+        self,
+        name: str,
+        *,
+        examples: Sequence[str],
+        needs: Needs = NEEDS_NOTHING,
+        bare_values: Mapping[str, str] | None = None,
     ) -> Callable[[Function], Function]:
         """Register the decorated function as the command called ``name``."""
 
         def register(function: Function) -> Function:
-            self.click_group.add_command(build_command(name, function, needs, examples))
+            command = build_command(name, function, needs, examples)
+            command.bare_values = dict(bare_values or {})
+            self.click_group.add_command(command)
             return function
 
         return register

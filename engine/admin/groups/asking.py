@@ -44,6 +44,7 @@ async def ask_all(
     batch: int,
     known: Mapping[K, int] | None = None,
     patience_s: float = PATIENCE_S,
+    may_repeat: Callable[[Unknown], bool] = lambda unknown: unknown.is_passing,
 ) -> dict[K, V | Unknown]:
     """Ask each key's broker about it, all brokers at once; ask again about those that are just moving.
 
@@ -51,7 +52,7 @@ async def ask_all(
         homes: says whom to ask.
         ask: asks one broker about at most ``batch`` keys.
         known: whom to ask at first, where that is known already.
-        patience_s: so long keys whose error is a passing one are asked about again.
+        patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
     """
     asked = dict.fromkeys(keys)
     found: dict[K, V | Unknown] = {}
@@ -60,18 +61,16 @@ async def ask_all(
     while waiting:
         homeless = [key for key in waiting if key not in at_home]
         if homeless:
-            for key, home in (await homes(homeless)).items():
-                if isinstance(home, Unknown):
-                    found[key] = home
-                else:
-                    at_home[key] = home
+            found_homes = await _homes(homes, homeless, is_first=not found)
+            at_home |= {key: home for key, home in found_homes.items() if not isinstance(home, Unknown)}
+            found |= {key: home for key, home in found_homes.items() if isinstance(home, Unknown)}
         by_broker: dict[int, list[K]] = {}
         for key in waiting:
             if key in at_home:
                 by_broker.setdefault(at_home[key], []).append(key)
         for answers in await asyncio.gather(*(_ask_broker(wire, b, k, ask, batch) for b, k in by_broker.items())):
             found.update(answers)
-        waiting = [key for key in waiting if _may_change(found[key])]
+        waiting = [key for key in waiting if isinstance(why := found[key], Unknown) and may_repeat(why)]
         if not waiting or time.monotonic() > deadline:
             break
         await asyncio.sleep(PAUSE_S)
@@ -99,6 +98,16 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
     remaining = iter(keys)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+async def _homes(homes: Homes[K], keys: list[K], *, is_first: bool) -> Mapping[K, int | Unknown]:
+    """Ask where keys are. Where nobody can say that, at first nothing is known at all; later it is one more failure."""
+    try:
+        return await homes(keys)
+    except FAILURES as error:
+        if is_first:
+            raise
+        return dict.fromkeys(keys, Unknown.of_error(error))
 
 
 async def _ask_broker(
@@ -131,7 +140,3 @@ async def _look_around(wire: WireCluster) -> None:
         await wire.metadata([])
     except FAILURES:
         return
-
-
-def _may_change(value: object) -> bool:
-    return isinstance(value, Unknown) and value.is_passing

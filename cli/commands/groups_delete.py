@@ -1,0 +1,96 @@
+"""``klamm groups delete`` and ``delete-offsets``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+
+@group.command(
+    "delete",
+    needs=Needs(cluster=True, changes=True, destructive=True),
+    examples=(
+        "klamm groups delete billing-test --yes",
+        "klamm groups delete --group old-app --zookeeper 127.0.0.1:2181 --dry-run",
+    ),
+)
+async def delete(
+    invocation: Invocation,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
+    all_groups: AllGroups = False,
+) -> Report:
+    """Delete groups with all their committed offsets.
+
+    A group with members is refused and they are named; the others are deleted. Of a group in ZooKeeper all znodes go.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.group_changes import deleted_groups_report
+    from engine.admin.groups.deleting import delete_groups, find_groups_to_delete
+
+    meant = scope(groups, group, all_groups)
+    async with open_cluster(invocation, for_change=True) as cluster:
+        wanted = await find_groups_to_delete(cluster, meant)
+        code = invocation.tell_failures(wanted.all_failures)
+        rows = wanted.planned()
+        names = wanted.names
+        if names and invocation.confirm(f"delete {_counted(names)} in {cluster.target.name}", is_destructive=True):
+            invocation.accepted("some of the groups may be deleted already; look with: klamm groups list")
+            rows, failures = await delete_groups(cluster, wanted)
+            code = invocation.tell_failures(failures, code)
+    return deleted_groups_report(rows, exit_code=code)
+
+
+@group.command(
+    "delete-offsets",
+    needs=Needs(cluster=True, changes=True, destructive=True),
+    examples=(
+        "klamm groups delete-offsets --group billing --topic old-orders --yes",
+        "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",
+    ),
+)
+async def delete_offsets(
+    invocation: Invocation,
+    group: Annotated[str | None, typer.Option("--group", metavar="G", help="The group's id.")] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
+    ] = None,
+) -> Report:
+    """Delete a group's committed offsets of topics.
+
+    The group may have members, but none that reads the topic. What was committed is shown.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.group_changes import deleted_offsets_report
+    from engine.admin.groups.deleting import delete_offsets as delete
+    from engine.admin.groups.deleting import find_offsets_to_delete
+    from engine.admin.groups.reset_spec import parse_topic_scope
+
+    if group is None or not topic:
+        raise UsageError("give --group and --topic")
+    scope(None, [group], False)
+    topics = parse_topic_scope(topic)
+    code = ExitCode.DONE
+    async with open_cluster(invocation, for_change=True) as cluster:
+        found, rows = await find_offsets_to_delete(cluster, group, topics)
+        change = f"delete {len(rows)} offset{'' if len(rows) == 1 else 's'} of group {group} in {cluster.target.name}"
+        if invocation.confirm(change, is_destructive=True):
+            invocation.accepted(
+                f"some of the offsets may be deleted already; look with: klamm groups describe --group {group}"
+            )
+            rows, failures = await delete(cluster, found, rows)
+            code = invocation.tell_failures(failures)
+    return deleted_offsets_report(rows, exit_code=code)
+
+
+def _counted(names: list[str]) -> str:
+    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({', '.join(names)})"

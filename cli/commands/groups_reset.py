@@ -1,0 +1,205 @@
+"""``klamm groups reset-offsets``: a dry run unless ``--execute``, with the way back written first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.groups.reset_spec import ResetSpec, TopicScope
+    from engine.admin.groups.resetting import PlannedReset
+
+_NAMED = 5
+
+
+@group.command(
+    "reset-offsets",
+    needs=Needs(cluster=True, changes=True, destructive=True),
+    examples=(
+        "klamm groups reset-offsets --group billing --all-topics --to-earliest",
+        "klamm groups reset-offsets --group billing --topic orders:0,2 --shift-by -100 --execute --yes",
+        "klamm groups reset-offsets --group billing --topic orders --to-datetime 2026-11-21T08:00:00.000 --execute",
+        "klamm groups reset-offsets --all-groups --all-topics --to-current --export > offsets.csv",
+        "klamm groups reset-offsets --group billing --from-file offsets.csv --execute --yes",
+    ),
+)
+async def reset_offsets(
+    invocation: Invocation,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
+    all_groups: AllGroups = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every partition that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="As it is; where nothing is committed, behind the last record.")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="To the first record since 2026-11-21T12:23:04.866 (UTC)."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by so much time from now: PT30M.")
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="CSV", help="topic,partition,offset; or group,topic,partition,offset."),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as such a CSV file.")] = False,
+    rollback_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: offsets-TIME.csv]")
+    ] = None,
+) -> Report | ExitCode:
+    """Set a group's committed offsets anew. A dry run unless --execute.
+
+    The group must have no members: otherwise it is refused and they are named. Offsets before the first or behind the
+    last record are moved to it, with a warning. With --execute the offsets as they are now are written to a file first,
+    which --from-file takes back. A group that cannot be reset does not hold up the others.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.group_changes import planned_lines, reset_report
+    from engine.admin.groups.committing import reset_offsets as commit
+    from engine.admin.groups.resetting import plan_reset
+
+    if execute and invocation.is_dry_run:
+        raise UsageError("give one of --execute and --dry-run")
+    # Kafka's rule: to change something takes a word of its own.
+    invocation.is_dry_run = not execute
+    named = [*(groups or ()), *(group or ())]
+    meant = scope(groups, group, all_groups)
+    topics = _topics(topic, all_topics, from_file)
+    spec = _spec(
+        {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current},
+        {"--to-offset": to_offset, "--shift-by": shift_by},
+        {"--to-datetime": to_datetime, "--by-duration": by_duration},
+        from_file,
+        only_group=named[0] if len(named) == 1 else None,
+    )
+    async with open_cluster(invocation, for_change=execute) as cluster:
+        plan = await plan_reset(cluster, meant, topics, spec)
+        code = _tell(invocation, plan)
+        able = plan.able
+        rows = [one for group_plan in able for one in group_plan.resets]
+        if able and invocation.confirm(
+            f"reset {_counted(plan)} in {cluster.target.name}", planned_lines(rows), is_destructive=True
+        ):
+            way_back = _save_rollback(invocation, plan, rollback_file, with_group=len(named) != 1)
+            invocation.accepted(f"some offsets may be set already; back again with: {way_back}")
+            rows, failures = await commit(cluster, able)
+            code = invocation.tell_failures(failures, code)
+    if export:
+        return _export(plan, with_group=len(named) != 1, code=code)
+    return reset_report(rows, exit_code=code)
+
+
+def _topics(texts: list[str] | None, is_all: bool, file: Path | None) -> TopicScope | None:
+    from engine.admin.groups.reset_spec import parse_topic_scope
+
+    if bool(texts) + is_all + (file is not None) != 1:
+        raise UsageError("give one of --topic, --all-topics and --from-file")
+    return parse_topic_scope(texts) if texts else None
+
+
+def _spec(
+    flags: dict[str, bool],
+    numbers: dict[str, int | None],
+    times: dict[str, str | None],
+    file: Path | None,
+    *,
+    only_group: str | None,
+) -> ResetSpec:
+    from engine.admin.groups.reset_spec import (
+        ResetSpec,
+        ResetTo,
+        before_now,
+        parse_datetime,
+        parse_iso_duration,
+        parse_offsets_file,
+    )
+
+    given = [word for word, is_set in flags.items() if is_set]
+    given += [word for word, value in (numbers | times).items() if value is not None]
+    if len(given) + (file is not None) != 1:
+        words = ", ".join([*flags, *numbers, *times])
+        raise UsageError(f"give one of {words} and --from-file")
+    if file is not None:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        return ResetSpec(ResetTo.FILE, offsets=parse_offsets_file(text, str(file), only_group=only_group))
+    word = given[0]
+    text = times.get(word) or ""
+    match word:
+        case "--to-datetime":
+            return ResetSpec(ResetTo.TIME, parse_datetime(text))
+        case "--by-duration":
+            return ResetSpec(ResetTo.TIME, before_now(parse_iso_duration(text), datetime.now(UTC)))
+        case "--to-offset":
+            return ResetSpec(ResetTo.OFFSET, numbers[word] or 0)
+        case "--shift-by":
+            return ResetSpec(ResetTo.SHIFT_BY, numbers[word] or 0)
+    return ResetSpec(ResetTo[word.removeprefix("--to-").upper()])
+
+
+def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
+    for one in plan.groups:
+        for warning in one.warnings:
+            invocation.talk.warn(f"group {one.group}: {warning}")
+        if one.is_new:
+            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets makes it")
+    return invocation.tell_failures(plan.refusals)
+
+
+def _counted(plan: PlannedReset) -> str:
+    count = sum(len(one.resets) for one in plan.able)
+    names = [one.group for one in plan.able]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    groups = f"group{'' if len(names) == 1 else 's'} {', '.join(names[:_NAMED])}{more}"
+    return f"{count} offset{'' if count == 1 else 's'} of {groups}"
+
+
+def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | None, *, with_group: bool) -> str:
+    """Write the offsets as they are, and return the command that takes them back."""
+    from cli.framework.new_file import write_new_file
+    from engine.admin.groups.reset_spec import offsets_text
+    from engine.admin.groups.resetting import offsets_before
+
+    path = given or Path(f"offsets-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.csv")
+    write_new_file(path, offsets_text(offsets_before(plan.able), with_group=with_group))
+    which = "--all-groups" if with_group else f"--group {plan.able[0].group}"
+    command = f"klamm groups reset-offsets {which} --from-file {path} --execute"
+    invocation.talk.say(f"the way back is in {path}: {command}")
+    blank = sum(row.current_offset is None for one in plan.able for row in one.resets)
+    if blank:
+        hint = "to take them back, delete them: klamm groups delete-offsets"
+        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
+    return command
+
+
+def _export(plan: PlannedReset, *, with_group: bool, code: ExitCode) -> ExitCode:
+    from cli.framework.stdout import data_stream
+    from engine.admin.groups.reset_spec import offsets_text
+    from engine.admin.groups.resetting import offsets_after
+
+    with data_stream() as stream:
+        stream.write(offsets_text(offsets_after(plan.able), with_group=with_group))
+    return code

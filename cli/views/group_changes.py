@@ -1,0 +1,79 @@
+"""What became of offsets that were reset or deleted, and of groups that were deleted: a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
+from engine.admin.groups.reset_plan import PartitionReset, ResetResult
+
+PREVIEW_LINES_MAX = 20
+
+_TONES = {
+    ResetResult.RESET: Tone.GOOD,
+    ResetResult.FAILED: Tone.BAD,
+    DeletionResult.DELETED: Tone.GOOD,
+    DeletionResult.FAILED: Tone.BAD,
+    DeletionResult.NOTHING_COMMITTED: Tone.QUIET,
+}
+
+
+def _result_tone(value: object) -> Tone | None:
+    return _TONES.get(value) if isinstance(value, (ResetResult, DeletionResult)) else None
+
+
+_PARTITION = (Column("group"), Column("topic"), Column("partition", Kind.NUMBER))
+_OUTCOME = (Column("result", tone=_result_tone), Column("error"))
+
+
+def reset_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:
+    """One row per partition: the offset as it was, and the new one."""
+    columns = (
+        *_PARTITION,
+        Column("current_offset", Kind.NUMBER, title="Current"),
+        Column("new_offset", Kind.NUMBER, title="New"),
+        *_OUTCOME,
+    )
+    cells = [(r.group, r.topic, r.partition, r.current_offset, r.new_offset, r.result, r.error) for r in rows]
+    is_dry = any(row.result is ResetResult.WOULD_BE_RESET for row in rows)
+    notes = ("nothing was changed: add --execute to do it",) if is_dry else ()
+    return _report(rows, columns, cells, notes if rows else ("no offsets to reset",), exit_code)
+
+
+def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
+    """Return what would be set, a line per partition."""
+    lines = [
+        f"{row.group}: {row.name}: {'-' if row.current_offset is None else row.current_offset} -> {row.new_offset}"
+        for row in rows[:PREVIEW_LINES_MAX]
+    ]
+    more = len(rows) - len(lines)
+    return [*lines, f"… and {more} more"] if more else lines
+
+
+def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) -> Report:
+    """One row per group."""
+    columns = (Column("group"), Column("type"), *_OUTCOME)
+    cells = [(row.group, row.type, row.result, row.error) for row in rows]
+    return _report(rows, columns, cells, () if rows else ("no groups",), exit_code)
+
+
+def deleted_offsets_report(rows: Sequence[DeletedOffset], *, exit_code: ExitCode) -> Report:
+    """One row per partition, with what was committed."""
+    columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
+    cells = [(row.group, row.topic, row.partition, row.offset, row.result, row.error) for row in rows]
+    return _report(rows, columns, cells, (), exit_code)
+
+
+def _report(
+    data: object,
+    columns: tuple[Column, ...],
+    rows: Sequence[tuple[object, ...]],
+    notes: tuple[str, ...],
+    exit_code: ExitCode,
+) -> Report:
+    """The column of errors is shown to a person only where there is one."""
+    has_error = any(row[-1] is not None for row in rows)
+    shown = Table(columns, rows) if has_error else Table(columns[:-1], [row[:-1] for row in rows])
+    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)

@@ -1,0 +1,226 @@
+"""How groups look: a section per group on a terminal, rows with kafka-consumer-groups' columns for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
+from engine.admin.groups.listing import GroupsListed
+from engine.admin.groups.values import GroupState, GroupType
+
+NOTES_MAX = 10
+"""For more groups than these the states are not told one by one."""
+
+
+def _state_tone(value: object) -> Tone | None:
+    if value is None:
+        return Tone.BAD
+    if isinstance(value, GroupState) and value.is_rebalancing:
+        return Tone.WARNING
+    return Tone.QUIET if value is GroupState.EMPTY else None
+
+
+def _lag_tone(value: object) -> Tone | None:
+    return Tone.BAD if isinstance(value, int) and value < 0 else None
+
+
+def _error_tone(value: object) -> Tone | None:
+    return Tone.WARNING if value else None
+
+
+_GROUP = Column("group")
+_TYPE = Column("type")
+_STATE = Column("state", tone=_state_tone)
+_ERROR = Column("error", tone=_error_tone)
+
+_OFFSETS = (
+    _GROUP,
+    Column("topic"),
+    Column("partition", Kind.NUMBER, title="Part."),
+    Column("current_offset", Kind.NUMBER, title="Current"),
+    Column("log_end_offset", Kind.NUMBER, title="End"),
+    Column("lag", Kind.NUMBER, tone=_lag_tone),
+    Column("consumer_id", title="Consumer"),
+    Column("group_instance_id", title="Instance"),
+    Column("host"),
+    Column("client_id", title="Client"),
+    _ERROR,
+)
+_MEMBERS = (
+    _GROUP,
+    Column("consumer_id", title="Consumer"),
+    Column("group_instance_id", title="Instance"),
+    Column("host"),
+    Column("client_id", title="Client"),
+    Column("partition_count", Kind.NUMBER, title="Partitions"),
+    Column("assignment", Kind.LIST),
+)
+_STATES = (
+    _GROUP,
+    _TYPE,
+    Column("coordinator"),
+    Column("assignment_strategy", title="Strategy"),
+    _STATE,
+    Column("member_count", Kind.NUMBER, title="Members"),
+    _ERROR,
+)
+_OPTIONAL = ("consumer_id", "group_instance_id", "host", "client_id", "error")
+
+
+def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool, exit_code: ExitCode) -> Report:
+    """Names alone in a pipe, with what was asked for; all of it on a terminal."""
+    columns = (
+        _GROUP,
+        Column("type", in_plain=with_type),
+        Column("state", in_plain=with_state, tone=_state_tone),
+        Column("protocol_type", in_plain=False, title="Protocol"),
+        Column("coordinator", Kind.NUMBER, in_plain=False),
+    )
+    rows = [(g.group, g.type, g.state, g.protocol_type, _coordinator(g.coordinator)) for g in listed.groups]
+    shown = Table((_GROUP, _TYPE, _STATE), [row[:3] for row in rows])
+    data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
+    notes = () if rows else ("no groups",)
+    if listed.other_protocols:
+        notes = (*notes, f"groups of other protocols are not shown: {', '.join(listed.other_protocols)}")
+    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)
+
+
+def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
+    """Partitions of each group, and how far they have been read."""
+    data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
+    rows = [(group.group, *_partition_row(one)) for group in groups for one in group.partitions]
+    sections = tuple(_section(group, _OFFSETS[1:], map(_partition_row, group.partitions)) for group in groups)
+    return Report(data, Table(_OFFSETS, rows), sections, _notes(groups), exit_code)
+
+
+def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_code: ExitCode) -> Report:
+    """Members of each group; a person sees their partitions when that is wanted."""
+    data = [_summary(group) | {"error": group.error, "members": group.members} for group in groups]
+    rows = [(group.group, *_member_row(member)) for group in groups for member in group.members]
+    shown = _MEMBERS[1:] if is_verbose else _MEMBERS[1:-1]
+    sections = tuple(
+        _section(group, shown, (_member_row(member)[: len(shown)] for member in group.members)) for group in groups
+    )
+    return Report(data, Table(_MEMBERS, rows), sections, _notes(groups), exit_code)
+
+
+def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
+    """One row per group."""
+    data = [_summary(group) | {"error": group.error} for group in groups]
+    rows = [
+        (
+            group.group,
+            group.type,
+            None if group.coordinator is None else str(group.coordinator),
+            group.assignment_strategy or None,
+            group.state,
+            _member_count(group),
+            group.error,
+        )
+        for group in groups
+    ]
+    shown = _without_empty(Table(_STATES, rows))
+    return Report(data, Table(_STATES, rows), (Section(body=shown),), _notes(groups), exit_code)
+
+
+def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[Sequence[object]]) -> Section:
+    facts = [group.state.value if group.state is not None else "state not known"]
+    if group.type is not GroupType.CLASSIC:
+        facts.append(group.type.value)
+    if group.assignment_strategy:
+        facts.append(group.assignment_strategy)
+    if group.state is not None:
+        facts.append(_counted(len(group.members), "member"))
+    if group.coordinator is not None:
+        facts.append(f"coordinator {group.coordinator}")
+    if group.partitions:
+        facts.append(_lag_fact(group.partitions))
+    lines = [" · ".join(facts)]
+    if group.error is not None:
+        lines.append(group.error)
+    body = _without_empty(Table(columns, list(rows)))
+    return Section(group.group, body if body.rows else None, lines)
+
+
+def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
+    known = [one.lag for one in partitions if one.lag is not None]
+    unknown = len(partitions) - len(known)
+    text = f"lag {sum(known)}" if known else "lag not known"
+    return f"{text}, not known of {_counted(unknown, 'partition')}" if unknown and known else text
+
+
+def _summary(group: DescribedGroup) -> dict[str, object]:
+    return {
+        "group": group.group,
+        "type": group.type,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "assignment_strategy": group.assignment_strategy or None,
+        "coordinator": group.coordinator,
+        "member_count": _member_count(group),
+    }
+
+
+def _partition_row(one: PartitionProgress) -> tuple[object, ...]:
+    return (
+        one.topic,
+        one.partition,
+        one.current_offset,
+        one.log_end_offset,
+        one.lag,
+        one.consumer_id,
+        one.group_instance_id,
+        one.host,
+        one.client_id,
+        one.error,
+    )
+
+
+def _member_row(member: DescribedMember) -> tuple[object, ...]:
+    return (
+        member.consumer_id,
+        member.group_instance_id,
+        member.host or None,
+        member.client_id or None,
+        member.partition_count,
+        None if member.assignment is None else tuple(str(topic) for topic in member.assignment),
+    )
+
+
+def _without_empty(table: Table) -> Table:
+    """Leave out for a person the columns in which nothing stands."""
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column.name not in _OPTIONAL or any(row[index] is not None for row in table.rows)
+    ]
+    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+
+
+def _notes(groups: Sequence[DescribedGroup]) -> tuple[str, ...]:
+    """Return what Kafka's tool says beside its rows."""
+    empty = [group.group for group in groups if group.state is GroupState.EMPTY]
+    moving = [group.group for group in groups if group.state is not None and group.state.is_rebalancing]
+    if len(empty) + len(moving) > NOTES_MAX:
+        told = [_told(empty, "no active members"), _told(moving, "a rebalance going on")]
+        return tuple(text for text in told if text)
+    notes = [f"consumer group '{name}' has no active members" for name in empty]
+    return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving)) if groups else ("no groups",)
+
+
+def _told(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} groups have {what}" if names else ""
+
+
+def _member_count(group: DescribedGroup) -> int | None:
+    return None if group.state is None else len(group.members)
+
+
+def _coordinator(broker_id: int) -> int | None:
+    return None if broker_id < 0 else broker_id
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,136 @@
+"""Carries a reset out: commits the new offsets as a client without membership does, or writes a group's znodes.
+
+A commit whose answer got lost is not sent again: it may have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.groups.asking import ask_all
+from engine.admin.groups.group_reading import find_coordinators
+from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
+from engine.admin.groups.resetting import active_refusal
+from engine.admin.groups.scope import as_error
+from engine.admin.groups.values import GroupType, Unknown
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+_Outcomes = Mapping[TopicPartition, Unknown | None]
+
+_JOINED_MEANWHILE = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+_HINT_JOINED = "a consumer joined meanwhile: stop it, then try again"
+
+SURELY_NOT_DONE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Refusals after which a change may be asked for again."""
+
+
+def may_change_again(unknown: Unknown) -> bool:
+    """Whether a change that failed so was surely not carried out, and may be sent again."""
+    return unknown.code in SURELY_NOT_DONE
+
+
+async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[list[PartitionReset], list[AdminError]]:
+    """Set the offsets that the plans say; return what became of each partition, and the failures."""
+    by_wire = {plan.group: plan for plan in plans if plan.type is not GroupType.ZOOKEEPER}
+    outcomes: dict[str, _Outcomes | Unknown | AdminError] = {}
+    if by_wire:
+        outcomes.update(await _commit(cluster, by_wire))
+    for plan in plans:
+        if plan.type is GroupType.ZOOKEEPER:
+            outcomes[plan.group] = await _write(cluster, plan)
+    done: list[PartitionReset] = []
+    failures: list[AdminError] = []
+    for plan in plans:
+        outcome = outcomes[plan.group]
+        if isinstance(outcome, (Unknown, AdminError)):
+            failure = _joined(as_error(outcome, f"group {plan.group}")) if isinstance(outcome, Unknown) else outcome
+            failures.append(failure)
+            done += [replace(one, result=ResetResult.FAILED, error=failure.message) for one in plan.resets]
+            continue
+        for one in plan.resets:
+            why = outcome.get(one.name)
+            if why is not None:
+                failures.append(_joined(as_error(why, f"group {plan.group}, partition {one.name}")))
+            result = ResetResult.RESET if why is None else ResetResult.FAILED
+            done.append(replace(one, result=result, error=None if why is None else str(why)))
+    return done, failures
+
+
+async def _commit(cluster: Cluster, plans: Mapping[str, GroupReset]) -> Mapping[str, _Outcomes | Unknown]:
+    wire = await cluster.wire()
+
+    async def ask(broker_id: int, groups: list[str]) -> Mapping[str, _Outcomes | Unknown]:
+        (group,) = groups
+        response = await wire.call_broker(broker_id, _request(plans[group]))
+        return {group: _outcomes(response)}
+
+    return await ask_all(
+        wire,
+        plans,
+        lambda names: find_coordinators(wire, names),
+        ask,
+        batch=1,
+        known={name: plan.coordinator for name, plan in plans.items()},
+        may_repeat=may_change_again,
+    )
+
+
+def _request(plan: GroupReset) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for one in plan.resets:
+        topics.setdefault(one.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=one.partition, committed_offset=one.new_offset, committed_metadata=""
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=plan.group,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+def _outcomes(response: OffsetCommitResponse) -> _Outcomes | Unknown:
+    found = {
+        TopicPartition(topic.name, p.partition_index): p.error_code
+        for topic in response.topics
+        for p in topic.partitions
+    }
+    codes = set(found.values())
+    if len(codes) == 1 and (code := codes.pop()) != ErrorCode.NONE:
+        # The group's error stands at every partition.
+        return Unknown.of_code(code)
+    return {name: None if code == ErrorCode.NONE else Unknown.of_code(code) for name, code in found.items()}
+
+
+async def _write(cluster: Cluster, plan: GroupReset) -> _Outcomes | AdminError:
+    """Write a group's znodes, unless a consumer came since it was planned."""
+    from engine.admin.groups.old_consumers import read_old_groups, write_old_offsets
+
+    zk = await cluster.zookeeper()
+    group = (await read_old_groups(zk, [plan.group])).get(plan.group)
+    if group is not None and not group.state.is_inactive:
+        return active_refusal(plan.group, group.state, group.members_or_owners)
+    return await write_old_offsets(zk, plan.group, {one.name: one.new_offset for one in plan.resets})
+
+
+def _joined(failure: AdminError) -> AdminError:
+    code = getattr(failure, "code", None)
+    if code in _JOINED_MEANWHILE:
+        failure.hint = _HINT_JOINED
+    return failure

@@ -1,0 +1,316 @@
+"""Groups, or their offsets of topics, removed: at coordinators and in ZooKeeper. Groups with members are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, Refused
+from engine.admin.groups.asking import ask_all
+from engine.admin.groups.committing import may_change_again
+from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators
+from engine.admin.groups.reset_spec import TopicScope
+from engine.admin.groups.resetting import active_refusal, in_both
+from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
+from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupOffsets, GroupType, Unknown
+from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+_GROUPS_PER_REQUEST = 200
+_SUBSCRIBED = "a member of the group reads the topic"
+
+
+class DeletionResult(StrEnum):
+    """What became of a group or an offset."""
+
+    DELETED = "deleted"
+    WOULD_BE_DELETED = "would_be_deleted"
+    NOTHING_COMMITTED = "nothing_committed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """One group."""
+
+    group: str
+    type: GroupType
+    result: DeletionResult
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedOffset:
+    """One partition's offset; ``offset`` is what was committed, None where nothing was."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    result: DeletionResult
+    error: str | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsToDelete:
+    """Groups without members, by where they are, and why the others stay."""
+
+    brokers: tuple[str, ...]
+    zookeeper: tuple[str, ...]
+    coordinators: Mapping[str, int]
+    refusals: Mapping[str, AdminError]
+    failures: tuple[AdminError, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return sorted([*self.brokers, *self.zookeeper])
+
+    @property
+    def all_failures(self) -> list[AdminError]:
+        return [*self.failures, *self.refusals.values()]
+
+    def planned(self) -> list[DeletedGroup]:
+        """Return what a dry run tells."""
+        would = DeletionResult.WOULD_BE_DELETED
+        rows = [DeletedGroup(group, GroupType.CLASSIC, would) for group in self.brokers]
+        rows += [DeletedGroup(group, GroupType.ZOOKEEPER, would) for group in self.zookeeper]
+        rows += [
+            DeletedGroup(group, GroupType.CLASSIC, DeletionResult.FAILED, why.message)
+            for group, why in self.refusals.items()
+        ]
+        return sorted(rows, key=lambda row: (row.group, row.type))
+
+
+async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsToDelete:
+    """Find the groups that are meant and look whether they have members."""
+    found = await find_groups(cluster, scope)
+    refusals: dict[str, AdminError] = in_both(found)
+    described: Mapping[str, GroupDescription | Unknown] = found.described
+    if found.brokers and not described:
+        described = await describe_groups(await cluster.wire(), found.brokers, coordinators=found.coordinators)
+    for name in found.brokers:
+        one = described[name]
+        if isinstance(one, Unknown):
+            refusals.setdefault(name, as_error(one, f"group {name}"))
+        elif not one.state.is_inactive:
+            refusals.setdefault(name, active_refusal(name, one.state, one.members))
+    refusals |= await _active_old_groups(cluster, found, refusals)
+    return GroupsToDelete(
+        tuple(name for name in found.brokers if name not in refusals),
+        tuple(name for name in found.zookeeper if name not in refusals),
+        found.coordinators,
+        dict(sorted(refusals.items())),
+        found.failures,
+    )
+
+
+async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[DeletedGroup], list[AdminError]]:
+    """Delete groups with all their offsets; return what became of each, and the failures."""
+    rows: list[DeletedGroup] = []
+    failures: list[AdminError] = []
+
+    def note(group: str, kind: GroupType, why: AdminError | None) -> None:
+        result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
+        rows.append(DeletedGroup(group, kind, result, None if why is None else why.message))
+        if why is not None:
+            failures.append(why)
+
+    if wanted.brokers:
+        for group, why in (await _delete_at_brokers(cluster, wanted)).items():
+            note(group, GroupType.CLASSIC, None if why is None else as_error(why, f"group {group}"))
+    for group in wanted.zookeeper:
+        note(group, GroupType.ZOOKEEPER, await _delete_in_zookeeper(cluster, group))
+    rows += [row for row in wanted.planned() if row.result is DeletionResult.FAILED]
+    return sorted(rows, key=lambda row: (row.group, row.type)), failures
+
+
+async def find_offsets_to_delete(
+    cluster: Cluster, group: str, topics: TopicScope
+) -> tuple[FoundGroups, list[DeletedOffset]]:
+    """Return the group, and the offsets that are meant: those named, or all that it has committed in a topic.
+
+    Raises:
+        NotFound: there is no such group, or nothing is committed in a topic.
+        BadRequest: it is at the brokers and in ZooKeeper.
+    """
+    found = await find_groups(cluster, GroupScope((group,)))
+    for error in (*found.failures, *in_both(found).values()):
+        raise error
+    committed: GroupOffsets | Unknown
+    if found.zookeeper:
+        from engine.admin.groups.old_consumers import read_old_groups
+
+        committed = (await read_old_groups(await cluster.zookeeper(), [group]))[group].offsets
+    else:
+        wire = await cluster.wire()
+        committed = (await committed_offsets(wire, [group], coordinators=found.coordinators))[group]
+    if isinstance(committed, Unknown):
+        raise as_error(committed, f"group {group}")
+    return found, [row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed)]
+
+
+async def delete_offsets(
+    cluster: Cluster, found: FoundGroups, wanted: Sequence[DeletedOffset]
+) -> tuple[list[DeletedOffset], list[AdminError]]:
+    """Delete offsets of one group; return what became of each, and the failures."""
+    there = [one.name for one in wanted if one.result is DeletionResult.WOULD_BE_DELETED]
+    if not there:
+        return list(wanted), []
+    group = wanted[0].group
+    delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
+    outcomes = await delete(cluster, found, group, there)
+    rows: list[DeletedOffset] = []
+    failures: list[AdminError] = []
+    for one in wanted:
+        if one.name not in outcomes:
+            rows.append(one)
+            continue
+        why = outcomes[one.name]
+        result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
+        rows.append(DeletedOffset(group, *one.name, one.offset, result, None if why is None else str(why)))
+        if why is not None:
+            failures.append(_explained(why, f"group {group}, partition {one.name}"))
+    return rows, failures
+
+
+_Outcomes = Mapping[TopicPartition, Unknown | None]
+
+
+async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mapping[str, Unknown | None]:
+    """Return why a group stayed; None where it went."""
+    wire = await cluster.wire()
+
+    async def ask(broker_id: int, groups: list[str]) -> Mapping[str, Unknown | None]:
+        response = await wire.call_broker(broker_id, DeleteGroupsRequest(groups_names=groups))
+        return {
+            one.group_id: Unknown.of_code(one.error_code) if one.error_code != ErrorCode.NONE else None
+            for one in response.results
+        }
+
+    return await ask_all(
+        wire,
+        wanted.brokers,
+        lambda names: find_coordinators(wire, names),
+        ask,
+        batch=_GROUPS_PER_REQUEST,
+        known=wanted.coordinators,
+        may_repeat=may_change_again,
+    )
+
+
+async def _delete_in_zookeeper(cluster: Cluster, group: str) -> AdminError | None:
+    from engine.admin.groups.old_consumers import delete_old_group, read_old_groups
+
+    zk = await cluster.zookeeper()
+    found = (await read_old_groups(zk, [group])).get(group)
+    if found is None:
+        return None
+    if not found.state.is_inactive:
+        return active_refusal(group, found.state, found.members_or_owners)
+    try:
+        await delete_old_group(zk, group)
+    except CoordinationError as error:
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error), where=f"group {group}", hint="look, then try again")
+    return None
+
+
+async def _active_old_groups(
+    cluster: Cluster, found: FoundGroups, refused: Mapping[str, AdminError]
+) -> dict[str, AdminError]:
+    names = [name for name in found.zookeeper if name not in refused]
+    if not names:
+        return {}
+    from engine.admin.groups.old_consumers import read_old_groups
+
+    groups = await read_old_groups(await cluster.zookeeper(), names)
+    return {
+        name: active_refusal(name, group.state, group.members_or_owners)
+        for name, group in groups.items()
+        if not group.state.is_inactive
+    }
+
+
+def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: GroupOffsets) -> list[DeletedOffset]:
+    own = sorted(partition.partition for partition in committed if partition.topic == topic)
+    rows = []
+    for index in own if wanted is None else wanted:
+        value = committed.get(TopicPartition(topic, index))
+        offset = value.offset if isinstance(value, CommittedOffset) else None
+        result = DeletionResult.NOTHING_COMMITTED if value is None else DeletionResult.WOULD_BE_DELETED
+        rows.append(DeletedOffset(group, topic, index, offset, result))
+    if not rows:
+        hint = f"see what it has with: klamm groups describe --group {group}"
+        raise BadRequest(f"the group has committed nothing in topic {topic!r}", where=f"group {group}", hint=hint)
+    return rows
+
+
+async def _delete_offsets_at_broker(
+    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+) -> _Outcomes:
+    wire = await cluster.wire()
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))
+    request = OffsetDeleteRequest(
+        group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=own) for topic, own in topics.items()]
+    )
+
+    async def ask(broker_id: int, _: list[str]) -> Mapping[str, _Outcomes | Unknown]:
+        response = await wire.call_broker(broker_id, request)
+        if response.error_code != ErrorCode.NONE:
+            return {group: Unknown.of_code(response.error_code)}
+        return {
+            group: {
+                TopicPartition(topic.name, p.partition_index): (
+                    Unknown.of_code(p.error_code) if p.error_code != ErrorCode.NONE else None
+                )
+                for topic in response.topics
+                for p in topic.partitions
+            }
+        }
+
+    answers = await ask_all(
+        wire,
+        [group],
+        lambda names: find_coordinators(wire, names),
+        ask,
+        batch=1,
+        known=found.coordinators,
+        may_repeat=may_change_again,
+    )
+    outcome = answers[group]
+    return dict.fromkeys(partitions, outcome) if isinstance(outcome, Unknown) else outcome
+
+
+async def _delete_offsets_in_zookeeper(
+    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+) -> _Outcomes:
+    from engine.admin.groups.old_consumers import delete_old_offsets, read_old_groups
+
+    zk = await cluster.zookeeper()
+    owned = (await read_old_groups(zk, [group]))[group].owners
+    read_topics = {partition.topic for partition in owned}
+    free = [partition for partition in partitions if partition.topic not in read_topics]
+    subscribed = Unknown(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+    refused: dict[TopicPartition, Unknown | None] = {
+        partition: subscribed for partition in partitions if partition.topic in read_topics
+    }
+    return refused | await delete_old_offsets(zk, group, free)
+
+
+def _explained(why: Unknown, where: str) -> AdminError:
+    if why.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        return Refused(why.code, _SUBSCRIBED, where=where, hint="stop its consumers of the topic first")
+    return as_error(why, where)

@@ -1,0 +1,125 @@
+"""Asks a cluster for what a description of groups needs: no more than was wanted, and everything at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.groups.description import (
+    DescribedGroup,
+    Ends,
+    described_group,
+    described_old_group,
+    partitions_of,
+)
+from engine.admin.groups.group_reading import committed_offsets, describe_groups
+from engine.admin.groups.partition_offsets import end_offsets
+from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
+from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType, Unknown
+from engine.common.model import Node, TopicPartition
+
+_NO_NODES: Mapping[int, Node] = {}
+
+
+class Wanted(Enum):
+    """What of the groups is wanted: kafka-consumer-groups' three ways."""
+
+    OFFSETS = auto()
+    MEMBERS = auto()
+    STATE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsDescribed:
+    """The groups by name, and what could not be learnt of those that were meant."""
+
+    groups: tuple[DescribedGroup, ...]
+    failures: tuple[AdminError, ...] = ()
+
+
+async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
+    """Describe the groups that a scope means, at coordinators and in ZooKeeper.
+
+    A group without coordinator is described as one of unknown state, beside a failure.
+    """
+    found = await find_groups(cluster, scope)
+    at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
+    failures = list(found.failures)
+    for group in at_brokers:
+        if group.failure is not None:
+            failures.append(group.failure)
+    groups = [*(group.described for group in at_brokers), *old]
+    return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class _AtBrokers:
+    described: DescribedGroup
+    failure: AdminError | None = None
+
+
+async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> list[_AtBrokers]:
+    if not found.brokers:
+        return []
+    wire = await cluster.wire()
+    described: Mapping[str, GroupDescription | Unknown] = found.described
+    committed: Mapping[str, GroupOffsets | Unknown] = {name: {} for name in found.brokers}
+    if not described:
+        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
+    if wanted is Wanted.OFFSETS:
+        committed = await committed_offsets(wire, found.brokers, coordinators=found.coordinators)
+    alive = {
+        n: g for n, g in described.items() if not isinstance(g, GroupDescription) or g.state is not GroupState.DEAD
+    }
+    ends: Ends = {}
+    if wanted is Wanted.OFFSETS:
+        known = [g for g in alive.values() if isinstance(g, GroupDescription)]
+        names = set().union(*(partitions_of(group.members, committed[group.group]) for group in known))
+        ends = await ends_of(cluster, names)
+    nodes = await wire.nodes()
+    return [_described(name, group, committed[name], ends, nodes) for name, group in alive.items()]
+
+
+def _is_gone(group: GroupDescription | Unknown) -> bool:
+    """Whether it was deleted since it was listed."""
+    return isinstance(group, GroupDescription) and group.state is GroupState.DEAD
+
+
+def _described(
+    name: str,
+    group: GroupDescription | Unknown,
+    offsets: GroupOffsets | Unknown,
+    ends: Ends,
+    nodes: Mapping[int, Node],
+) -> _AtBrokers:
+    if isinstance(group, Unknown):
+        blank = DescribedGroup(name, GroupType.CLASSIC, None, "", "", None, error=str(group))
+        return _AtBrokers(blank, as_error(group, f"group {name}"))
+    failure = as_error(offsets, f"committed offsets of group {name}") if isinstance(offsets, Unknown) else None
+    return _AtBrokers(described_group(group, offsets, ends, nodes), failure)
+
+
+async def _in_zookeeper(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> list[DescribedGroup]:
+    if not found.zookeeper:
+        return []
+    from engine.admin.groups.old_consumers import read_old_groups
+
+    groups = await read_old_groups(await cluster.zookeeper(), found.zookeeper)
+    ends: Ends = {}
+    if wanted is Wanted.OFFSETS:
+        ends = await ends_of(cluster, {p for group in groups.values() for p in (*group.offsets, *group.owners)})
+    return [described_old_group(group, ends) for group in groups.values()]
+
+
+async def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Ends:
+    """Return where partitions end; without any broker that answers, each is an Unknown."""
+    names = list(partitions)
+    if not names:
+        return {}
+    try:
+        return await end_offsets(await cluster.wire(), names)
+    except AdminError as error:
+        return dict.fromkeys(names, Unknown.of_error(error))

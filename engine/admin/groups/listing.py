@@ -1,0 +1,71 @@
+"""Lists groups by state and type, as kafka-consumer-groups does, with those in ZooKeeper beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest
+from engine.admin.groups.scope import is_of_consumers, list_everywhere
+from engine.admin.groups.values import GroupState, GroupType, ListedGroup, state_of
+
+EVERYTHING = "all"
+"""Stands for every state or type: an option that only asks for the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """Which groups are wanted; empty collections let all pass."""
+
+    states: Collection[GroupState] = ()
+    types: Collection[GroupType] = ()
+
+    def lets_pass(self, group: ListedGroup) -> bool:
+        """Whether it is wanted; one whose state is not known is in no state."""
+        return (not self.states or group.state in self.states) and (not self.types or group.type in self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsListed:
+    """The groups, names of other protocols that groups were left out for, and what could not be learnt."""
+
+    groups: tuple[ListedGroup, ...]
+    other_protocols: tuple[str, ...] = ()
+    failures: tuple[AdminError, ...] = ()
+
+
+def parse_filter(states: str | None, types: str | None) -> GroupFilter:
+    """Return the filter of ``--state Stable,Empty`` and ``--type classic``, in any case.
+
+    Raises:
+        BadRequest: a word is no state or no type.
+    """
+    return GroupFilter(
+        () if states in (None, EVERYTHING) else tuple(_state(word) for word in (states or "").split(",")),
+        () if types in (None, EVERYTHING) else tuple(_type(word) for word in (types or "").split(",")),
+    )
+
+
+async def list_consumer_groups(cluster: Cluster, wanted: GroupFilter) -> GroupsListed:
+    """List the groups of consumers by name. Other protocols' groups (Kafka Connect's) are left out and told."""
+    groups, failures = await list_everywhere(cluster)
+    others = sorted({group.protocol_type for group in groups if not is_of_consumers(group)})
+    chosen = tuple(group for group in groups if is_of_consumers(group) and wanted.lets_pass(group))
+    return GroupsListed(chosen, tuple(others), tuple(failures))
+
+
+def _state(word: str) -> GroupState:
+    found = state_of(word.strip())
+    if found is None:
+        hint = f"there are {', '.join(state.value for state in GroupState)}"
+        raise BadRequest(f"not a state of groups: {word.strip()!r}", where="--state", hint=hint)
+    return found
+
+
+def _type(word: str) -> GroupType:
+    try:
+        return GroupType(word.strip().lower())
+    except ValueError:
+        hint = f"there are {', '.join(GroupType)}"
+        raise BadRequest(f"not a type of groups: {word.strip()!r}", where="--type", hint=hint) from None

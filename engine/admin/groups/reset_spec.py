@@ -1,0 +1,174 @@
+"""What ``reset-offsets`` is asked to do, in Kafka's words: scenarios, topics with partitions, files. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
+
+from engine.admin.errors import BadRequest
+from engine.common.model import TopicPartition
+
+OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
+
+_DURATION = re.compile(
+    r"([-+]?)P(?:([-+]?\d{1,9})D)?(?:T(?:([-+]?\d{1,9})H)?(?:([-+]?\d{1,9})M)?(?:([-+]?\d{1,12})(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE,
+)
+
+
+class ResetTo(Enum):
+    """Where to: Kafka's eight scenarios."""
+
+    EARLIEST = auto()
+    LATEST = auto()
+    CURRENT = auto()
+    OFFSET = auto()
+    SHIFT_BY = auto()
+    TIME = auto()
+    FILE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSpec:
+    """One scenario. ``value`` is an offset, a number of records, or milliseconds since 1970; ``offsets`` a file's."""
+
+    to: ResetTo
+    value: int = 0
+    offsets: OffsetsByGroup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicScope:
+    """Topics with the partitions meant; None is all that the topic has."""
+
+    topics: tuple[tuple[str, tuple[int, ...] | None], ...]
+
+
+def parse_datetime(text: str) -> int:
+    """Return the milliseconds of ``2026-11-21T12:23:04.866``; without a zone it is UTC, as in Kafka's tool.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    hint = "write 2026-11-21T12:23:04.866, which is UTC, or with a zone: 2026-11-21T12:23:04.866+01:00"
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if "T" not in text:
+            raise ValueError
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0, round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise BadRequest(f"not a date with a time: {text!r}", where="--to-datetime", hint=hint) from None
+
+
+def parse_iso_duration(text: str) -> timedelta:
+    """Return the duration that ISO 8601 and Java write as ``P1DT2H30M``.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()[1:]) or text.strip()[-1] in "tT":
+        hint = "write PnDTnHnMnS: PT30M is half an hour, P1DT2H a day and two hours"
+        raise BadRequest(f"not a duration: {text!r}", where="--by-duration", hint=hint)
+    sign, days, hours, minutes, seconds, fraction = match.groups()
+    part = timedelta(microseconds=int(f"{fraction or '':0<6}"[:6]))
+    found = timedelta(days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0))
+    found += -part if (seconds or "").startswith("-") else part
+    return -found if sign == "-" else found
+
+
+def before_now(duration: timedelta, now: datetime) -> int:
+    """Return the milliseconds of the moment that long ago; never before 1970."""
+    try:
+        return max(0, round((now - duration).timestamp() * 1000))
+    except OverflowError:
+        return 0
+
+
+def parse_topic_scope(texts: Iterable[str]) -> TopicScope:
+    """Return what ``t``, ``t:0,1`` and so on mean; the same topic may come again.
+
+    Raises:
+        BadRequest: a partition is not a number, or there is nothing before or after the colon.
+    """
+    found: dict[str, tuple[int, ...] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        parts = numbers.split(",") if colon else []
+        if not topic or (colon and not all(part.isascii() and part.isdigit() for part in parts)):
+            raise BadRequest(
+                f"not a topic with partitions: {text!r}", where="--topic", hint="write orders or orders:0,1,2"
+            )
+        if not parts or (topic in found and found[topic] is None):
+            found[topic] = None
+        else:
+            found[topic] = tuple(sorted({*(found.get(topic) or ()), *map(int, parts)}))
+    return TopicScope(tuple(found.items()))
+
+
+def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offsets of a file by group.
+
+    Lines are ``group,topic,partition,offset``, or without the group where ``only_group`` is the one they are for.
+
+    Raises:
+        BadRequest: it has no lines, one is malformed, or a partition is there twice; says which line.
+    """
+    found: dict[str, dict[TopicPartition, int]] = {}
+    width = None
+    for number, cells in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+        if not cells:
+            continue
+        width = width or _width(cells, only_group, f"{where}:{number}")
+        group, partition, offset = _line(cells, width, only_group, f"{where}:{number}")
+        offsets = found.setdefault(group, {})
+        if partition in offsets:
+            raise BadRequest(f"partition {partition} of group {group!r} is there twice", where=f"{where}:{number}")
+        offsets[partition] = offset
+    if not found:
+        raise BadRequest("the file has no offsets", where=where, hint="write a line topic,partition,offset for each")
+    return found
+
+
+def offsets_text(offsets: OffsetsByGroup, *, with_group: bool) -> str:
+    """Return offsets as the lines of such a file, without a header, as Kafka's ``--export`` prints them."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for group, partitions in offsets.items():
+        for (topic, partition), offset in partitions.items():
+            writer.writerow([*([group] if with_group else []), topic, partition, offset])
+    return out.getvalue()
+
+
+def _width(cells: Sequence[str], only_group: str | None, where: str) -> int:
+    if len(cells) == 4 or (len(cells) == 3 and only_group is not None):
+        return len(cells)
+    if len(cells) == 3:
+        hint = "write group,topic,partition,offset, or name the one group that it is for with --group"
+        raise BadRequest("the group is missing", where=where, hint=hint)
+    raise _malformed(cells, where)
+
+
+def _line(cells: Sequence[str], width: int, only_group: str | None, where: str) -> tuple[str, TopicPartition, int]:
+    try:
+        if len(cells) != width:
+            raise ValueError
+        group = cells[0] if width == 4 else only_group or ""
+        topic, partition, offset = cells[-3:]
+        name, value = TopicPartition(topic, int(partition)), int(offset)
+        if not topic or not group or name.partition < 0 or not -(1 << 63) <= value < 1 << 63:
+            raise ValueError
+    except ValueError:
+        raise _malformed(cells, where) from None
+    return group, name, value
+
+
+def _malformed(cells: Sequence[str], where: str) -> BadRequest:
+    hint = "write topic,partition,offset, or for several groups group,topic,partition,offset; no header"
+    return BadRequest(f"not an offset of a partition: {','.join(cells)!r}", where=where, hint=hint)

@@ -1,0 +1,253 @@
+"""Offsets of groups to be set anew: planned from what the cluster says. ``committing`` then carries a plan out.
+
+A group is planned and refused as a whole; a refused group does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.groups.group_reading import committed_offsets, describe_groups
+from engine.admin.groups.partition_offsets import end_offsets, offsets_at, start_offsets
+from engine.admin.groups.reset_plan import (
+    GroupReset,
+    LogFacts,
+    PartitionReset,
+    needs_range,
+    new_offsets,
+)
+from engine.admin.groups.reset_spec import OffsetsByGroup, ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.scope import NO_COORDINATOR, FoundGroups, GroupScope, as_error, by_name, find_groups, is_absent
+from engine.admin.groups.values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    GroupOffsets,
+    GroupState,
+    GroupType,
+    Unknown,
+)
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+_MEMBERS_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReset:
+    """The plans by group, refused ones among them, and what could not be learnt of groups that were meant."""
+
+    groups: tuple[GroupReset, ...]
+    failures: tuple[AdminError, ...] = ()
+
+    @property
+    def able(self) -> list[GroupReset]:
+        """The plans that may be carried out and have something to do."""
+        return [group for group in self.groups if group.refusal is None and group.resets]
+
+    @property
+    def refusals(self) -> list[AdminError]:
+        return [*self.failures, *(group.refusal for group in self.groups if group.refusal is not None)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What is known of one group before it is planned."""
+
+    group: str
+    type: GroupType
+    coordinator: int
+    committed: GroupOffsets
+    refusal: AdminError | None = None
+    is_new: bool = False
+
+
+async def plan_reset(cluster: Cluster, scope: GroupScope, topics: TopicScope | None, spec: ResetSpec) -> PlannedReset:
+    """Plan a reset. ``topics`` None means all that the group has committed, or what the file names.
+
+    Raises:
+        NotFound: a topic or partition that was named does not exist.
+    """
+    if spec.offsets is not None and scope.is_all:
+        scope = GroupScope(tuple(spec.offsets))
+    found = await find_groups(cluster, scope, may_be_absent=topics is not None or spec.to is ResetTo.FILE)
+    named = None if topics is None else await _partitions_of(cluster, topics)
+    standings = [*await _at_brokers(cluster, found), *await _in_zookeeper(cluster, found)]
+    meant = {one.group: _meant(one, named, spec) for one in standings}
+    facts = await _facts(cluster, spec, [(one, meant[one.group]) for one in standings if one.refusal is None])
+    skips_deleted = named is None and spec.to is not ResetTo.FILE
+    plans = [_plan(one, meant[one.group], spec, facts, skips_deleted=skips_deleted) for one in standings]
+    return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures)
+
+
+def offsets_before(plans: Iterable[GroupReset]) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offsets that a reset replaces: what a rollback file says."""
+    return {
+        plan.group: {one.name: one.current_offset for one in plan.resets if one.current_offset is not None}
+        for plan in plans
+    }
+
+
+def offsets_after(plans: Iterable[GroupReset]) -> OffsetsByGroup:
+    """Return the offsets that a reset sets: what ``--export`` says."""
+    return {plan.group: {one.name: one.new_offset for one in plan.resets} for plan in plans}
+
+
+def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]) -> Refused:
+    """Return the refusal of a change that wants a group without members; it names some of them."""
+    named = [f"{member.member_id} ({member.client_id or '-'} at {member.host or '-'})" for member in members]
+    more = f" and {len(named) - _MEMBERS_NAMED} more" if len(named) > _MEMBERS_NAMED else ""
+    who = f", with {len(named)} member{'' if len(named) == 1 else 's'}: {', '.join(named[:_MEMBERS_NAMED])}{more}"
+    return Refused(
+        ErrorCode.NON_EMPTY_GROUP,
+        f"the group is {state.value}{who if named else ''}",
+        where=f"group {group}",
+        hint="stop its consumers first; a killed one is gone after its session time-out",
+    )
+
+
+def in_both(found: FoundGroups) -> dict[str, AdminError]:
+    """Return the refusal of each group that is at brokers and in ZooKeeper, for a change must know which it is for."""
+    hint = "choose with --via wire or --via zookeeper"
+    return {
+        name: BadRequest("the group exists at the brokers and in ZooKeeper", where=f"group {name}", hint=hint)
+        for name in set(found.brokers) & set(found.zookeeper)
+    }
+
+
+async def _at_brokers(cluster: Cluster, found: FoundGroups) -> list[_Standing]:
+    if not found.brokers:
+        return []
+    wire = await cluster.wire()
+    described: Mapping[str, GroupDescription | Unknown] = found.described
+    if not described:
+        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
+    committed = await committed_offsets(wire, found.brokers, coordinators=found.coordinators)
+    twice = in_both(found)
+    return [_standing(name, described[name], committed[name], twice.get(name)) for name in found.brokers]
+
+
+def _standing(
+    name: str, group: GroupDescription | Unknown, offsets: GroupOffsets | Unknown, refusal: AdminError | None
+) -> _Standing:
+    if isinstance(group, Unknown):
+        return _Standing(name, GroupType.CLASSIC, NO_COORDINATOR, {}, refusal or as_error(group, f"group {name}"))
+    if isinstance(offsets, Unknown):
+        return _Standing(name, group.type, group.coordinator, {}, refusal or as_error(offsets, f"group {name}"))
+    if not group.state.is_inactive:
+        refusal = refusal or active_refusal(name, group.state, group.members)
+    return _Standing(name, group.type, group.coordinator, offsets, refusal, is_absent(group))
+
+
+async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Standing]:
+    if not found.zookeeper:
+        return []
+    from engine.admin.groups.old_consumers import read_old_groups
+
+    twice = in_both(found)
+    groups = await read_old_groups(await cluster.zookeeper(), [name for name in found.zookeeper if name not in twice])
+    return [
+        _Standing(
+            name,
+            GroupType.ZOOKEEPER,
+            NO_COORDINATOR,
+            group.offsets,
+            None if group.state.is_inactive else active_refusal(name, group.state, group.members_or_owners),
+        )
+        for name, group in groups.items()
+    ]
+
+
+async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicPartition]:
+    wire = await cluster.wire()
+    metadata = await wire.metadata([topic for topic, _ in scope.topics])
+    known = {
+        topic.name: sorted(p.partition_index for p in topic.partitions)
+        for topic in metadata.topics
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    found: list[TopicPartition] = []
+    for topic, wanted in scope.topics:
+        if not known.get(topic):
+            raise NotFound(f"topic {topic!r} does not exist", hint="list the topics with: klamm topics list")
+        absent = sorted(set(wanted or ()) - set(known[topic]))
+        if absent:
+            hint = f"see its partitions with: klamm topics describe {topic}"
+            raise NotFound(f"partition {topic}-{absent[0]} does not exist", hint=hint)
+        found += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
+    return found
+
+
+def _meant(one: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) -> list[TopicPartition]:
+    if spec.offsets is not None:
+        return sorted(spec.offsets.get(one.group, {}))
+    return sorted(one.committed) if named is None else named
+
+
+async def _facts(
+    cluster: Cluster, spec: ResetSpec, meant: Sequence[tuple[_Standing, Sequence[TopicPartition]]]
+) -> LogFacts:
+    """Ask the leaders what the scenario needs; nothing where it needs nothing."""
+    partitions = sorted({partition for _, some in meant for partition in some})
+    uncommitted = sorted({p for one, some in meant for p in some if p not in one.committed})
+    wants_ends = partitions if spec.to is ResetTo.LATEST or needs_range(spec) else []
+    if spec.to is ResetTo.CURRENT:
+        wants_ends = uncommitted
+    starts = ends = at_time = {}
+    if spec.to is ResetTo.TIME and partitions:
+        at_time = await offsets_at(await cluster.wire(), dict.fromkeys(partitions, spec.value))
+        wants_ends = [partition for partition, offset in at_time.items() if offset == -1]
+    if partitions and (spec.to is ResetTo.EARLIEST or needs_range(spec)):
+        starts = await start_offsets(await cluster.wire(), partitions)
+    if wants_ends:
+        ends = await end_offsets(await cluster.wire(), wants_ends)
+    return LogFacts(starts, ends, at_time)
+
+
+def _plan(
+    one: _Standing,
+    partitions: Sequence[TopicPartition],
+    spec: ResetSpec,
+    facts: LogFacts,
+    *,
+    skips_deleted: bool,
+) -> GroupReset:
+    blank = GroupReset(one.group, one.type, one.coordinator)
+    if one.refusal is not None:
+        return replace(blank, refusal=one.refusal)
+    if spec.offsets is not None and one.group not in spec.offsets:
+        return replace(blank, refusal=NotFound("the file has no offsets of the group", where=f"group {one.group}"))
+    new = new_offsets(spec, one.group, partitions, one.committed, facts)
+    warnings = list(new.warnings)
+    problems = dict(new.problems)
+    if skips_deleted:
+        gone = [p for p, why in problems.items() if why.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        warnings += [f"partition {p} does not exist any more; its offset is left alone" for p in gone]
+        problems = {p: why for p, why in problems.items() if p not in gone}
+    if problems:
+        return replace(blank, warnings=tuple(warnings), refusal=_problem(one.group, problems))
+    resets = tuple(
+        PartitionReset(one.group, *partition, _current(one.committed.get(partition)), offset)
+        for partition, offset in new.offsets.items()
+    )
+    return replace(blank, resets=resets, warnings=tuple(warnings), is_new=one.is_new)
+
+
+def _current(committed: CommittedOffset | Unknown | None) -> int | None:
+    return committed.offset if isinstance(committed, CommittedOffset) else None
+
+
+def _problem(group: str, problems: Mapping[TopicPartition, Unknown]) -> AdminError:
+    """Return one failure that tells of all partitions that have no new offset; nothing of the group is done."""
+    first = next(iter(problems.values()))
+    alike = [str(partition) for partition, why in problems.items() if why == first]
+    where = f"group {group}, partition{'' if len(alike) == 1 else 's'} {by_name(alike)}"
+    if first.code is ErrorCode.NONE:
+        hint = "leave these partitions out, or set them with --to-offset, --to-earliest or --to-latest"
+        return BadRequest(first.message, where=where, hint=hint)
+    if first.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return NotFound("does not exist", where=where, hint="list the topics with: klamm topics list")
+    return as_error(first, where)

@@ -1,0 +1,209 @@
+"""Which groups a caller means, and where they are: at coordinators, in ZooKeeper, or in both places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.groups.group_reading import describe_groups, list_groups
+from engine.admin.groups.values import (
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    Unknown,
+)
+from engine.admin.target import Side
+from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+
+NO_COORDINATOR = -1
+LIST_HINT = "list the groups with: klamm groups list"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScope:
+    """Named groups, or (no name) all of them."""
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        return not self.names
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroups:
+    """Where the groups are. ``coordinators`` is what the listing told; ``failures`` what could not be learnt."""
+
+    brokers: tuple[str, ...]
+    zookeeper: tuple[str, ...]
+    described: Mapping[str, GroupDescription]
+    """Groups that were asked for by name, as their coordinators described them."""
+    coordinators: Mapping[str, int] = field(default_factory=dict)
+    failures: tuple[AdminError, ...] = ()
+
+
+def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
+    """Return the scope that ``--group`` and ``--all-groups`` name.
+
+    Raises:
+        BadRequest: none or both are given, or an id is empty.
+    """
+    if bool(groups) == is_all:
+        raise BadRequest("give --group, once for each group, or --all-groups")
+    if "" in groups:
+        raise BadRequest("the group id is empty", where="--group", hint=LIST_HINT)
+    return GroupScope(tuple(dict.fromkeys(groups)))
+
+
+def asks_brokers(cluster: Cluster) -> bool:
+    """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
+    if cluster.target.snapshot is not None:
+        raise BadRequest(
+            "a snapshot knows no groups", hint="name a living cluster, with --bootstrap-server or --zookeeper"
+        )
+    return cluster.target.via is not Side.ZOOKEEPER
+
+
+def asks_zookeeper(cluster: Cluster) -> bool:
+    """Whether groups in ZooKeeper are meant too: yes where it is named, unless the wire is forced."""
+    return cluster.target.zookeeper is not None and cluster.target.via is not Side.WIRE
+
+
+async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[AdminError]]:
+    """List all groups of both kinds by name, and say what could not be learnt; states of old brokers are asked for.
+
+    Raises:
+        AdminError: nothing at all could be learnt.
+    """
+    found: list[ListedGroup] = []
+    failures: list[AdminError] = []
+    if asks_brokers(cluster):
+        try:
+            wire = await cluster.wire()
+            listing = await list_groups(wire)
+        except AdminError as error:
+            if not asks_zookeeper(cluster):
+                raise
+            failures.append(error)
+        else:
+            found += await _with_states(cluster, listing)
+            failures += [unlisted(broker_id, why) for broker_id, why in listing.failures.items()]
+    if asks_zookeeper(cluster):
+        from engine.admin.groups.old_consumers import old_group_names, read_old_states
+
+        zk = await cluster.zookeeper()
+        states = await read_old_states(zk, await old_group_names(zk))
+        found += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
+    return sorted(found, key=lambda group: (group.group, group.type)), failures
+
+
+async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: bool = False) -> FoundGroups:
+    """Find the groups that a scope means. A name that is nowhere, or whose coordinator is, is among the failures.
+
+    With ``may_be_absent`` a name that is nowhere means a group yet to be made, by a commit to its coordinator.
+    """
+    if scope.is_all:
+        listed, failures = await list_everywhere(cluster)
+        consumers = [group for group in listed if is_of_consumers(group)]
+        return FoundGroups(
+            tuple(group.group for group in consumers if group.type is not GroupType.ZOOKEEPER),
+            tuple(group.group for group in consumers if group.type is GroupType.ZOOKEEPER),
+            {},
+            {group.group: group.coordinator for group in consumers if group.type is not GroupType.ZOOKEEPER},
+            tuple(failures),
+        )
+    return await _find_named(cluster, scope.names, may_be_absent=may_be_absent)
+
+
+def is_of_consumers(group: ListedGroup) -> bool:
+    """Whether Kafka's tool would show it: groups of other protocols (Connect, schema registries) are not consumers."""
+    return group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
+
+
+def is_absent(group: GroupDescription) -> bool:
+    """Whether there is no such group."""
+    return group.state is GroupState.DEAD
+
+
+def as_error(unknown: Unknown, where: str) -> AdminError:
+    """Return the failure that tells a person of something unknown."""
+    if unknown.code is None:
+        return Unreachable(unknown.message, where=where)
+    message = unknown.message.removeprefix(f"{unknown.code.name}: ")
+    return Refused(unknown.code, None if message == unknown.code.name else message, where=where)
+
+
+def group_not_found(name: str) -> NotFound:
+    """Return the failure of a group that was named and is nowhere."""
+    return NotFound(f"consumer group {name!r} does not exist", hint=LIST_HINT)
+
+
+def unlisted(broker_id: int, why: Unknown) -> AdminError:
+    """Return the failure of a broker that does not list its groups."""
+    error = as_error(why, f"broker {broker_id}")
+    error.message = f"the groups of a broker are not known: {error.message}"
+    return error
+
+
+def by_name(groups: Iterable[str]) -> str:
+    """Return a few names for a sentence."""
+    names = list(groups)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: bool) -> FoundGroups:
+    old = await _old_among(cluster, names)
+    described = await _described_among(cluster, names, is_needed=not old)
+    there = {
+        name: one
+        for name, one in described.items()
+        if isinstance(one, GroupDescription) and (not is_absent(one) or (may_be_absent and name not in old))
+    }
+    failures = []
+    for name in names:
+        if name not in there and name not in old:
+            why = described.get(name)
+            failures.append(as_error(why, f"group {name}") if isinstance(why, Unknown) else group_not_found(name))
+    coordinators = {name: one.coordinator for name, one in there.items()}
+    return FoundGroups(tuple(there), old, there, coordinators, tuple(failures))
+
+
+async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:
+    if not asks_zookeeper(cluster):
+        return ()
+    from engine.admin.groups.old_consumers import is_znode_name, read_old_states
+
+    possible = [name for name in names if is_znode_name(name)]
+    return tuple(await read_old_states(await cluster.zookeeper(), possible))
+
+
+async def _described_among(
+    cluster: Cluster, names: Sequence[str], *, is_needed: bool
+) -> Mapping[str, GroupDescription | Unknown]:
+    """Describe groups at coordinators; where brokers are not needed, that they cannot be reached is a value."""
+    if not asks_brokers(cluster):
+        return {}
+    try:
+        return await describe_groups(await cluster.wire(), names)
+    except AdminError as error:
+        if is_needed:
+            raise
+        return dict.fromkeys(names, Unknown.of_error(error))
+
+
+async def _with_states(cluster: Cluster, listing: GroupListing) -> list[ListedGroup]:
+    """Brokers before 2.6 list no states: there each group is described."""
+    missing = {group.group: group.coordinator for group in listing.groups if group.state is None}
+    if not missing:
+        return list(listing.groups)
+    described = await describe_groups(await cluster.wire(), missing, coordinators=missing)
+    return [
+        group
+        if group.state is not None or not isinstance(one := described[group.group], GroupDescription)
+        else ListedGroup(group.group, group.type, group.protocol_type, one.state, group.coordinator)
+        for group in listing.groups
+    ]
