@@ -41,7 +41,7 @@ class KlammCommand(TyperCommand):
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Give those options their value that stand without one: at the end, or before another option."""
         given: list[str] = []
-        for word, next_word in zip(args, [*args[1:], "-"], strict=True):
+        for word, next_word in zip(args, [*args[1:], "-"], strict=False):
             given.append(word)
             if word in self.bare_values and next_word.startswith("-"):
                 given.append(self.bare_values[word])
