@@ -118,6 +118,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         what = f"elect {election.value} leaders of {len(needed)} partition{plural} in {cluster.target.name}"
         what += ", losing records that only dead replicas have" if is_unclean else ""
         able = [one for one in needed if one.obstacle is None]
-        if not invocation.confirm(what, preview_lines(able), is_destructive=is_unclean):
+        details = () if invocation.is_dry_run else preview_lines(able)
+        if not invocation.confirm(what, details, is_destructive=is_unclean):
             return elections_report([one.as_result() for one in previews])
         return elections_report(await run_election(cluster, election, previews))

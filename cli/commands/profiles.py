@@ -36,7 +36,11 @@ def list_profiles(invocation: Invocation) -> Report:
         for p in profiles.profiles
     ]
     data = [dict(zip((column.name for column in _COLUMNS), row, strict=True)) for row in rows]
-    note = f"{len(rows)} profiles in {profiles.path}" if rows else f"no profiles yet in {profiles.path}"
+    note = (
+        f"{len(rows)} profile{'' if len(rows) == 1 else 's'} in {profiles.path}"
+        if rows
+        else f"no profiles yet in {profiles.path}"
+    )
     return Report(data, Table(_COLUMNS, rows), notes=(note,))
 
 

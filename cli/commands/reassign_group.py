@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,14 +55,6 @@ async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: 
     sizes = await read_sizes(cluster, after)
     loads = load_of_plan(before, after, sizes, brokers)
     return heat_section(loads, len(after), bytes_to_copy(before, after, sizes))
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that must not be there yet, and have it on the disk before going on."""
-    with path.open("x", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def rollback_path(given: Path | None) -> Path:

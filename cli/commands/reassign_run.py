@@ -20,9 +20,9 @@ from cli.commands.reassign_group import (
     read_plan,
     rollback_path,
 )
-from cli.commands.reassign_group import write_new as write_new_file
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
+from cli.framework.new_file import write_new_file
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Section
@@ -86,7 +86,8 @@ async def execute(
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
             return statuses_report(await verify_reassignment(cluster, plan))
-        if not invocation.confirm(_summary(prepared, cluster.target.name), _details(prepared)):
+        details = () if invocation.is_dry_run else _details(prepared)
+        if not invocation.confirm(_summary(prepared, cluster.target.name), details):
             return planned_report(prepared.planned, await _heat(invocation, cluster, prepared) if plot else None)
         async with asyncio.timeout(invocation.timeout_s):
             if prepared.changing or any(move.wanted_dirs for move in plan):

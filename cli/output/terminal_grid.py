@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
@@ -19,6 +21,8 @@ from cli.output.values import human_text
 RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 _GAP = 2
 _RULE = "─"
+_HEADING_LINES = 2
+_INDENT = "    "
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,28 @@ class _Cell:
 
 
 def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
-    """Return the lines of a table; None where it is wider than ``width``. Drawings shrink, figures do not."""
+    """Return the lines of a table; None where it is wider than ``width``.
+
+    Drawings shrink, figures do not; a last column of free text moves below its rows.
+    """
+    lines = _fitting_lines(table, width, has_colour=has_colour, has_blocks=has_blocks)
+    if lines is not None or not table.columns[-1].falls_below:
+        return lines
+    shorter = Table(table.columns[:-1], [row[:-1] for row in table.rows])
+    lines = _fitting_lines(shorter, width, has_colour=has_colour, has_blocks=has_blocks)
+    return None if lines is None else _with_texts_below(lines, table, width)
+
+
+def _with_texts_below(lines: Iterator[str], table: Table, width: int) -> Iterator[str]:
+    yield from islice(lines, _HEADING_LINES)
+    for line, row in zip(lines, table.rows, strict=True):
+        yield line
+        if row[-1]:
+            text = human_text(table.columns[-1].kind, row[-1])
+            yield from textwrap.wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+
+
+def _fitting_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
     figures = [[human_text(column.kind, row[i]) for row in table.rows] for i, column in enumerate(table.columns)]
     widths = [max(map(_length, cells), default=0) for cells in figures]
     drawn = _drawn_widths(table.columns, widths, width)

@@ -23,7 +23,7 @@ _COLUMNS = (
     Column("count", Kind.NUMBER),
     Column("examples", Kind.LIST),
 )
-_SHOWN = (*_COLUMNS[:3], Column("example"))
+_SHOWN = (*_COLUMNS[:3], Column("example", falls_below=True))
 
 
 def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:

@@ -36,7 +36,7 @@ _COLUMNS = (
     Column("after", Kind.NUMBER, tone=_leader_tone),
     Column("preferred", Kind.NUMBER),
     Column("result", tone=_result_tone),
-    Column("error"),
+    Column("error", falls_below=True),
 )
 
 

@@ -45,7 +45,7 @@ _STATUS = (
     Column("adding", Kind.LIST),
     Column("removing", Kind.LIST),
     Column("remaining_bytes", Kind.BYTES, title="Remaining"),
-    Column("reason"),
+    Column("reason", falls_below=True),
 )
 _RUNNING = (*_NAME, Column("replicas", Kind.LIST), Column("adding", Kind.LIST), Column("removing", Kind.LIST))
 _PLANNED = (
@@ -55,7 +55,12 @@ _PLANNED = (
     Column("adding", Kind.LIST),
     Column("removing", Kind.LIST),
 )
-_CANCELLED = (*_NAME, Column("result", tone=_result_tone), Column("replicas", Kind.LIST), Column("error"))
+_CANCELLED = (
+    *_NAME,
+    Column("result", tone=_result_tone),
+    Column("replicas", Kind.LIST),
+    Column("error", falls_below=True),
+)
 _ALWAYS = 4
 """So many leading columns are shown to a person also where nothing stands in them."""
 

@@ -35,7 +35,7 @@ _COLUMNS = (
     Column("log_end_offset", Kind.NUMBER, title="End"),
     Column("lag", Kind.NUMBER, tone=_lag_tone),
     Column("agrees", Kind.FLAG, tone=_agrees_tone),
-    Column("error"),
+    Column("error", falls_below=True),
 )
 
 

@@ -41,7 +41,10 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
         Column("marked_for_deletion", Kind.FLAG, in_plain=False),
     )
     rows = [(topic.topic, topic.internal, topic.marked_for_deletion) for topic in topics]
-    shown = Table((Column("topic"), Column("note", tone=lambda _: Tone.QUIET)), [(t.topic, _note(t)) for t in topics])
+    noted = [(topic.topic, _note(topic)) for topic in topics]
+    shown = Table((Column("topic"), Column("note", tone=lambda _: Tone.QUIET)), noted)
+    if not any(note for _, note in noted):
+        shown = Table((Column("topic"),), [row[:1] for row in noted])
     return Report(topics, Table(columns, rows), (Section(body=shown),), notes=() if topics else ("no topics",))
 
 

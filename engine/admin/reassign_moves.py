@@ -89,7 +89,7 @@ def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed
     """
     topic, partition = move.name
     if found is None:
-        state, reason = ReassignmentState.NOT_FOUND, "the partition does not exist"
+        state, reason = ReassignmentState.NOT_FOUND, "no such partition"
         return PartitionStatus(topic, partition, state, (), move.replicas, reason=reason)
     assignment = found.assignment
     if assignment.is_being_reassigned or is_listed:
@@ -105,8 +105,7 @@ def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed
         )
     if assignment.replicas == move.replicas:
         return PartitionStatus(topic, partition, ReassignmentState.COMPLETE, assignment.replicas, move.replicas)
-    is_, should = (",".join(map(str, one)) for one in (assignment.replicas, move.replicas))
-    reason = f"nothing is under way, but the replicas are {is_} rather than {should}"
+    reason = "not there, and nothing moves it"
     return PartitionStatus(
         topic, partition, ReassignmentState.FAILED, assignment.replicas, move.replicas, reason=reason
     )

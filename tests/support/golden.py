@@ -1,0 +1,110 @@
+"""What a command shows, in every place it is shown: terminals of two widths, with and without colour, and a pipe.
+
+A golden file is a transcript of one command. KLAMM_WRITE_GOLDEN=1 writes it, to be looked at before it is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "cli"
+_ESCAPE = "\x1b"
+_SHOWN_ESCAPE = "␛"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one run showed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def on_terminal(run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, width: int, **env: str) -> Seen:
+    """Run with both streams on a terminal of ``width`` columns."""
+    return _run(run, monkeypatch, Terminal, {"COLUMNS": str(width), "TERM": "xterm-256color"} | env)
+
+
+def in_pipe(run: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """Run with both streams in a pipe."""
+    return _run(run, monkeypatch, io.StringIO, {})
+
+
+def _run(
+    run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], env: Mapping[str, str]
+) -> Seen:
+    with monkeypatch.context() as patch:
+        for name in ("COLUMNS", "NO_COLOR", "TERM"):
+            patch.delenv(name, raising=False)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        out, err = stream(), stream()
+        patch.setattr(sys, "stdin", io.StringIO())
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        code = run()
+    return Seen(code, out.getvalue(), err.getvalue())
+
+
+def command(*words: str | Path) -> Callable[[], int]:
+    """Return a run of ``klamm`` with these words."""
+    return lambda: main([str(word) for word in words])
+
+
+def check_golden(
+    scene: str, run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, masks: Mapping[str, str] | None = None
+) -> None:
+    """Compare all that a command shows with ``fixtures/cli/<scene>.txt``.
+
+    No line is wider than its terminal, and without colour it is the same text.
+    """
+    narrow, wide = (on_terminal(run, monkeypatch, width, NO_COLOR="1") for width in (80, 140))
+    coloured, piped = on_terminal(run, monkeypatch, 80), in_pipe(run, monkeypatch)
+    parts = [
+        ("80 columns", narrow.out),
+        ("140 columns", "" if wide.out == narrow.out else wide.out),
+        ("80 columns, in colour", "" if coloured.out == narrow.out else coloured.out.replace(_ESCAPE, _SHOWN_ESCAPE)),
+        ("a pipe", piped.out),
+        ("stderr in a pipe", piped.err),
+    ]
+    text = "".join(f"== {title}\n{body}" for title, body in parts if body) + f"== code {piped.code}\n"
+    for secret, mask in (masks or {}).items():
+        text = text.replace(secret, mask)
+    path = GOLDEN / f"{scene}.txt"
+    if os.environ.get("KLAMM_WRITE_GOLDEN"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+    assert _plain(coloured.out) == narrow.out
+    assert _COLOURS.sub("", coloured.err) == narrow.err
+    assert _ESCAPE not in narrow.out + wide.out + piped.out + narrow.err + piped.err
+    for seen, width in ((narrow, 80), (wide, 140)):
+        # A reassignment file is one line, however long.
+        assert all(len(line) <= width for line in seen.out.splitlines() if not line.startswith("{"))
+    assert {narrow.code, wide.code, coloured.code, piped.code} == {piped.code}
+
+
+def _plain(text: str) -> str:
+    return "".join(f"{line.rstrip(' ')}\n" for line in _COLOURS.sub("", text).splitlines())
