@@ -221,15 +221,18 @@ class PartitionStateMachine:
         fresh = False
         while remaining:
             finished, remaining = yield from self._elect_once(remaining, strategy, batch, fresh=fresh)
-            for partition, result in finished.items():
-                if isinstance(result, Exception):
-                    current = self._context.partition_state(partition)
-                    self._log_failed(partition, current, PartitionState.ONLINE, result)
+            yield from self._log_not_elected(finished)
             results.update(finished)
             fresh = True
             if remaining:
                 self._log.info(f"Retrying leader election with strategy {strategy} for partitions {comma(remaining)}")
         return results
+
+    def _log_not_elected(self, results: ElectionResults) -> Steps[None]:
+        for part in slices((p, result) for p, result in results.items() if isinstance(result, Exception)):
+            yield from carry_out(GiveWay())
+            for partition, error in part:
+                self._log_failed(partition, self._context.partition_state(partition), PartitionState.ONLINE, error)
 
     def _elect_once(
         self, partitions: list[TopicPartition], strategy: ElectionStrategy, batch: RequestBatch, *, fresh: bool

@@ -13,6 +13,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from engine.protocol.api_keys import API_SPECS, ApiKey
@@ -53,8 +54,13 @@ def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable
 
 
 def all_handlers() -> dict[int, HandlerEntry]:
-    """Import every module of this package and return the table, by API key."""
+    """Return the table, by API key. The first call imports every module of this package, which takes a while."""
+    _import_all()
+    return dict(sorted(_HANDLERS.items()))
+
+
+@cache
+def _import_all() -> None:
     package = importlib.import_module("engine.handlers")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"engine.handlers.{module.name}")
-    return dict(sorted(_HANDLERS.items()))

@@ -13,6 +13,7 @@ from engine.replication.fetch_state import FetchState
 from engine.replication.fetch_table import FetchTable, FollowerHost
 from engine.replication.follower import hosted_log, truncate
 from engine.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
+from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
@@ -29,7 +30,11 @@ class LogCutter:
     async def cut_before_fetching(self) -> None:
         """Cut all partitions that wait for it: by leader epoch, or by high watermark where there are no epochs."""
         by_epoch: dict[TopicPartition, tuple[FetchState, int]] = {}
+        breather = Breather()
         for topic_partition, state in list(self._table.truncating.items()):
+            await breather.give_way()
+            if self._table.truncating.get(topic_partition) is not state:
+                continue
             epoch = self._table.last_epoch(topic_partition)
             if epoch != UNDEFINED_EPOCH and self._leader.knows_epochs:
                 by_epoch[topic_partition] = (state, epoch)
@@ -46,6 +51,7 @@ class LogCutter:
             self._table.delay([state for state, _ in by_epoch.values()])
             return
         for topic_partition, (state, _) in by_epoch.items():
+            await breather.give_way()
             if self._table.truncating.get(topic_partition) is state:
                 self._use_answer(state, answers.get(topic_partition))
 

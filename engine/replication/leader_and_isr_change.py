@@ -112,6 +112,8 @@ class LeaderAndIsrChange:
     ) -> LeaderAndIsrResponse:
         for topic_partition, topic_id, state in states:
             self._judge(topic_partition, topic_id, state)
+            await self._breather.give_way()
+        await self._create_logs()
         new_leaders = await self._make_leaders() if self._leaders else []
         new_followers = await self._make_followers() if self._followers else []
         self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
@@ -199,6 +201,15 @@ class LeaderAndIsrChange:
             "current leader epoch"
         )
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    async def _create_logs(self) -> None:
+        """Have the logs that are not there yet made in threads: hundreds of folders keep a disk busy for a second."""
+        can_tell_new = not self._manager.log_manager.offline_dirs
+        await self._manager.create_logs(
+            wanted.partition.topic_partition
+            for wanted in (*self._leaders, *self._followers)
+            if can_tell_new or wanted.state.is_new
+        )
 
     # -- leaders
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from engine.replication.fetcher_manager import Connect, FetcherManager
 from engine.replication.isr_updater import IsrUpdater
 from engine.replication.leader_and_isr_change import LeaderAndIsrChange
 from engine.replication.log_dir_copy import RunSlow
-from engine.replication.log_dir_moves import LogDirMoves
+from engine.replication.log_dir_moves import LogDirMoves, run_here
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.partition import Partition
 from engine.replication.partition_environment import PartitionEnvironment
@@ -39,6 +39,7 @@ from engine.replication.throttle import ReplicationQuota
 from engine.replication.wakeups import Wakeups
 from engine.runtime.purgatory import Purgatory
 from engine.runtime.supervisor import Supervisor
+from engine.storage.disk_jobs import DiskJob
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager
 
@@ -46,6 +47,9 @@ logger = logging.getLogger("kafka.server.ReplicaManager")
 partition_logger = logging.getLogger("kafka.cluster.Partition")
 
 T = TypeVar("T")
+
+CREATED_AT_ONCE_MAX = 100
+"""Logs made between two looks at the loop: their log lines alone take milliseconds."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 """Told of partitions that this broker leads, or follows, since a LeaderAndIsr request."""
@@ -70,7 +74,7 @@ class ReplicaManager:
         connect: Connect | None = None,
         run_slow: RunSlow | None = None,
     ) -> None:
-        """``run_slow`` runs in a thread what waits for a disk, for moves between log dirs."""
+        """``run_slow`` runs in a thread what waits for a disk."""
         self.settings = settings
         self.clock = clock
         self.log_manager = log_manager
@@ -101,7 +105,10 @@ class ReplicaManager:
         self.log_dir_moves = LogDirMoves(settings, clock, log_manager, run_slow)
         self._broker_epoch = broker_epoch
         self._selector = selector
+        self._run_slow = run_slow or run_here
         self._offline: set[TopicPartition] = set()
+        self._made_now: set[TopicPartition] = set()
+        """Logs that were made for a change and are not opened yet: no checkpoint knows their high watermark."""
         self._changes = StateChangeQueue()
         self._supervisor = Supervisor("replica-manager")
 
@@ -227,11 +234,30 @@ class ReplicaManager:
         if partition is not None and partition.log is None:
             del self.partitions[topic_partition]
 
+    async def create_logs(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Make, in threads, the logs that are not there yet; ``open_log`` finds them, or finds out what is wrong."""
+        missing = [tp for tp in topic_partitions if self.log_manager.get(tp) is None]
+        for start in range(0, len(missing), CREATED_AT_ONCE_MAX):
+            part = missing[start : start + CREATED_AT_ONCE_MAX]
+            self._made_now.update(part)
+            running = [asyncio.ensure_future(self._create(job)) for job in self.log_manager.creation_jobs(part)]
+            try:
+                await asyncio.shield(asyncio.gather(*running))
+            except asyncio.CancelledError:
+                # Threads cannot be stopped, and must not go on behind the shutdown's back.
+                await asyncio.wait(running)
+                raise
+
+    async def _create(self, job: DiskJob) -> None:
+        await self._run_slow(job.run)
+        job.finish()
+
     def open_log(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
         """Return the replica's log, created where there is none. Raises KafkaError."""
         partition = self.partitions.get(topic_partition)
         is_first_time = partition is None or partition.log is None
-        has_no_mark = self.log_manager.get(topic_partition) is None
+        has_no_mark = topic_partition in self._made_now or self.log_manager.get(topic_partition) is None
+        self._made_now.discard(topic_partition)
         log = self.log_manager.get_or_create(
             topic_partition, topic_id=None if topic_id == ZERO_TOPIC_ID else topic_id, is_new=is_new
         )

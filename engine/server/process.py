@@ -18,6 +18,7 @@ import uvloop
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
 from engine.config.broker import BrokerConfig, parse_override
 from engine.config.properties import parse_properties
+from engine.handlers.registry import all_handlers
 from engine.runtime.log_files import log_to_files
 from engine.server.kafka_server import KafkaServer
 
@@ -62,6 +63,8 @@ def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = N
     for warning in config.warnings:
         logger.warning("%s", warning)
     prepare_process()
+    # The event loop would be held by it.
+    all_handlers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(serve(config))
