@@ -58,6 +58,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.segment.bytes": "1000000000",
     "controlled.shutdown.enable": "false",
+    "group.initial.rebalance.delay.ms": "1000",
 }
 LOADED = re.compile(r"Finished loading offsets and group metadata from __consumer_offsets-0 in (\d+) milliseconds")
 
@@ -194,13 +195,13 @@ def stored_commits() -> bytes:
 def load(log: bytes, cluster: LocalCluster) -> tuple[float, float]:
     """Start the broker on a full partition; return (seconds of loading, longest hold of our loop in ms)."""
     broker = cluster.broker(0)
-    cluster.kill_broker(0)
+    cluster.stop_broker(0)
     (folder,) = broker.spec.directory.rglob("__consumer_offsets-0")
     for file in folder.glob("0*"):
         file.unlink()
     (folder / f"{0:020d}.log").write_bytes(log)
-    for checkpoint in folder.parent.glob("*-checkpoint"):
-        checkpoint.unlink()
+    for note in (*folder.parent.glob("*-checkpoint"), *folder.parent.glob(".kafka_cleanshutdown")):
+        note.unlink()
     seen = len(_loading_times(cluster))
     cluster.start_broker(0)
     (topic,) = _wait_for_coordinator(cluster, "stored-7").topics

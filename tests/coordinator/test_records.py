@@ -57,7 +57,9 @@ def load(*batches: bytes | memoryview) -> tuple[GroupLoader, dict[str, Group]]:
     loader = GroupLoader(PARTITION)
     for _ in loader.read(b"".join(bytes(batch) for batch in batches)):
         pass
-    return loader, {group.group_id: group for group in loader.finish(1)}
+    for _ in loader.finish(1):
+        pass
+    return loader, loader.groups
 
 
 def offsets_at(base_offset: int, offsets: dict[TopicPartition, CommittedOffset], **options: object) -> bytes:

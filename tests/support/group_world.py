@@ -131,7 +131,9 @@ class World:
         for batch in self.log:
             for _ in loader.read(batch):
                 pass
-        loaded = loader.finish(self.clock.now_ms())
+        for _ in loader.finish(self.clock.now_ms()):
+            pass
+        loaded = list(loader.groups.values())
         self.group = loaded[0] if loaded else Group("g", self.clock.now_ms())
         self.machine.loaded(self.group)
         self.carry_out()

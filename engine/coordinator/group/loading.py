@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
+from engine.coordinator.group.commit_scan import CommitScan, OffsetName
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.offsets import StoredOffset
 from engine.coordinator.group.records import committed_offset, group_of
@@ -25,7 +27,15 @@ from engine.protocol.records.record import Record
 
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
-_OffsetName = tuple[str, TopicPartition]
+_RECORDS_AT_ONCE: Final = 256
+"""So many plain commits are taken, and so many offsets made, before the caller may do something else."""
+
+
+class _Removed(NamedTuple):
+    """The tombstone of an offset: what was committed before it counts no more."""
+
+    value: None
+    log_offset: int
 
 
 class GroupLoader:
@@ -33,47 +43,82 @@ class GroupLoader:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.next_offset = 0
-        """Where to read on after a buffer is used up."""
         self.skipped = 0
-        self.record_count = 0
+        self.groups: dict[str, Group] = {}
+        """What ``finish`` has made."""
+        self._commits = CommitScan()
+        self._record_count = 0
+        self._next_offset = 0
         self._groups: dict[str, tuple[GroupMetadataValue, int]] = {}
-        self._offsets: dict[_OffsetName, StoredOffset] = {}
-        self._in_transactions: dict[int, dict[_OffsetName, StoredOffset]] = {}
+        self._offsets: dict[OffsetName, StoredOffset | _Removed] = {}
+        self._in_transactions: dict[int, dict[OffsetName, StoredOffset]] = {}
+
+    @property
+    def record_count(self) -> int:
+        """How many records were read."""
+        return self._record_count + self._commits.record_count
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on after a buffer is used up."""
+        return max(self._next_offset, self._commits.next_offset)
 
     def read(self, buffer: bytes) -> Iterator[None]:
-        """Take over the batches of a buffer; yields after each record, so that the caller may do something else.
+        """Take over the batches of a buffer; yields now and then, so that the caller may do something else.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, where not even the next batch can be found.
         """
-        for position, header in iter_batches(buffer):
-            try:
-                for record in iter_batch_records(buffer, position, header):
-                    if header.is_control:
-                        self._end_transaction(header, record)
-                    else:
-                        self._take_record(header, record)
-                    self.record_count += 1
-                    yield
-            except KlammError as error:
-                self._skip(header.base_offset, error)
-            self.next_offset = header.next_offset
+        position = 0
+        while True:
+            taken_to = self._commits.take(buffer, position, _RECORDS_AT_ONCE)
+            if taken_to == position:
+                found = next(iter_batches(buffer, position), None)
+                if found is None:
+                    return
+                taken_to = found[0] + found[1].size_bytes
+                yield from self._read_batch(buffer, *found)
+            position = taken_to
+            yield
 
-    def finish(self, now_ms: int) -> list[Group]:
-        """Return the groups with their offsets; those that only keep offsets are empty and without a protocol type."""
-        groups: dict[str, Group] = {}
+    def _read_batch(self, buffer: bytes, position: int, header: BatchHeader) -> Iterator[None]:
+        try:
+            for record in iter_batch_records(buffer, position, header):
+                if header.is_control:
+                    self._end_transaction(header, record)
+                else:
+                    self._take_record(header, record)
+                self._record_count += 1
+                yield
+        except KlammError as error:
+            self._skip(header.base_offset, error)
+        self._next_offset = header.next_offset
+
+    def finish(self, now_ms: int) -> Iterator[None]:
+        """Make the groups with their offsets; those that only keep offsets are empty and without a protocol type.
+
+        Yields now and then, as ``read``.
+        """
+        groups = self.groups
         for group_id, (value, log_offset) in self._groups.items():
             try:
                 groups[group_id] = group_of(group_id, value, now_ms)
             except KlammError as error:
                 self._skip(log_offset, error)
-        for (group_id, partition), stored in self._offsets.items():
-            _group(groups, group_id, now_ms).offsets.load(partition, stored)
+            yield
+        for number, (name, log_offset, committed) in enumerate(self._commits.left()):
+            self._put_later(name, StoredOffset(committed, log_offset))
+            if number % _RECORDS_AT_ONCE == 0:
+                yield
+        for number, ((group_id, partition), stored) in enumerate(self._offsets.items()):
+            if stored.value is not None:
+                _group(groups, group_id, now_ms).offsets.load(partition, stored)
+            if number % _RECORDS_AT_ONCE == 0:
+                yield
         for producer_id, held in self._in_transactions.items():
             for (group_id, partition), stored in held.items():
                 _group(groups, group_id, now_ms).offsets.load_transactional(producer_id, partition, stored)
-        return list(groups.values())
+            yield
 
     def _take_record(self, header: BatchHeader, record: Record) -> None:
         try:
@@ -86,7 +131,7 @@ class GroupLoader:
             return
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommitValue)
-            self._take_offset(header, (key.group, TopicPartition(key.topic, key.partition)), value)
+            self._take_offset(header, record, (key.group, TopicPartition(key.topic, key.partition)), value)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self._groups.pop(key.group, None)
@@ -100,23 +145,31 @@ class GroupLoader:
                 self.topic_partition,
             )
 
-    def _take_offset(self, header: BatchHeader, name: _OffsetName, value: OffsetCommitValue | None) -> None:
-        place = self._offsets
+    def _take_offset(
+        self, header: BatchHeader, record: Record, name: OffsetName, value: OffsetCommitValue | None
+    ) -> None:
         if header.is_transactional:
-            place = self._in_transactions.setdefault(header.producer_id, {})
-        if value is None:
-            place.pop(name, None)
-        else:
-            place[name] = StoredOffset(committed_offset(value), header.base_offset)
+            held = self._in_transactions.setdefault(header.producer_id, {})
+            if value is None:
+                held.pop(name, None)
+            else:
+                held[name] = StoredOffset(committed_offset(value), record.offset)
+        elif value is None:
+            self._offsets[name] = _Removed(None, record.offset)
+        elif not self._commits.learn(header, record, name):
+            self._offsets[name] = StoredOffset(committed_offset(value), record.offset)
 
     def _end_transaction(self, header: BatchHeader, record: Record) -> None:
         held = self._in_transactions.pop(header.producer_id, {})
-        if control_record_type(record.key) is not ControlRecordType.COMMIT:
-            return
-        for name, stored in held.items():
-            known = self._offsets.get(name)
-            if known is None or known.log_offset < stored.log_offset:
-                self._offsets[name] = stored
+        if control_record_type(record.key) is ControlRecordType.COMMIT:
+            for name, stored in held.items():
+                self._put_later(name, stored)
+
+    def _put_later(self, name: OffsetName, stored: StoredOffset) -> None:
+        """Keep what comes later in the log, whichever is found first."""
+        known = self._offsets.get(name)
+        if known is None or known.log_offset < stored.log_offset:
+            self._offsets[name] = stored
 
     def _skip(self, offset: int, error: KlammError) -> None:
         self.skipped += 1

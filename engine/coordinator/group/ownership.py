@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -26,7 +27,8 @@ from engine.runtime.supervisor import Supervisor
 SLICE_MS: Final = 5
 """Loading holds the event loop no longer at a time."""
 
-_LOOK_AT_CLOCK_EVERY: Final = 32
+_GROUPS_AT_ONCE: Final = 100
+"""So many groups are told of at a time once they are loaded."""
 
 
 class OwnedPartition:
@@ -64,6 +66,7 @@ class OwnedGroups:
         self._on_unloaded = on_unloaded
         self._owned: dict[int, OwnedPartition] = {}
         self._is_stopped = False
+        self._to_load: deque[tuple[OwnedPartition, Partition]] = deque()
         self._supervisor = Supervisor("group-coordinator")
 
     # -- asking
@@ -145,51 +148,77 @@ class OwnedGroups:
             owned.leader_epoch = partition.leader_epoch
             return
         owned = self._owned[index] = OwnedPartition(index, partition.leader_epoch)
-        self._supervisor.start(self._load(owned, partition), f"load {partition.topic_partition}")
+        self._to_load.append((owned, partition))
+        if len(self._to_load) == 1:
+            self._supervisor.start(self._load_all(), "load groups")
+
+    async def _load_all(self) -> None:
+        """Load what waits, one after the other: many at once would hold the event loop for a slice of each."""
+        while self._to_load:
+            owned, partition = self._to_load[0]
+            try:
+                await self._load(owned, partition)
+            except Exception:
+                # The partition's groups stay unanswered; the others' are not to wait for them.
+                logger.exception("Loading failed and is given up partition=%s", partition.topic_partition)
+            self._to_load.popleft()
 
     async def _load(self, owned: OwnedPartition, partition: Partition) -> None:
         started_ms = self._clock.monotonic_ms()
         loader = GroupLoader(partition.topic_partition)
         try:
             await self._read(owned, partition, loader)
-        except KlammError:
+        except (KlammError, OSError):
             # As Kafka does: what could be read is served; nobody would be helped by a group without a coordinator.
             logger.exception("Error loading offsets from %s", partition.topic_partition)
-        if self._owned.get(owned.index) is not owned:
+        await self._in_slices(owned, loader.finish(self._clock.now_ms()))
+        if not self._is_wanted(owned):
             return
-        groups = loader.finish(self._clock.now_ms())
-        owned.groups = {group.group_id: group for group in groups}
+        owned.groups = loader.groups
+        await self._in_slices(owned, self._announce(loader.groups))
+        if not self._is_wanted(owned):
+            return
         owned.is_loading = False
-        self._on_loaded(groups)
         logger.info(
             "Finished loading offsets and group metadata from %s in %d milliseconds for epoch %d: %d groups, "
             "%d records, %d skipped",
             partition.topic_partition,
             self._clock.monotonic_ms() - started_ms,
             owned.leader_epoch,
-            len(groups),
+            len(loader.groups),
             loader.record_count,
             loader.skipped,
         )
 
+    def _announce(self, groups: dict[str, Group]) -> Iterator[None]:
+        found = list(groups.values())
+        for start in range(0, len(found), _GROUPS_AT_ONCE):
+            self._on_loaded(found[start : start + _GROUPS_AT_ONCE])
+            yield
+
     async def _read(self, owned: OwnedPartition, partition: Partition, loader: GroupLoader) -> None:
         log = partition.led_log()
-        loader.next_offset = log.log_start_offset
-        while self._owned.get(owned.index) is owned and loader.next_offset < log.log_end_offset:
-            position = loader.next_offset
+        position = log.log_start_offset
+        while self._is_wanted(owned) and position < log.log_end_offset:
             found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
             if found.records is None or found.records.size_bytes == 0:
                 return
             buffer = await self._offloader.run(found.records.read)
-            await _in_slices(loader.read(buffer))
-            if loader.next_offset == position:
+            await self._in_slices(owned, loader.read(buffer))
+            if loader.next_offset <= position:
                 return
+            position = loader.next_offset
 
+    def _is_wanted(self, owned: OwnedPartition) -> bool:
+        """Whether the partition was not lost while it was loaded."""
+        return self._owned.get(owned.index) is owned
 
-async def _in_slices(work: Iterator[None]) -> None:
-    """Do the work without holding the event loop."""
-    until = time.monotonic() + SLICE_MS / 1000
-    for count, _ in enumerate(work):
-        if count % _LOOK_AT_CLOCK_EVERY == 0 and time.monotonic() > until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + SLICE_MS / 1000
+    async def _in_slices(self, owned: OwnedPartition, work: Iterator[None]) -> None:
+        """Do the work as long as it is wanted, without holding the event loop."""
+        until = time.monotonic() + SLICE_MS / 1000
+        for _ in work:
+            if time.monotonic() > until:
+                await asyncio.sleep(0)
+                if not self._is_wanted(owned):
+                    return
+                until = time.monotonic() + SLICE_MS / 1000
