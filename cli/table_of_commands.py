@@ -30,6 +30,7 @@ ENTRIES = (
         "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
         aliases=("group", "kafka-consumer-groups", "kafka-consumer-groups.sh"),
     ),
+    Entry("lag", "cli.commands.lag", "Who is behind in reading, and does it get better", _CLUSTER, attribute="command"),
     Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
         aliases=("replica",),

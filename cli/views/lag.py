@@ -1,0 +1,234 @@
+"""How far behind groups are: a row per group or partition, the worst first; for a person with the reason in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import human_duration
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
+from engine.admin.lag.rules import LagStatus, Reason
+
+_UNKNOWN = "unknown"
+_WORDS = {
+    Reason.CAUGHT_UP: "",
+    Reason.KEEPS_UP: "",
+    Reason.LAG_FELL: "the lag falls",
+    Reason.LAG_NEVER_FELL: "the lag never falls",
+    Reason.STANDS_STILL: "stands still, though somebody reads it",
+    Reason.NOBODY_READS: "nobody reads it",
+    Reason.WENT_BACK: "went back",
+    Reason.AHEAD_OF_LOG: "committed beyond the end of the log",
+    Reason.RECORDS_LOST: "records were deleted before they were read",
+    Reason.TOO_FEW_SAMPLES: "too few samples to tell",
+    Reason.NOTHING_COMMITTED: "nothing committed",
+    Reason.COMMITTED_UNKNOWN: "committed offset not readable",
+    Reason.NO_LEADER: "no leader",
+    Reason.NO_SUCH_PARTITION: "the topic or partition does not exist",
+    Reason.END_UNKNOWN: "end offset not readable",
+}
+_TONES = {
+    LagStatus.OK: Tone.GOOD,
+    LagStatus.UNKNOWN: Tone.QUIET,
+    LagStatus.WARN: Tone.WARNING,
+}
+
+
+def _status_tone(value: object) -> Tone | None:
+    return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
+
+
+_RATES = (
+    Column("in_per_sec", Kind.NUMBER, title="In/s"),
+    Column("out_per_sec", Kind.NUMBER, title="Out/s"),
+    Column("clear_in_ms", Kind.DURATION_MS, title="Clear in"),
+)
+_LAGS = (Column("lag", Kind.NUMBER), Column("time_lag_ms", Kind.DURATION_MS, title="Time lag"))
+_STATUS = Column("status", tone=_status_tone)
+_GROUP_COLUMNS = (
+    Column("group"),
+    Column("type"),
+    Column("state"),
+    _STATUS,
+    Column("reason"),
+    Column("where"),
+    *_LAGS,
+    *_RATES,
+    Column("partition_count", Kind.NUMBER),
+    Column("unknown_partition_count", Kind.NUMBER),
+    Column("error"),
+)
+_GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why"))
+_PARTITION_COLUMNS = (
+    Column("group"),
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    _STATUS,
+    Column("reason"),
+    Column("committed_offset", Kind.NUMBER),
+    Column("log_end_offset", Kind.NUMBER),
+    *_LAGS,
+    *_RATES,
+    Column("consumer_id"),
+    Column("error"),
+)
+_PARTITION_SHOWN = (
+    Column("partition"),
+    _STATUS,
+    Column("committed_offset", Kind.NUMBER, title="Committed"),
+    Column("log_end_offset", Kind.NUMBER, title="End"),
+    *_LAGS,
+    *_RATES,
+    Column("why"),
+)
+
+
+def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, is_not_ok: bool) -> Report:
+    """The groups, or all their partitions; the exit code is 1 where a status is as bad as ``fails_on`` or worse."""
+    groups = [one for one in answer.groups if not is_not_ok or one.status is not LagStatus.OK]
+    is_bad = any(one.status.rank >= fails_on.rank for one in answer.groups)
+    if has_partitions:
+        rows = [_partition_row(group, one) for group in groups for one in _chosen(group, is_not_ok)]
+        table = Table(_PARTITION_COLUMNS, rows)
+        sections = [_group_section(group, is_not_ok) for group in groups]
+    else:
+        table = Table(_GROUP_COLUMNS, [_group_row(one) for one in groups])
+        sections = [Section(body=Table(_GROUP_SHOWN, [_shown_group(one) for one in groups]))] if groups else []
+    return Report(
+        [_document(one, answer.time, has_partitions, is_not_ok) for one in groups],
+        table,
+        sections or [Section()],
+        (_summary(answer.groups),),
+        exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
+    )
+
+
+def _summary(groups: Sequence[GroupLag]) -> str:
+    if not groups:
+        return "no consumer groups"
+    counts = Counter(one.status for one in groups)
+    told = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
+    return f"{'1 group' if len(groups) == 1 else f'{len(groups)} groups'}: {told}"
+
+
+def _chosen(group: GroupLag, is_not_ok: bool) -> list[PartitionLag]:
+    return [one for one in group.partitions if not is_not_ok or one.status is not LagStatus.OK]
+
+
+def _document(group: GroupLag, time: datetime, has_partitions: bool, is_not_ok: bool) -> dict[str, object]:
+    """Return a group as JSON has it; rates with a tenth of a record."""
+    document: dict[str, object] = {"time": time}
+    document |= {
+        field.name: _rounded(getattr(group, field.name)) for field in fields(group) if field.name != "partitions"
+    }
+    if has_partitions:
+        document["partitions"] = [
+            {field.name: _rounded(getattr(one, field.name)) for field in fields(one)}
+            for one in _chosen(group, is_not_ok)
+        ]
+    return document
+
+
+def _rounded(value: object) -> object:
+    return round(value, 1) if isinstance(value, float) else value
+
+
+def _group_row(one: GroupLag) -> tuple[object, ...]:
+    return (
+        one.group,
+        one.type,
+        one.state,
+        one.status,
+        one.reason,
+        one.where,
+        one.lag,
+        one.time_lag_ms,
+        _rounded(one.in_per_sec),
+        _rounded(one.out_per_sec),
+        one.clear_in_ms,
+        one.partition_count,
+        one.unknown_partition_count,
+        one.error,
+    )
+
+
+def _partition_row(group: GroupLag, one: PartitionLag) -> tuple[object, ...]:
+    return (
+        group.group,
+        one.topic,
+        one.partition,
+        one.status,
+        one.reason,
+        one.committed_offset,
+        one.log_end_offset,
+        one.lag,
+        one.time_lag_ms,
+        _rounded(one.in_per_sec),
+        _rounded(one.out_per_sec),
+        one.clear_in_ms,
+        one.consumer_id,
+        one.error,
+    )
+
+
+def _shown_group(one: GroupLag) -> tuple[object, ...]:
+    return (one.group, one.status, *_shown_figures(one), _why_group(one))
+
+
+def _shown_figures(one: GroupLag | PartitionLag) -> tuple[object, ...]:
+    return (
+        _UNKNOWN if one.lag is None else one.lag,
+        _UNKNOWN if one.time_lag_ms is None else human_duration(_even(one.time_lag_ms)),
+        _rounded(one.in_per_sec),
+        _rounded(one.out_per_sec),
+        one.clear_in_ms if one.clear_in_ms is None else _even(one.clear_in_ms),
+    )
+
+
+def _even(duration_ms: int) -> int:
+    """Nobody wants milliseconds of what takes seconds."""
+    return duration_ms if 0 < duration_ms < 1000 else duration_ms // 1000 * 1000
+
+
+def _why_group(one: GroupLag) -> str:
+    if one.error is not None:
+        return one.error
+    if one.reason is None:
+        return "nothing committed"
+    words = _WORDS[one.reason]
+    more = one.unknown_partition_count
+    unknown = (
+        f"{more} of {one.partition_count} partitions unknown" if more and one.status is not LagStatus.UNKNOWN else ""
+    )
+    return "; ".join(part for part in (f"{one.where}: {words}" if words else "", unknown) if part)
+
+
+def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
+    state = "" if group.state is None else f", {group.state}"
+    rows = [
+        (
+            one.name,
+            one.status,
+            _or_unknown(one.committed_offset),
+            _or_unknown(one.log_end_offset),
+            *_shown_figures(one),
+            _why(one),
+        )
+        for one in _chosen(group, is_not_ok)
+    ]
+    return Section(f"{group.group} ({group.type}{state}): {group.status}", Table(_PARTITION_SHOWN, rows))
+
+
+def _or_unknown(offset: int | None) -> object:
+    return _UNKNOWN if offset is None else offset
+
+
+def _why(one: PartitionLag) -> str:
+    words = one.error or _WORDS[one.reason]
+    if one.lost_records is not None:
+        words = f"{words}; {one.lost_records} lost" if words else f"{one.lost_records} lost"
+    return words

@@ -1,0 +1,5 @@
+"""Who is behind in reading, by how much, and whether that gets better: status by rule, lag in offsets and in time.
+
+``rules`` judges, from a few samples and without thresholds; ``sampling`` takes samples; ``history`` keeps them in a
+file; ``unread`` reads the timestamps of records; ``measuring`` does all that for a cluster, ``results`` is the answer.
+"""

@@ -1,0 +1,179 @@
+"""Samples in a file, so that a look by cron knows what the looks before it saw. JSON lines, one per look.
+
+    {"time": "2026-11-21T12:00:00.000Z", "cluster_id": "…", "groups": [{"group": "g", "type": "classic",
+     "partitions": [["orders", 0, 120, 125], …]}]}
+
+A partition is topic, number, committed offset, end offset; null is not known. Lines of other clusters are left alone. A
+line that was cut off (a full disk, a power cut) or is damaged is skipped and told. Looks at the same time wait for one
+another. Lines older than what is kept are dropped when they are most of the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.admin.errors import BadRequest, NotFound
+from engine.admin.groups.values import GroupType
+from engine.admin.lag.rules import Point
+from engine.admin.lag.sampling import Sample
+from engine.common.model import TopicPartition
+
+POINTS_MAX = 10
+"""So many of the latest points are judged, as many as Burrow keeps by default."""
+KEPT_MS = 24 * 3600 * 1000
+
+_GroupKey = tuple[str, GroupType]
+Points = dict[_GroupKey, dict[TopicPartition, list[Point]]]
+
+
+@dataclass(slots=True)
+class History:
+    """What the file told: points by group and partition in the order of time, and what was wrong with the file."""
+
+    points: Points = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+    def add(self, sample: Sample) -> None:
+        """Take what a look saw as the latest points."""
+        for key, group in sample.groups.items():
+            series = self.points.setdefault(key, {})
+            for name, one in group.partitions.items():
+                points = series.setdefault(name, [])
+                points.append(Point(sample.time_ms, one.committed, one.end))
+                del points[:-POINTS_MAX]
+
+
+def read_history(path: Path, cluster_id: str | None, now_ms: int) -> History:
+    """Read what looks at this cluster saw in the last day; a file that is not there is an empty one.
+
+    Raises:
+        NotFound: its folder does not exist.
+        BadRequest: it is no history at all.
+    """
+    history = History()
+    if not path.parent.is_dir():
+        raise NotFound("no such folder", where=str(path.parent))
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return history
+    except IsADirectoryError as error:
+        raise BadRequest("a folder, not a file of samples", where=str(path)) from error
+    good = 0
+    for number, line in enumerate(lines, 1):
+        try:
+            time_ms, its_cluster, groups = _parse(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            history.complaints.append(f"{path}: line {number} is damaged and was left out")
+            continue
+        good += 1
+        if its_cluster == cluster_id and now_ms - KEPT_MS <= time_ms <= now_ms:
+            _take(history.points, time_ms, groups)
+    if lines and not good:
+        raise BadRequest("not a file of samples", where=str(path), hint="give a new name after --history")
+    return history
+
+
+def append_sample(path: Path, cluster_id: str | None, sample: Sample) -> None:
+    """Add a look to the file, whole or not at all as far as readers see it."""
+    line = json.dumps(_document(cluster_id, sample), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    with _locked(path) as file:
+        _drop_old(file, sample.time_ms)
+        end = file.seek(0, os.SEEK_END)
+        if end and _last_byte(file, end) != b"\n":
+            line = b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _last_byte(file: BinaryIO, end: int) -> bytes:
+    file.seek(end - 1)
+    last = file.read(1)
+    file.seek(end)
+    return last
+
+
+def _drop_old(file: BinaryIO, now_ms: int) -> None:
+    """Rewrite the file without old lines, once they are more than half of it; the lock is held."""
+    file.seek(0)
+    lines = file.read().splitlines(keepends=True)
+    recent = [line for line in lines if _is_recent(line, now_ms)]
+    if sum(map(len, recent)) * 2 < sum(map(len, lines)):
+        file.seek(0)
+        file.truncate()
+        file.writelines(recent)
+
+
+def _is_recent(line: bytes, now_ms: int) -> bool:
+    try:
+        return _parse(line)[0] >= now_ms - KEPT_MS
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _document(cluster_id: str | None, sample: Sample) -> dict[str, object]:
+    moment = datetime.fromtimestamp(sample.time_ms / 1000, UTC)
+    return {
+        "time": f"{moment:%Y-%m-%dT%H:%M:%S}.{sample.time_ms % 1000:03d}Z",
+        "cluster_id": cluster_id,
+        "groups": [
+            {
+                "group": group.group,
+                "type": group.type.value,
+                "partitions": [[*name, one.committed, one.end] for name, one in sorted(group.partitions.items())],
+            }
+            for group in sample.groups.values()
+        ],
+    }
+
+
+_Groups = Mapping[_GroupKey, list[tuple[TopicPartition, int | None, int | None]]]
+
+
+def _parse(line: bytes) -> tuple[int, str | None, _Groups]:
+    document = json.loads(line)
+    moment = datetime.fromisoformat(document["time"])
+    groups = {
+        (str(group["group"]), GroupType(group["type"])): [
+            (TopicPartition(str(topic), int(number)), _offset(committed), _offset(end))
+            for topic, number, committed, end in group["partitions"]
+        ]
+        for group in document["groups"]
+    }
+    return round(moment.timestamp() * 1000), document["cluster_id"], groups
+
+
+def _offset(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and value >= 0):
+        return value
+    raise ValueError(f"not an offset: {value!r}")
+
+
+def _take(points: Points, time_ms: int, groups: _Groups) -> None:
+    for key, partitions in groups.items():
+        series = points.setdefault(key, {})
+        for name, committed, end in partitions:
+            mine = series.setdefault(name, [])
+            # A clock that was set back must not make time run backwards.
+            if not mine or time_ms > mine[-1].time_ms:
+                mine.append(Point(time_ms, committed, end))
+                del mine[: -(POINTS_MAX - 1)]

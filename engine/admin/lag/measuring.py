@@ -1,0 +1,145 @@
+"""Measures the lag of a cluster's groups: as many looks as it takes to judge, then the times of unread records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
+from engine.admin.groups.values import GroupType
+from engine.admin.lag.history import History, append_sample, read_history
+from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
+from engine.admin.lag.rules import Reason, judge
+from engine.admin.lag.sampling import GroupSample, IsWanted, Sample, take_sample
+from engine.admin.lag.unread import Times, read_times
+
+_PATIENCE_S = 2.0
+_Key = tuple[str, GroupType]
+
+OnLook = Callable[[int, int], None]
+"""Is told how many looks there were, and how many groups still want another."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagOptions:
+    """How to measure. There are as many looks as the rules need, at most ``looks_max``; or just so many."""
+
+    interval_s: float = 5.0
+    looks_max: int = 4
+    looks_are_fixed: bool = False
+    with_times: bool = True
+    history: Path | None = None
+
+
+class LagMeter:
+    """Measures once or again and again; what was seen stays in mind from one answer to the next."""
+
+    def __init__(self, cluster: Cluster, scope: GroupScope, is_wanted: IsWanted, options: LagOptions) -> None:
+        self._cluster = cluster
+        self._scope = scope
+        self._is_wanted = is_wanted
+        self._options = options
+        self._history: History | None = None
+        self._cluster_id: str | None = None
+
+    async def measure(self, on_look: OnLook) -> tuple[LagAnswer, list[str]]:
+        """Look as often as needed and return the answer, and complaints about the history.
+
+        Raises:
+            AdminError: nothing at all could be learnt.
+        """
+        history, complaints = await self._begin()
+        found = await find_groups(self._cluster, self._scope)
+        latest: dict[_Key, GroupSample] = {}
+        failures = list(found.failures)
+        asked = found
+        for look in range(self._options.looks_max):
+            if look:
+                await asyncio.sleep(self._options.interval_s)
+            sample = await take_sample(self._cluster, asked, self._is_wanted)
+            history.add(sample)
+            await self._keep(sample)
+            failures += sample.failures
+            # A group that is gone by now has no lag any more.
+            gone = {key for key in _keys(asked, latest) if key not in sample.groups}
+            latest = {key: one for key, one in latest.items() if key not in gone}
+            latest.update(sample.groups)
+            asked = self._undecided(found, latest, history)
+            on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
+            if not (asked.brokers or asked.zookeeper):
+                break
+        return await self._answer(latest, history, failures), complaints
+
+    async def _begin(self) -> tuple[History, list[str]]:
+        if self._history is not None:
+            return self._history, []
+        self._history = History()
+        if self._options.history is not None:
+            self._cluster_id = await _cluster_id(self._cluster)
+            now_ms = time.time_ns() // 1_000_000
+            self._history = await asyncio.to_thread(read_history, self._options.history, self._cluster_id, now_ms)
+        return self._history, self._history.complaints
+
+    async def _keep(self, sample: Sample) -> None:
+        if self._options.history is not None:
+            await asyncio.to_thread(append_sample, self._options.history, self._cluster_id, sample)
+
+    def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
+        """Return the groups that another look may tell more about."""
+        wanted = {key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(group, history)}
+        at_brokers = {name for name, kind in wanted if kind is not GroupType.ZOOKEEPER}
+        return replace(
+            found,
+            brokers=tuple(name for name in found.brokers if name in at_brokers),
+            zookeeper=tuple(name for name in found.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
+        )
+
+    async def _answer(self, latest: dict[_Key, GroupSample], history: History, failures: list[AdminError]) -> LagAnswer:
+        times = await self._times(latest)
+        now_ms = time.time_ns() // 1_000_000
+        groups: list[GroupLag] = []
+        for key, sample in latest.items():
+            series = {name: history.points[key][name] for name in sample.partitions}
+            groups.append(group_lag(sample, series, times, now_ms))
+        groups.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group, one.type))
+        unique = {(str(error), error.where): error for error in failures}
+        return LagAnswer(datetime.fromtimestamp(now_ms / 1000, UTC), tuple(groups), tuple(unique.values()))
+
+    async def _times(self, latest: dict[_Key, GroupSample]) -> Times:
+        places = {
+            place
+            for group in latest.values()
+            for name, one in group.partitions.items()
+            for place in (place_of_unread(name, one), place_of_newest(name, one))
+            if place is not None
+        }
+        if not places or not self._options.with_times:
+            return {}
+        return await read_times(await self._cluster.wire(), sorted(places), patience_s=_PATIENCE_S)
+
+
+def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
+    """Return those of the groups that were asked about."""
+    at_brokers, old = set(asked.brokers), set(asked.zookeeper)
+    return [(name, kind) for name, kind in latest if name in (old if kind is GroupType.ZOOKEEPER else at_brokers)]
+
+
+def _wants_more(group: GroupSample, history: History) -> bool:
+    series = history.points[group.group, group.type]
+    return any(
+        judge(series[name], is_owned=one.is_owned, start=one.start, why_unknown=one.why_unknown).reason
+        is Reason.TOO_FEW_SAMPLES
+        for name, one in group.partitions.items()
+    )
+
+
+async def _cluster_id(cluster: Cluster) -> str | None:
+    wire = await cluster.wire()
+    await wire.metadata([])
+    return wire.cluster_id

@@ -1,0 +1,202 @@
+"""The answer: how far behind groups are, partition by partition. Pure. What is not known is None, never a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from engine.admin.errors import AdminError
+from engine.admin.groups.values import GroupState, GroupType, Unknown
+from engine.admin.lag.rules import LagStatus, Point, Reason, Verdict, group_verdict, judge, known_points
+from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
+from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.common.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition of one group. ``lag`` counts offsets: markers and holes of compaction are among them.
+
+    ``time_lag_ms`` is for how long the first unread record has been waiting; ``span_ms`` lies between that record and
+    the newest one. Both go by the timestamps of records.
+    """
+
+    topic: str
+    partition: int
+    status: LagStatus
+    reason: Reason
+    committed_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lost_records: int | None
+    """So many offsets between the committed one and the first that is still there; None where none were lost."""
+    time_lag_ms: int | None
+    span_ms: int | None
+    unread_since: datetime | None
+    in_per_sec: float | None
+    out_per_sec: float | None
+    clear_in_ms: int | None
+    consumer_id: str | None
+    error: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """One group. Sums and maxima are over the partitions of which they are known; the count says how many are not."""
+
+    group: str
+    type: GroupType
+    state: GroupState | None
+    status: LagStatus
+    reason: Reason | None
+    where: str | None
+    """The partition that the status is about."""
+    lag: int | None
+    time_lag_ms: int | None
+    in_per_sec: float | None
+    out_per_sec: float | None
+    clear_in_ms: int | None
+    partition_count: int
+    unknown_partition_count: int
+    sample_count: int
+    window_ms: int
+    error: str | None
+    partitions: tuple[PartitionLag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagAnswer:
+    """All groups, the worst first, and what could not be learnt."""
+
+    time: datetime
+    groups: tuple[GroupLag, ...]
+    failures: tuple[AdminError, ...] = ()
+
+
+Series = Mapping[TopicPartition, Sequence[Point]]
+"""What was seen of a group's partitions; the last point of each is now."""
+
+
+def group_lag(sample: GroupSample, series: Series, times: Times, now_ms: int) -> GroupLag:
+    """Return how far behind a group is.
+
+    Args:
+        times: the records at committed offsets, and at the ends, as far as they were read.
+    """
+    partitions = tuple(
+        _partition_lag(name, one, series[name], times, now_ms) for name, one in sorted(sample.partitions.items())
+    )
+    verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
+    lags = [one.lag for one in partitions if one.lag is not None]
+    waits = [one.time_lag_ms for one in partitions if one.time_lag_ms is not None]
+    trend = sum_of_trends(Trend(one.in_per_sec, one.out_per_sec) for one in partitions)
+    spans = [(points[0].time_ms, points[-1].time_ms) for points in series.values()]
+    return GroupLag(
+        sample.group,
+        sample.type,
+        sample.state,
+        LagStatus.UNKNOWN if verdict is None else verdict.status,
+        None if verdict is None else verdict.reason,
+        where,
+        sum(lags) if lags else None,
+        max(waits) if waits else None,
+        trend.in_per_sec,
+        trend.out_per_sec,
+        _clear_in(partitions),
+        len(partitions),
+        sum(one.lag is None for one in partitions),
+        max((len(points) for points in series.values()), default=0),
+        max((last - first for first, last in spans), default=0),
+        sample.error,
+        partitions,
+    )
+
+
+def place_of_unread(name: TopicPartition, sample: PartitionSample) -> Place | None:
+    """Return where the first unread record is, or None where there is none or that is not known."""
+    if sample.committed is None or sample.end is None or sample.committed >= sample.end:
+        return None
+    return Place(name, max(sample.committed, sample.start or 0))
+
+
+def place_of_newest(name: TopicPartition, sample: PartitionSample) -> Place | None:
+    """Return where the newest record is, for a partition with unread ones."""
+    return None if place_of_unread(name, sample) is None or sample.end is None else Place(name, sample.end - 1)
+
+
+def _partition_lag(
+    name: TopicPartition, sample: PartitionSample, points: Sequence[Point], times: Times, now_ms: int
+) -> PartitionLag:
+    verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown)
+    is_known = sample.committed is not None and sample.end is not None
+    trend = trend_of(known_points(points)) if is_known else UNKNOWN_TREND
+    lag = _lag(sample)
+    unread, time_lag_ms = _waiting(times, place_of_unread(name, sample), lag, now_ms)
+    newest = times.get(place) if (place := place_of_newest(name, sample)) is not None else None
+    return PartitionLag(
+        *name,
+        *verdict,
+        sample.committed,
+        sample.end,
+        lag,
+        _lost(sample),
+        time_lag_ms,
+        _span(unread, newest),
+        None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
+        trend.in_per_sec,
+        trend.out_per_sec,
+        trend.clear_in_ms(lag),
+        sample.owner,
+        sample.error,
+    )
+
+
+def _lag(sample: PartitionSample) -> int | None:
+    """Beyond the end there is no lag to tell: where the reader will go on is not known."""
+    if sample.committed is None or sample.end is None or sample.committed > sample.end:
+        return None
+    return sample.end - sample.committed
+
+
+def _lost(sample: PartitionSample) -> int | None:
+    if sample.committed is None or sample.start is None or sample.committed >= sample.start:
+        return None
+    return sample.start - sample.committed
+
+
+def _waiting(times: Times, place: Place | None, lag: int | None, now_ms: int) -> tuple[int | None, int | None]:
+    """Return the first unread record's time, and for how long it waits; nothing unread waits for no time."""
+    if lag == 0:
+        return None, 0
+    if place is None or place not in times:
+        return None, None
+    record = times[place]
+    if record is None:
+        return None, 0
+    if isinstance(record, Unknown) or record.timestamp_ms is None:
+        return None, None
+    # Clocks of producers may be ahead of this one.
+    return record.timestamp_ms, max(0, now_ms - record.timestamp_ms)
+
+
+def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int | None:
+    if unread_ms is None or not isinstance(newest, UnreadRecord) or newest.timestamp_ms is None:
+        return None
+    return max(0, newest.timestamp_ms - unread_ms)
+
+
+def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
+    """A group is through when its last partition is; None where that is not known of one."""
+    lagging = [one.clear_in_ms for one in partitions if one.lag != 0 and one.reason is not Reason.NOTHING_COMMITTED]
+    if any(time is None for time in lagging):
+        return None
+    known = [time for time in lagging if time is not None]
+    if known:
+        return max(known)
+    return 0 if any(one.lag == 0 for one in partitions) else None

@@ -1,0 +1,191 @@
+"""Is a partition's reader all right? Judged from a few samples, by rules instead of thresholds. Pure.
+
+The rules are Burrow's (2025), carried over from commits, which it watches, to samples of what is committed. In order:
+
+1.  What is not known stays unknown: nothing committed, no leader, no such partition.
+2.  Committed beyond the end: REWIND. The log was cut or made anew, and the reader will begin somewhere else.
+3.  Nothing to read: OK, whatever was before.
+4.  An offset lower than the one before it, and not reached again since: REWIND.
+5.  With too few samples (see ``is_telling``) nothing more can be said: unknown.
+6.  Everything that was there two samples ago has been read: OK.
+7.  The offset has stood still for all of the time, or more than twice as long as it moved before: STALL where somebody
+    owns the partition, STOP where nobody does.
+8.  The lag fell at least once: OK. Else WARN.
+
+Records that were deleted before they were read make it WARN at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+TELLING_COUNT = 3
+TELLING_SPAN_MS = 10_000
+"""Twice the interval at which consumers commit by default."""
+
+
+class LagStatus(StrEnum):
+    """How a reader is doing; the later, the worse."""
+
+    OK = "OK"
+    UNKNOWN = "UNKNOWN"
+    WARN = "WARN"
+    STALL = "STALL"
+    STOP = "STOP"
+    REWIND = "REWIND"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether somebody has to do something."""
+        return self in (LagStatus.STALL, LagStatus.STOP, LagStatus.REWIND)
+
+
+_RANKS = {status: rank for rank, status in enumerate(LagStatus)}
+
+
+class Reason(StrEnum):
+    """Why a status was given."""
+
+    CAUGHT_UP = "caught_up"
+    KEEPS_UP = "keeps_up"
+    LAG_FELL = "lag_fell"
+    LAG_NEVER_FELL = "lag_never_fell"
+    STANDS_STILL = "stands_still"
+    NOBODY_READS = "nobody_reads"
+    WENT_BACK = "went_back"
+    AHEAD_OF_LOG = "ahead_of_log"
+    RECORDS_LOST = "records_lost"
+    TOO_FEW_SAMPLES = "too_few_samples"
+    NOTHING_COMMITTED = "nothing_committed"
+    COMMITTED_UNKNOWN = "committed_unknown"
+    NO_LEADER = "no_leader"
+    NO_SUCH_PARTITION = "no_such_partition"
+    END_UNKNOWN = "end_unknown"
+
+
+class Point(NamedTuple):
+    """What was seen of one partition of one group at a moment; None is not known."""
+
+    time_ms: int
+    committed: int | None
+    end: int | None
+
+
+class KnownPoint(NamedTuple):
+    """A point of which both offsets are known."""
+
+    time_ms: int
+    committed: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return self.end - self.committed
+
+
+class Verdict(NamedTuple):
+    """A status and why."""
+
+    status: LagStatus
+    reason: Reason
+
+
+def judge(
+    points: Sequence[Point], *, is_owned: bool | None, start: int | None = None, why_unknown: Reason | None = None
+) -> Verdict:
+    """Return how one partition's reader is doing.
+
+    Args:
+        points: samples in the order of time; the last one is now.
+        is_owned: whether somebody reads the partition now; None where that is not known.
+        start: the first offset that is still in the log.
+        why_unknown: why the last point has something unknown.
+    """
+    last = points[-1]
+    if last.committed is None:
+        return Verdict(LagStatus.UNKNOWN, why_unknown or Reason.NOTHING_COMMITTED)
+    if last.end is None:
+        return Verdict(LagStatus.UNKNOWN, why_unknown or Reason.END_UNKNOWN)
+    verdict = _judge_known(known_points(points), is_owned)
+    is_lost = start is not None and last.committed < start
+    if is_lost and verdict.status.rank < LagStatus.WARN.rank:
+        return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
+    return verdict
+
+
+def known_points(points: Sequence[Point]) -> list[KnownPoint]:
+    """Return the points of which both offsets are known, since the log was last cut or made anew."""
+    known = [KnownPoint(p.time_ms, p.committed, p.end) for p in points if p.committed is not None and p.end is not None]
+    for index in range(len(known) - 1, 0, -1):
+        if known[index].end < known[index - 1].end:
+            return known[index:]
+    return known
+
+
+def is_telling(points: Sequence[KnownPoint]) -> bool:
+    """Whether movement can be seen: three samples, or two that are ten seconds apart."""
+    if len(points) < TELLING_COUNT:
+        return len(points) > 1 and points[-1].time_ms - points[0].time_ms >= TELLING_SPAN_MS
+    return True
+
+
+def went_back(points: Sequence[KnownPoint]) -> bool:
+    """Whether an offset is lower than the one before it, and none since has reached that again."""
+    highest_before, is_back = -1, False
+    for before, after in pairwise(points):
+        if after.committed < before.committed:
+            highest_before, is_back = max(highest_before, before.committed), True
+        elif is_back and after.committed >= highest_before:
+            is_back = False
+    return is_back
+
+
+def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | None, str | None]:
+    """Return the worst verdict of a group and where it was given; None for a group without partitions.
+
+    A partition for which nothing is committed says nothing of the group, unless that is so for all.
+    """
+    telling = [one for one in verdicts if one[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
+    if not telling:
+        return None, None
+    where, worst = max(telling, key=lambda one: one[1].status.rank)
+    return worst, where
+
+
+def _judge_known(points: Sequence[KnownPoint], is_owned: bool | None) -> Verdict:
+    last = points[-1]
+    if last.lag < 0:
+        return Verdict(LagStatus.REWIND, Reason.AHEAD_OF_LOG)
+    if last.lag == 0:
+        return Verdict(LagStatus.OK, Reason.CAUGHT_UP)
+    if went_back(points):
+        return Verdict(LagStatus.REWIND, Reason.WENT_BACK)
+    if not is_telling(points):
+        return Verdict(LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES)
+    if last.committed >= points[-min(3, len(points))].end:
+        return Verdict(LagStatus.OK, Reason.KEEPS_UP)
+    if _stands_still(points):
+        if is_owned is False:
+            return Verdict(LagStatus.STOP, Reason.NOBODY_READS)
+        return Verdict(LagStatus.STALL, Reason.STANDS_STILL)
+    if any(after.lag < before.lag for before, after in pairwise(points)):
+        return Verdict(LagStatus.OK, Reason.LAG_FELL)
+    return Verdict(LagStatus.WARN, Reason.LAG_NEVER_FELL)
+
+
+def _stands_still(points: Sequence[KnownPoint]) -> bool:
+    last = points[-1]
+    since = last
+    for point in reversed(points):
+        if point.committed != last.committed:
+            break
+        since = point
+    still_ms, moving_ms = last.time_ms - since.time_ms, since.time_ms - points[0].time_ms
+    return still_ms > 2 * moving_ms

@@ -1,0 +1,196 @@
+"""One look at groups: what they have committed, where their partitions begin and end, and who reads them.
+
+Committed offsets are asked for before the ends, so that a reader that keeps up is never seen beyond the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError
+from engine.admin.groups.group_reading import describe_and_fetch
+from engine.admin.groups.partition_offsets import NO_LEADER_TEXT, end_offsets, start_offsets
+from engine.admin.groups.scope import FoundGroups, as_error
+from engine.admin.groups.values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    GroupOffsets,
+    GroupState,
+    GroupType,
+    Unknown,
+)
+from engine.admin.lag.rules import Reason
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+Ends = Mapping[TopicPartition, int | Unknown]
+IsWanted = Callable[[str], bool]
+"""Says whether a topic is asked about."""
+
+_NO_LEADER_CODES = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSample:
+    """One partition of one group at a moment. What is not known is None; ``error`` is for a person."""
+
+    committed: int | None
+    end: int | None
+    start: int | None
+    is_owned: bool | None
+    owner: str | None = None
+    why_unknown: Reason | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """One group at a moment; ``state`` None is not known."""
+
+    group: str
+    type: GroupType
+    state: GroupState | None
+    partitions: Mapping[TopicPartition, PartitionSample]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All groups asked about, as they were between asking and answering; the time is that of the ends."""
+
+    time_ms: int
+    groups: Mapping[tuple[str, GroupType], GroupSample]
+    failures: tuple[AdminError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """A group before the ends of its partitions are known."""
+
+    group: str
+    type: GroupType
+    state: GroupState | None
+    members: Sequence[GroupMember]
+    owners: Mapping[TopicPartition, GroupMember]
+    offsets: GroupOffsets
+    error: str | None = None
+
+    def partitions(self, is_wanted: IsWanted) -> list[TopicPartition]:
+        return sorted(name for name in {*self.offsets, *self.owners} if is_wanted(name.topic))
+
+
+async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted) -> Sample:
+    """Look once at the groups; groups that were deleted since they were found are left out."""
+    halves, failures = await _at_brokers(cluster, found)
+    halves += await _in_zookeeper(cluster, found)
+    names = sorted({name for half in halves for name in half.partitions(is_wanted)})
+    committed_first = {
+        name for half in halves for name, offset in half.offsets.items() if isinstance(offset, CommittedOffset)
+    }
+    ends: Ends = {}
+    starts: Ends = {}
+    if names:
+        try:
+            wire = await cluster.wire()
+            ends = await end_offsets(wire, names)
+            begun = [name for name in names if name in committed_first and isinstance(ends[name], int)]
+            starts = await start_offsets(wire, begun)
+        except AdminError as error:
+            ends = dict.fromkeys(names, Unknown.of_error(error))
+    time_ms = time.time_ns() // 1_000_000
+    groups = {(half.group, half.type): _group(half, ends, starts, is_wanted) for half in halves}
+    return Sample(time_ms, groups, tuple(failures))
+
+
+async def _at_brokers(cluster: Cluster, found: FoundGroups) -> tuple[list[_Half], list[AdminError]]:
+    if not found.brokers:
+        return [], []
+    wire = await cluster.wire()
+    answers = await describe_and_fetch(wire, found.brokers, coordinators=found.coordinators or None)
+    halves: list[_Half] = []
+    failures: list[AdminError] = []
+    for name, (described, committed) in answers.items():
+        if isinstance(described, GroupDescription) and described.state is GroupState.DEAD:
+            continue
+        failures += [as_error(one, f"group {name}") for one in (described, committed) if isinstance(one, Unknown)][:1]
+        halves.append(_half_at_broker(name, described, committed))
+    return halves, failures
+
+
+def _half_at_broker(name: str, described: GroupDescription | Unknown, committed: GroupOffsets | Unknown) -> _Half:
+    errors = [str(one) for one in (described, committed) if isinstance(one, Unknown)]
+    offsets: GroupOffsets = {} if isinstance(committed, Unknown) else committed
+    error = errors[0] if errors else None
+    if isinstance(described, Unknown):
+        return _Half(name, GroupType.CLASSIC, None, (), {}, offsets, error)
+    owners = {partition: member for member in described.members for partition in member.assignment or ()}
+    if isinstance(committed, Unknown):
+        offsets = dict.fromkeys(owners, committed)
+    return _Half(name, described.type, described.state, described.members, owners, offsets, error)
+
+
+async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Half]:
+    if not found.zookeeper:
+        return []
+    from engine.admin.groups.old_consumers import read_old_groups
+
+    groups = await read_old_groups(await cluster.zookeeper(), found.zookeeper)
+    return [
+        _Half(
+            group.group,
+            GroupType.ZOOKEEPER,
+            group.state,
+            group.members,
+            {name: owner for name in group.owners if (owner := group.owner(name)) is not None},
+            group.offsets,
+        )
+        for group in groups.values()
+    ]
+
+
+def _group(half: _Half, ends: Ends, starts: Ends, is_wanted: IsWanted) -> GroupSample:
+    partitions = {name: _partition(half, name, ends.get(name), starts.get(name)) for name in half.partitions(is_wanted)}
+    return GroupSample(half.group, half.type, half.state, partitions, half.error)
+
+
+def _partition(
+    half: _Half, name: TopicPartition, end: int | Unknown | None, start: int | Unknown | None
+) -> PartitionSample:
+    committed, owner = half.offsets.get(name), half.owners.get(name)
+    why, error = _why_unknown(committed, end)
+    return PartitionSample(
+        committed.offset if isinstance(committed, CommittedOffset) else None,
+        end if isinstance(end, int) else None,
+        start if isinstance(start, int) else None,
+        _is_owned(half, owner),
+        owner.member_id if owner is not None else None,
+        why,
+        error,
+    )
+
+
+def _is_owned(half: _Half, owner: GroupMember | None) -> bool | None:
+    """Whether somebody reads it: not known while a group rebalances, or where a member's assignment is unreadable."""
+    if owner is not None:
+        return True
+    if half.state is None or half.state.is_rebalancing:
+        return None
+    return None if any(member.assignment is None for member in half.members) else False
+
+
+def _why_unknown(
+    committed: CommittedOffset | Unknown | None, end: int | Unknown | None
+) -> tuple[Reason | None, str | None]:
+    """Return what stands in the way of a verdict, the end before the offset: a partition may be gone."""
+    if isinstance(end, Unknown):
+        if end.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return Reason.NO_SUCH_PARTITION, "the topic or partition does not exist"
+        is_leaderless = end.message == NO_LEADER_TEXT or end.code in _NO_LEADER_CODES
+        return (Reason.NO_LEADER if is_leaderless else Reason.END_UNKNOWN), str(end)
+    if isinstance(committed, Unknown):
+        return Reason.COMMITTED_UNKNOWN, str(committed)
+    return (Reason.NOTHING_COMMITTED, None) if committed is None else (None, None)
