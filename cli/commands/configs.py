@@ -1,40 +1,39 @@
-"""``klamm configs``: settings of topics, brokers and broker loggers. Options are those of kafka-configs."""
+"""``klamm configs``: settings of topics, brokers and broker loggers, quotas. Options are those of kafka-configs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.commands.configs_entities import (
+    Broker,
+    BrokerDefaults,
+    BrokerLogger,
+    Client,
+    ClientDefaults,
+    EntityDefault,
+    EntityNames,
+    EntityTypes,
+    Ip,
+    IpDefaults,
+    Topic,
+    User,
+    UserDefaults,
+    chosen_entity,
+)
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
 
-if TYPE_CHECKING:
-    from engine.admin.configs import Entity, EntityType
-
 group = CommandGroup(
     "configs",
-    "Describe and alter settings of topics and brokers.",
+    "Describe and alter settings of topics and brokers, quotas of users, clients and addresses.",
     action_flags={"--describe": "describe", "--alter": "alter"},
 )
-
-EntityTypeName = Annotated[
-    str | None, typer.Option("--entity-type", metavar="TYPE", help="topics, brokers or broker-loggers.")
-]
-EntityName = Annotated[
-    str | None, typer.Option("--entity-name", metavar="NAME", help="A topic's name or a broker's id.")
-]
-EntityDefault = Annotated[bool, typer.Option("--entity-default", help="What holds for all brokers.")]
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Short for --entity-type topics and name.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Short for --entity-type brokers and id.")]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="Short for brokers and --entity-default.")]
-BrokerLogger = Annotated[
-    str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and id.")
-]
 
 
 @group.command(
@@ -44,43 +43,58 @@ BrokerLogger = Annotated[
         "klamm configs describe --topic orders",
         "klamm configs describe --topic orders --all -o json",
         "klamm configs describe --broker-defaults",
+        "klamm configs describe --entity-type users",
     ),
 )
 async def describe(
     invocation: Invocation,
-    entity_type: EntityTypeName = None,
-    entity_name: EntityName = None,
+    entity_type: EntityTypes = None,
+    entity_name: EntityNames = None,
     entity_default: EntityDefault = False,
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     broker_logger: BrokerLogger = None,
+    client: Client = None,
+    client_defaults: ClientDefaults = False,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="All that holds, with where it comes from; not only what is set.")
     ] = False,
 ) -> Report:
     """Show settings and where each comes from.
 
-    With only a type, those of all topics or brokers that have any.
+    With only a type, those of all its entities that have any. Quotas and credentials are listed like settings; of a
+    credential only its iterations are shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
-    from engine.admin.configs import Entity, EntityType
+    from engine.admin.configs import EntityType
     from engine.admin.reading_configs import config_reader
 
-    kind, name, is_default = _chosen(
-        entity_type, entity_name, entity_default, topic, broker, broker_defaults, broker_logger
+    kind, entity = chosen_entity(
+        entity_type or (),
+        entity_name or (),
+        entity_default,
+        (
+            ("topics", topic, False),
+            ("brokers", broker, broker_defaults),
+            ("broker-loggers", broker_logger, False),
+            ("clients", client, client_defaults),
+            ("users", user, user_defaults),
+            ("ips", ip, ip_defaults),
+        ),
     )
     async with open_cluster(invocation) as cluster:
-        reader = await config_reader(cluster)
-        if name is not None or is_default:
-            entities = [_checked(kind, name)]
+        reader = await config_reader(cluster, wants_brokers=show_all or kind is EntityType.BROKER_LOGGER)
+        if entity is not None:
+            found = [await reader.describe(entity, include_all=show_all)]
         else:
-            entities = [Entity(kind, one) for one in await reader.names(kind)]
-            if kind is EntityType.BROKER:
-                entities.append(Entity(kind, None))
-        found = [await reader.describe(entity, include_all=show_all) for entity in entities]
-    return configs_report(found, is_single=name is not None or is_default)
+            found = await reader.describe_all(kind, include_all=show_all)
+    return configs_report(found, is_single=entity is not None)
 
 
 @group.command(
@@ -90,17 +104,24 @@ async def describe(
         "klamm configs alter --topic orders --add-config retention.ms=3600000,cleanup.policy=[compact,delete]",
         "klamm configs alter --broker 0 --delete-config log.cleaner.threads",
         "klamm configs alter --broker-defaults --add-config-file defaults.properties --dry-run",
+        "klamm configs alter --user alice --client app --add-config producer_byte_rate=1048576",
     ),
 )
 async def alter(
     invocation: Invocation,
-    entity_type: EntityTypeName = None,
-    entity_name: EntityName = None,
+    entity_type: EntityTypes = None,
+    entity_name: EntityNames = None,
     entity_default: EntityDefault = False,
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     broker_logger: BrokerLogger = None,
+    client: Client = None,
+    client_defaults: ClientDefaults = False,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
     add_config: Annotated[
         list[str] | None,
         typer.Option("--add-config", metavar="K=V,…", help="What to set; values with commas in brackets: k=[a,b]."),
@@ -112,17 +133,29 @@ async def alter(
         list[str] | None, typer.Option("--delete-config", metavar="K,…", help="What to drop.")
     ] = None,
 ) -> None:
-    """Set and drop settings, all or none."""
+    """Set and drop settings, all or none.
+
+    Quotas are altered by the wire only. Credentials of users are not altered here.
+    """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.changing_configs import alter_entity
     from engine.admin.configs import parse_additions
 
-    kind, name, is_default = _chosen(
-        entity_type, entity_name, entity_default, topic, broker, broker_defaults, broker_logger
+    kind, entity = chosen_entity(
+        entity_type or (),
+        entity_name or (),
+        entity_default,
+        (
+            ("topics", topic, False),
+            ("brokers", broker, broker_defaults),
+            ("broker-loggers", broker_logger, False),
+            ("clients", client, client_defaults),
+            ("users", user, user_defaults),
+            ("ips", ip, ip_defaults),
+        ),
     )
-    if name is None and not is_default:
+    if entity is None:
         raise UsageError(f"an entity name must be given to alter {kind.value}")
-    entity = _checked(kind, name)
     additions: dict[str, str] = {}
     if add_config_file is not None:
         additions |= _properties(add_config_file)
@@ -135,47 +168,6 @@ async def alter(
         if invocation.confirm(f"alter {entity} in {cluster.target.name}: {', '.join(summary)}"):
             await alter_entity(cluster, entity, additions, deletions)
             invocation.talk.say(f"altered {entity}")
-
-
-def _chosen(
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-    topic: str | None,
-    broker: str | None,
-    broker_defaults: bool,
-    broker_logger: str | None,
-) -> tuple[EntityType, str | None, bool]:
-    """Return type, name, and whether the default is meant; one way of saying it is allowed."""
-    from engine.admin.configs import EntityType
-
-    shortcuts = [
-        (EntityType.TOPIC, topic, False, topic is not None),
-        (EntityType.BROKER, broker, False, broker is not None),
-        (EntityType.BROKER, None, True, broker_defaults),
-        (EntityType.BROKER_LOGGER, broker_logger, False, broker_logger is not None),
-    ]
-    said = [(kind, name, default) for kind, name, default, is_said in shortcuts if is_said]
-    if entity_type is not None:
-        try:
-            kind = EntityType(entity_type)
-        except ValueError:
-            known = ", ".join(EntityType)
-            raise UsageError(f"--entity-type wants one of {known}, not {entity_type!r}") from None
-        if entity_name is not None and entity_default:
-            raise UsageError("--entity-name and --entity-default exclude each other")
-        said.append((kind, entity_name, entity_default))
-    if len(said) != 1:
-        raise UsageError("say whose settings: --topic, --broker, --broker-defaults, --broker-logger or --entity-type")
-    return said[0]
-
-
-def _checked(kind: EntityType, name: str | None) -> Entity:
-    from engine.admin.configs import Entity
-
-    entity = Entity(kind, name)
-    entity.check()
-    return entity
 
 
 def _properties(path: Path) -> dict[str, str]:

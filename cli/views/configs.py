@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.configs import ConfigSource, EntityConfigs
+from engine.admin.configs import ConfigEntry, ConfigSource, EntityConfigs
 
 
 def _source_tone(value: object) -> Tone | None:
@@ -18,24 +18,31 @@ _SETTING = (
     Column("source", tone=_source_tone),
     Column("sensitive", Kind.FLAG),
     Column("read_only", Kind.FLAG),
+    Column("synonyms", Kind.LIST),
 )
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
 def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report:
     """A section per entity that has settings; one entity also where it has none."""
-    rows = [
-        (one.entity_type, one.entity_name or "<default>", c.name, c.value, c.source, c.sensitive, c.read_only)
-        for one in found
-        for c in one.configs
-    ]
+    rows = [(one.entity_type, one.entity_name or "<default>", *_row(entry)) for one in found for entry in one.configs]
     shown = [one for one in found if one.configs]
-    sections = [
-        Section(
-            f"{one.entity_type.value}: {one.entity_name or 'default of all'}",
-            Table(_SETTING, [(c.name, c.value, c.source, c.sensitive, c.read_only) for c in one.configs]),
-        )
-        for one in shown
-    ]
     notes = () if shown else ("nothing is set",)
-    return Report(found[0] if is_single else found, Table(_ALL, rows), sections, notes)
+    return Report(found[0] if is_single else found, Table(_ALL, rows), [_section(one) for one in shown], notes)
+
+
+def _row(entry: ConfigEntry) -> tuple[object, ...]:
+    synonyms = [f"{s.source.value}:{s.name}={'' if s.value is None else s.value}" for s in entry.synonyms]
+    return (entry.name, entry.value, entry.source, entry.sensitive, entry.read_only, synonyms)
+
+
+def _section(one: EntityConfigs) -> Section:
+    """Leave out for a person what says nothing: flags that nobody has, a synonym that is the setting itself."""
+    rows = [(*_row(entry)[:-1], [s.source.value for s in entry.synonyms[1:]]) for entry in one.configs]
+    columns = (*_SETTING[:-1], Column("overrides", Kind.LIST, tone=lambda _: Tone.QUIET))
+    optional = {"sensitive", "read_only", "overrides"}
+    kept = [
+        index for index, column in enumerate(columns) if column.name not in optional or any(row[index] for row in rows)
+    ]
+    table = Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    return Section(f"{one.entity_type.value}: {one.entity_name or 'default of all'}", table)

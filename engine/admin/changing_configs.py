@@ -30,6 +30,13 @@ async def alter_entity(
         raise BadRequest(f"both set and deleted: {', '.join(both)}")
     if not additions and not deletions:
         raise BadRequest("nothing to alter", hint="give --add-config, --add-config-file or --delete-config")
+    if entity.type.is_of_clients:
+        if cluster.changes_by is not Side.WIRE:
+            raise BadRequest("quotas are altered by the brokers alone", hint="use --bootstrap-server")
+        from engine.admin.config_quotas_wire import alter_quotas
+
+        await alter_quotas(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+        return
     if cluster.changes_by is Side.WIRE:
         from engine.admin.config_changes_wire import alter_configs
 

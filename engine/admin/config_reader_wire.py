@@ -23,11 +23,25 @@ class WireConfigReader:
     def __init__(self, wire: WireCluster) -> None:
         self._wire = wire
 
-    async def names(self, entity_type: EntityType) -> list[str]:
-        return await entity_names(self._wire, entity_type)
-
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        if entity.type.is_of_clients:
+            from engine.admin.config_quotas_wire import describe_clients
+
+            (found,) = await describe_clients(self._wire, entity.type, entity)
+            return found
         return await describe_entity(self._wire, entity, include_all=include_all)
+
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        if kind.is_of_clients:
+            from engine.admin.config_quotas_wire import describe_clients
+
+            return await describe_clients(self._wire, kind, None)
+        if kind is EntityType.TOPIC:
+            return await _describe_all_topics(self._wire, include_all=include_all)
+        entities = [Entity(kind, str(broker_id)) for broker_id in sorted(await self._wire.nodes())]
+        if kind is EntityType.BROKER:
+            entities.append(Entity(kind, None))
+        return [await describe_entity(self._wire, entity, include_all=include_all) for entity in entities]
 
 
 async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
@@ -47,9 +61,22 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
         response = await wire.call_broker(int(entity.name), request)
     (result,) = response.results
     refuse(result.error_code, result.error_message, str(entity))
+    return _described(entity, result, include_all=include_all)
+
+
+def _described(entity: Entity, result: DescribeConfigsResult, *, include_all: bool) -> EntityConfigs:
     entries = [_entry(config) for config in result.configs]
     wanted = entries if include_all else [entry for entry in entries if _is_set_for(entity, entry)]
     return EntityConfigs(entity.type, entity.name, tuple(sorted(wanted, key=lambda entry: entry.name)))
+
+
+async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[EntityConfigs]:
+    response = await wire.metadata(None)
+    topics = sorted(topic.name for topic in response.topics if topic.name is not None)
+    return [
+        _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
+        for result in await _describe_topics(wire, topics, keys=None, with_synonyms=True)
+    ]
 
 
 async def read_overrides(wire: WireCluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -69,16 +96,8 @@ async def read_effective(wire: WireCluster, topics: Sequence[str], key: str) -> 
     return {result.resource_name: config.value for result in results for config in result.configs}
 
 
-async def entity_names(wire: WireCluster, entity_type: EntityType) -> list[str]:
-    """Return the names of all topics, or the ids of all live brokers."""
-    if entity_type is EntityType.TOPIC:
-        response = await wire.metadata(None)
-        return sorted(topic.name for topic in response.topics if topic.name is not None)
-    return [str(broker_id) for broker_id in sorted(await wire.nodes())]
-
-
 async def _describe_topics(
-    wire: WireCluster, topics: Sequence[str], keys: list[str] | None
+    wire: WireCluster, topics: Sequence[str], keys: list[str] | None, *, with_synonyms: bool = False
 ) -> list[DescribeConfigsResult]:
     results: list[DescribeConfigsResult] = []
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
@@ -88,7 +107,7 @@ async def _describe_topics(
             )
             for topic in topics[start : start + _TOPICS_PER_REQUEST]
         ]
-        response = await wire.call_any(DescribeConfigsRequest(resources=resources))
+        response = await wire.call_any(DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms))
         for result in response.results:
             if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue

@@ -19,6 +19,16 @@ class EntityType(StrEnum):
     TOPIC = "topics"
     BROKER = "brokers"
     BROKER_LOGGER = "broker-loggers"
+    CLIENT = "clients"
+    USER = "users"
+    USER_CLIENT = "users/clients"
+    """A client of a user; its name is both, each percent-encoded, with a slash between them."""
+    IP = "ips"
+
+    @property
+    def is_of_clients(self) -> bool:
+        """Whether it is about those who use the cluster: quotas, and credentials of users (``config_quotas``)."""
+        return self in (EntityType.CLIENT, EntityType.USER, EntityType.USER_CLIENT, EntityType.IP)
 
     @property
     def resource_type(self) -> int:
@@ -40,12 +50,17 @@ class Entity:
         """Raise BadRequest where the name can be none of such an entity."""
         if self.type is EntityType.TOPIC and self.name is None:
             raise BadRequest("topics have no default of their own", hint="give --topic NAME; brokers have defaults")
+        if self.type.is_of_clients:
+            return
         if self.type is not EntityType.TOPIC and self.name is not None and not self.name.isdigit():
             raise BadRequest(f"not a broker id: {self.name!r}", hint="see the ids with: klamm brokers list")
         if self.type is EntityType.BROKER_LOGGER and self.name is None:
             raise BadRequest("loggers are those of one broker", hint="give --broker-logger ID")
 
     def __str__(self) -> str:
+        if self.type is EntityType.USER_CLIENT:
+            user, _, client = (self.name or "").partition("/")
+            return f"client {client} of user {user}"
         singular = self.type.value.removesuffix("s")
         return f"default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"
 
@@ -61,12 +76,19 @@ class ConfigSource(StrEnum):
     DEFAULT_CONFIG = "DEFAULT_CONFIG"
     DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"
     CLIENT_METRICS_CONFIG = "CLIENT_METRICS_CONFIG"
+    CLIENT_QUOTA = "CLIENT_QUOTA"
+    """Ours: the wire has no number for it, as quotas are no settings there."""
+    SCRAM_CREDENTIAL = "SCRAM_CREDENTIAL"
 
     @staticmethod
     def of_code(code: int) -> ConfigSource:
         """Return the source with the wire's number ``code``."""
-        sources = tuple(ConfigSource)
-        return sources[code] if 0 <= code < len(sources) else ConfigSource.UNKNOWN
+        return _SOURCES[code] if 0 <= code < len(_SOURCES) else ConfigSource.UNKNOWN
+
+
+_OURS = (ConfigSource.CLIENT_QUOTA, ConfigSource.SCRAM_CREDENTIAL)
+_SOURCES = tuple(source for source in ConfigSource if source not in _OURS)
+"""By the wire's number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One seam for reading settings, and behind it ZooKeeper and the wire."""
+"""One seam for reading settings, and behind it ZooKeeper, the wire or a snapshot file."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from typing import Protocol
 
 from engine.admin.configs import Entity, EntityConfigs, EntityType
 from engine.admin.connection import Cluster
-from engine.admin.errors import BadRequest
 from engine.admin.target import Side
 
 
 class ConfigReader(Protocol):
     """Reads settings of one cluster."""
 
-    async def names(self, entity_type: EntityType) -> list[str]:
-        """Return the names of all topics, or the ids of all brokers."""
-
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
         """Return what is set for an entity, or (``include_all``) everything that holds for it."""
 
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        """Return the same of all entities of a kind, the defaults of brokers among them."""
 
-async def config_reader(cluster: Cluster) -> ConfigReader:
+
+async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> ConfigReader:
     """Return the reader of settings for this cluster.
 
-    Raises:
-        BadRequest: a snapshot is meant.
+    With ``wants_brokers`` brokers are asked where they are named beside ZooKeeper: they know their files and defaults.
     """
     if cluster.target.snapshot is not None:
-        raise BadRequest("settings are not read from a snapshot", hint="klamm topics describe --snapshot has overrides")
-    if cluster.reads_from is Side.ZOOKEEPER:
+        from engine.admin.config_reader_snapshot import SnapshotConfigReader
+        from engine.admin.snapshot_file import load_snapshot
+
+        return SnapshotConfigReader(load_snapshot(cluster.target.snapshot))
+    is_by_brokers = wants_brokers and cluster.target.via is None and bool(cluster.target.bootstrap)
+    if cluster.reads_from is Side.ZOOKEEPER and not is_by_brokers:
         from engine.admin.config_reader_zk import ZkConfigReader
 
         return ZkConfigReader(await cluster.zookeeper(), observe=cluster.observe)

@@ -1,0 +1,99 @@
+"""Whose settings a command line means: types and names as kafka-configs has them, and its shortcuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from engine.admin.configs import Entity, EntityType
+
+EntityTypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--entity-type",
+        metavar="TYPE",
+        help="topics, brokers, broker-loggers, clients, users or ips; users and clients may be given together.",
+    ),
+]
+EntityNames = Annotated[
+    list[str] | None,
+    typer.Option("--entity-name", metavar="NAME", help="The name, the broker's id or the address; one for each type."),
+]
+EntityDefault = Annotated[
+    bool, typer.Option("--entity-default", help="What holds for all of the type that have no settings of their own.")
+]
+Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Short for --entity-type topics and name.")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Short for --entity-type brokers and id.")]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="Short for brokers and --entity-default.")]
+BrokerLogger = Annotated[
+    str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and id.")
+]
+Client = Annotated[str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id.")]
+ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Quotas of all client ids.")]
+User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas and credentials of a user.")]
+UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Quotas of all users.")]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of an address.")]
+IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all addresses.")]
+
+Said = tuple[str, str | None, bool]
+"""A type, a name, and whether a name or the default is meant at all."""
+
+_CLIENT_PAIR = {"users", "clients"}
+
+
+def chosen_entity(
+    types: Sequence[str], names: Sequence[str], is_default: bool, shortcuts: Sequence[tuple[str, str | None, bool]]
+) -> tuple[EntityType, Entity | None]:
+    """Return the kind, and the entity where one is meant, not all of its kind.
+
+    Args:
+        shortcuts: of each shortcut its type, the name given and whether the default was asked for.
+    """
+    said: list[Said] = [(kind, name, True) for kind, name, default in shortcuts if name is not None or default]
+    said += _by_types(types, names, is_default)
+    kinds = [kind for kind, _, _ in said]
+    if not said:
+        raise UsageError("say whose settings: --topic, --broker, --user, --client, --ip, … or --entity-type")
+    if len(said) > 1 and (len(said) > 2 or set(kinds) != _CLIENT_PAIR):
+        raise UsageError("one kind of entity only, or a user with a client")
+    return _pair({kind: (name, is_one) for kind, name, is_one in said}) if len(said) == 2 else _single(*said[0])
+
+
+def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> list[Said]:
+    """Kafka's tool gives names to types in the order in which they stand; a type without a name means all of it."""
+    if not types and (names or is_default):
+        raise UsageError("--entity-name and --entity-default want an --entity-type")
+    if len(names) + is_default > len(types):
+        raise UsageError("more names than types: --entity-name and --entity-default exclude each other")
+    if names and is_default:
+        raise UsageError("which type has the default? say it with --user, --client, --user-defaults, --client-defaults")
+    given: list[str | None] = [None] if is_default else list(names)
+    return [(kind, given[i] if i < len(given) else None, i < len(given)) for i, kind in enumerate(types)]
+
+
+def _single(kind: str, name: str | None, is_one: bool) -> tuple[EntityType, Entity | None]:
+    from engine.admin.configs import Entity, EntityType
+
+    known = [one for one in EntityType if one is not EntityType.USER_CLIENT]
+    found = next((one for one in known if one.value == kind), None)
+    if found is None:
+        raise UsageError(f"--entity-type wants one of {', '.join(known)}, not {kind!r}")
+    if not is_one:
+        return found, None
+    entity = Entity(found, name)
+    entity.check()
+    return found, entity
+
+
+def _pair(said: dict[str, tuple[str | None, bool]]) -> tuple[EntityType, Entity | None]:
+    from engine.admin.config_quotas import user_and_client
+    from engine.admin.configs import EntityType
+
+    (user, is_user), (client, is_client) = said["users"], said["clients"]
+    if is_user != is_client:
+        raise UsageError("name both, the user and the client, or neither for all pairs of them")
+    return EntityType.USER_CLIENT, user_and_client(user, client) if is_user else None
