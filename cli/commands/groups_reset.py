@@ -101,9 +101,9 @@ async def reset_offsets(
         code = _tell(invocation, plan)
         able = plan.able
         rows = [one for group_plan in able for one in group_plan.resets]
-        if able and invocation.confirm(
-            f"reset {_counted(plan)} in {cluster.target.name}", planned_lines(rows), is_destructive=True
-        ):
+        details = planned_lines(rows) if execute else ()
+        change = f"reset {_counted(plan)} in {cluster.target.name}"
+        if able and invocation.confirm(change, details, is_destructive=True):
             way_back = _save_rollback(invocation, plan, rollback_file, with_group=len(named) != 1)
             invocation.accepted(f"some offsets may be set already; back again with: {way_back}")
             rows, failures = await commit(cluster, able)
@@ -183,15 +183,18 @@ def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | Non
     from engine.admin.groups.reset_spec import offsets_text
     from engine.admin.groups.resetting import offsets_before
 
+    blank = sum(row.current_offset is None for one in plan.able for row in one.resets)
+    if blank:
+        hint = "to go back, delete what is set now: klamm groups delete-offsets"
+        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset so far; {hint}")
+    text = offsets_text(offsets_before(plan.able), with_group=with_group)
+    if not text:
+        return "klamm groups delete-offsets"
     path = given or Path(f"offsets-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.csv")
-    write_new_file(path, offsets_text(offsets_before(plan.able), with_group=with_group))
+    write_new_file(path, text)
     which = "--all-groups" if with_group else f"--group {plan.able[0].group}"
     command = f"klamm groups reset-offsets {which} --from-file {path} --execute"
     invocation.talk.say(f"the way back is in {path}: {command}")
-    blank = sum(row.current_offset is None for one in plan.able for row in one.resets)
-    if blank:
-        hint = "to take them back, delete them: klamm groups delete-offsets"
-        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
     return command
 
 

@@ -39,7 +39,7 @@ def reset_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Repo
     cells = [(r.group, r.topic, r.partition, r.current_offset, r.new_offset, r.result, r.error) for r in rows]
     is_dry = any(row.result is ResetResult.WOULD_BE_RESET for row in rows)
     notes = ("nothing was changed: add --execute to do it",) if is_dry else ()
-    return _report(rows, columns, cells, notes if rows else ("no offsets to reset",), exit_code)
+    return _report(rows, columns, cells, notes if rows else _nothing("no offsets to reset", exit_code), exit_code)
 
 
 def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
@@ -56,7 +56,7 @@ def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) 
     """One row per group."""
     columns = (Column("group"), Column("type"), *_OUTCOME)
     cells = [(row.group, row.type, row.result, row.error) for row in rows]
-    return _report(rows, columns, cells, () if rows else ("no groups",), exit_code)
+    return _report(rows, columns, cells, () if rows else _nothing("no groups", exit_code), exit_code)
 
 
 def deleted_offsets_report(rows: Sequence[DeletedOffset], *, exit_code: ExitCode) -> Report:
@@ -64,6 +64,11 @@ def deleted_offsets_report(rows: Sequence[DeletedOffset], *, exit_code: ExitCode
     columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
     cells = [(row.group, row.topic, row.partition, row.offset, row.result, row.error) for row in rows]
     return _report(rows, columns, cells, (), exit_code)
+
+
+def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:
+    """Say that there was nothing to do, unless it was said why."""
+    return (text,) if exit_code is ExitCode.DONE else ()
 
 
 def _report(

@@ -81,7 +81,7 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     rows = [(g.group, g.type, g.state, g.protocol_type, _coordinator(g.coordinator)) for g in listed.groups]
     shown = Table((_GROUP, _TYPE, _STATE), [row[:3] for row in rows])
     data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
-    notes = () if rows else ("no groups",)
+    notes = () if rows or exit_code is not ExitCode.DONE else ("no groups",)
     if listed.other_protocols:
         notes = (*notes, f"groups of other protocols are not shown: {', '.join(listed.other_protocols)}")
     return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)
@@ -92,7 +92,7 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
     data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
     rows = [(group.group, *_partition_row(one)) for group in groups for one in group.partitions]
     sections = tuple(_section(group, _OFFSETS[1:], map(_partition_row, group.partitions)) for group in groups)
-    return Report(data, Table(_OFFSETS, rows), sections, _notes(groups), exit_code)
+    return Report(data, Table(_OFFSETS, rows), sections, _notes(groups, exit_code), exit_code)
 
 
 def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_code: ExitCode) -> Report:
@@ -103,7 +103,7 @@ def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_c
     sections = tuple(
         _section(group, shown, (_member_row(member)[: len(shown)] for member in group.members)) for group in groups
     )
-    return Report(data, Table(_MEMBERS, rows), sections, _notes(groups), exit_code)
+    return Report(data, Table(_MEMBERS, rows), sections, _notes(groups, exit_code), exit_code)
 
 
 def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
@@ -122,7 +122,7 @@ def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> R
         for group in groups
     ]
     shown = _without_empty(Table(_STATES, rows))
-    return Report(data, Table(_STATES, rows), (Section(body=shown),), _notes(groups), exit_code)
+    return Report(data, Table(_STATES, rows), (Section(body=shown),), _notes(groups, exit_code), exit_code)
 
 
 def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[Sequence[object]]) -> Section:
@@ -199,15 +199,17 @@ def _without_empty(table: Table) -> Table:
     return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
 
 
-def _notes(groups: Sequence[DescribedGroup]) -> tuple[str, ...]:
+def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, ...]:
     """Return what Kafka's tool says beside its rows."""
+    if not groups:
+        return ("no groups",) if exit_code is ExitCode.DONE else ()
     empty = [group.group for group in groups if group.state is GroupState.EMPTY]
     moving = [group.group for group in groups if group.state is not None and group.state.is_rebalancing]
     if len(empty) + len(moving) > NOTES_MAX:
         told = [_told(empty, "no active members"), _told(moving, "a rebalance going on")]
         return tuple(text for text in told if text)
     notes = [f"consumer group '{name}' has no active members" for name in empty]
-    return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving)) if groups else ("no groups",)
+    return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving))
 
 
 def _told(names: Sequence[str], what: str) -> str:

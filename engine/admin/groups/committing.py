@@ -14,7 +14,7 @@ from engine.admin.groups.asking import ask_all
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
 from engine.admin.groups.resetting import active_refusal
-from engine.admin.groups.scope import as_error
+from engine.admin.groups.scope import as_error, partitions_text
 from engine.admin.groups.values import GroupType, Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -63,12 +63,14 @@ async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[
             failures.append(failure)
             done += [replace(one, result=ResetResult.FAILED, error=failure.message) for one in plan.resets]
             continue
+        failed: dict[Unknown, list[str]] = {}
         for one in plan.resets:
             why = outcome.get(one.name)
             if why is not None:
-                failures.append(_joined(as_error(why, f"group {plan.group}, partition {one.name}")))
+                failed.setdefault(why, []).append(str(one.name))
             result = ResetResult.RESET if why is None else ResetResult.FAILED
             done.append(replace(one, result=result, error=None if why is None else str(why)))
+        failures += [_joined(as_error(why, partitions_text(plan.group, names))) for why, names in failed.items()]
     return done, failures
 
 

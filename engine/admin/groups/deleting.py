@@ -13,7 +13,7 @@ from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators
 from engine.admin.groups.reset_spec import TopicScope
 from engine.admin.groups.resetting import active_refusal, in_both
-from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
+from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, partitions_text
 from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupOffsets, GroupType, Unknown
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition
@@ -172,7 +172,6 @@ async def delete_offsets(
     delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
     outcomes = await delete(cluster, found, group, there)
     rows: list[DeletedOffset] = []
-    failures: list[AdminError] = []
     for one in wanted:
         if one.name not in outcomes:
             rows.append(one)
@@ -180,9 +179,11 @@ async def delete_offsets(
         why = outcomes[one.name]
         result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
         rows.append(DeletedOffset(group, *one.name, one.offset, result, None if why is None else str(why)))
+    failed: dict[Unknown, list[str]] = {}
+    for name, why in outcomes.items():
         if why is not None:
-            failures.append(_explained(why, f"group {group}, partition {one.name}"))
-    return rows, failures
+            failed.setdefault(why, []).append(str(name))
+    return rows, [_explained(why, partitions_text(group, names)) for why, names in failed.items()]
 
 
 _Outcomes = Mapping[TopicPartition, Unknown | None]

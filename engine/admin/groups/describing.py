@@ -66,7 +66,7 @@ async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> l
         return []
     wire = await cluster.wire()
     described: Mapping[str, GroupDescription | Unknown] = found.described
-    committed: Mapping[str, GroupOffsets | Unknown] = {name: {} for name in found.brokers}
+    committed: Mapping[str, GroupOffsets | Unknown] = {}
     if not described:
         described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
     if wanted is Wanted.OFFSETS:
@@ -80,7 +80,7 @@ async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> l
         names = set().union(*(partitions_of(group.members, committed[group.group]) for group in known))
         ends = await ends_of(cluster, names)
     nodes = await wire.nodes()
-    return [_described(name, group, committed[name], ends, nodes) for name, group in alive.items()]
+    return [_described(name, group, committed.get(name), ends, nodes) for name, group in alive.items()]
 
 
 def _is_gone(group: GroupDescription | Unknown) -> bool:
@@ -91,7 +91,7 @@ def _is_gone(group: GroupDescription | Unknown) -> bool:
 def _described(
     name: str,
     group: GroupDescription | Unknown,
-    offsets: GroupOffsets | Unknown,
+    offsets: GroupOffsets | Unknown | None,
     ends: Ends,
     nodes: Mapping[int, Node],
 ) -> _AtBrokers:
@@ -108,7 +108,7 @@ async def _in_zookeeper(cluster: Cluster, found: FoundGroups, wanted: Wanted) ->
     from engine.admin.groups.old_consumers import read_old_groups
 
     groups = await read_old_groups(await cluster.zookeeper(), found.zookeeper)
-    ends: Ends = {}
+    ends: Ends | None = None
     if wanted is Wanted.OFFSETS:
         ends = await ends_of(cluster, {p for group in groups.values() for p in (*group.offsets, *group.owners)})
     return [described_old_group(group, ends) for group in groups.values()]

@@ -110,9 +110,9 @@ def partitions_of(members: Iterable[GroupMember], offsets: GroupOffsets | Unknow
 
 
 def described_group(
-    group: GroupDescription, offsets: GroupOffsets | Unknown, ends: Ends, nodes: Mapping[int, Node]
+    group: GroupDescription, offsets: GroupOffsets | Unknown | None, ends: Ends, nodes: Mapping[int, Node]
 ) -> DescribedGroup:
-    """Put together what is known of a group at a coordinator."""
+    """Put together what is known of a group at a coordinator; without ``offsets`` nothing of partitions."""
     owners = {partition: member for member in group.members for partition in member.assignment or ()}
     node = nodes.get(group.coordinator)
     return DescribedGroup(
@@ -123,13 +123,13 @@ def described_group(
         group.protocol,
         CoordinatorAddress(group.coordinator, node.host if node else None, node.port if node else None),
         tuple(_member(member) for member in group.members),
-        _progress(partitions_of(group.members, offsets), owners, offsets, ends),
+        () if offsets is None else _progress(partitions_of(group.members, offsets), owners, offsets, ends),
         f"committed offsets are not known: {offsets}" if isinstance(offsets, Unknown) else None,
     )
 
 
-def described_old_group(group: OldGroup, ends: Ends) -> DescribedGroup:
-    """Put together what is known of a group in ZooKeeper."""
+def described_old_group(group: OldGroup, ends: Ends | None) -> DescribedGroup:
+    """Put together what is known of a group in ZooKeeper; without ``ends`` nothing of partitions."""
     owners = {partition: owner for partition in group.owners if (owner := group.owner(partition)) is not None}
     partitions = set(group.offsets) | set(owners)
     return DescribedGroup(
@@ -140,7 +140,7 @@ def described_old_group(group: OldGroup, ends: Ends) -> DescribedGroup:
         "",
         None,
         tuple(_member(member) for member in group.members),
-        _progress(partitions, owners, group.offsets, ends),
+        () if ends is None else _progress(partitions, owners, group.offsets, ends),
     )
 
 

@@ -20,7 +20,15 @@ from engine.admin.groups.reset_plan import (
     new_offsets,
 )
 from engine.admin.groups.reset_spec import OffsetsByGroup, ResetSpec, ResetTo, TopicScope
-from engine.admin.groups.scope import NO_COORDINATOR, FoundGroups, GroupScope, as_error, by_name, find_groups, is_absent
+from engine.admin.groups.scope import (
+    NO_COORDINATOR,
+    FoundGroups,
+    GroupScope,
+    as_error,
+    find_groups,
+    is_absent,
+    partitions_text,
+)
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,
@@ -243,8 +251,7 @@ def _current(committed: CommittedOffset | Unknown | None) -> int | None:
 def _problem(group: str, problems: Mapping[TopicPartition, Unknown]) -> AdminError:
     """Return one failure that tells of all partitions that have no new offset; nothing of the group is done."""
     first = next(iter(problems.values()))
-    alike = [str(partition) for partition, why in problems.items() if why == first]
-    where = f"group {group}, partition{'' if len(alike) == 1 else 's'} {by_name(alike)}"
+    where = partitions_text(group, (partition for partition, why in problems.items() if why == first))
     if first.code is ErrorCode.NONE:
         hint = "leave these partitions out, or set them with --to-offset, --to-earliest or --to-latest"
         return BadRequest(first.message, where=where, hint=hint)

@@ -155,6 +155,12 @@ def by_name(groups: Iterable[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+def partitions_text(group: str, partitions: Iterable[object]) -> str:
+    """Return where something went wrong, with a few of the partitions."""
+    names = [str(partition) for partition in partitions]
+    return f"group {group}, partition{'' if len(names) == 1 else 's'} {by_name(names)}"
+
+
 async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: bool) -> FoundGroups:
     old = await _old_among(cluster, names)
     described = await _described_among(cluster, names, is_needed=not old)

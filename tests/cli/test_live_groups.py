@@ -1,0 +1,63 @@
+"""Groups of a living cluster of ours: the operator's whole story, by the wire and in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import group_story
+import pytest
+from group_story import Stage
+from klamm_program import in_process
+from znode_writer import znode_writer
+
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def group_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two brokers that share the groups, which begin without delay."""
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "auto.create.topics.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "100",
+    }
+    with LocalCluster(2, directory=tmp_path_factory.mktemp("groups"), config=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def stage(group_cluster: LocalCluster, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    return Stage(
+        group_cluster.bootstrap_servers,
+        group_cluster.zookeeper_connect,
+        lambda *words: in_process(*words, capture=capsys),
+        tmp_path,
+    )
+
+
+def test_a_group_with_members(stage: Stage) -> None:
+    group_story.a_group_with_members(stage)
+
+
+def test_every_reset(stage: Stage) -> None:
+    group_story.every_reset(stage)
+
+
+def test_several_groups_at_once(stage: Stage) -> None:
+    group_story.several_groups_at_once(stage)
+
+
+def test_groups_in_zookeeper(stage: Stage) -> None:
+    with znode_writer(stage.zookeeper) as write:
+        group_story.groups_in_zookeeper(stage, write)
+
+
+def test_bad_input(stage: Stage) -> None:
+    group_story.bad_input(stage)

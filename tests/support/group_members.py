@@ -1,0 +1,94 @@
+"""Real consumers that sit in a group while a test looks at it, each polled in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer
+
+DEADLINE_S = 40.0
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def fill(servers: str, topic: str, partitions: int, each: int) -> None:
+    """Write so many records into each partition."""
+    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
+    for number in range(partitions * each):
+        producer.produce(topic, b"v%d" % number, partition=number % partitions)
+    assert producer.flush(20) == 0
+
+
+def commit(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets as a consumer that assigns its partitions itself: the group has no protocol."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False, "log_level": 2})
+    try:
+        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        committed = consumer.commit(offsets=wanted, asynchronous=False)
+        assert committed is not None
+        assert [one.error for one in committed] == [None] * len(wanted)
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def librdkafka_member(servers: str, topic: str, group: str, *, instance: str) -> Iterator[None]:
+    """A static member of librdkafka; when it is closed it stays in the group until its session ends."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.instance.id": instance,
+            "client.id": f"app-of-{instance}",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 2000,
+            "auto.commit.interval.ms": 100,
+            "log_level": 2,
+        }
+    )
+    consumer.subscribe([topic])
+    with _polled(lambda: consumer.poll(0.1), consumer.close, "a member of librdkafka"):
+        yield
+
+
+@contextmanager
+def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
+    """A dynamic member of kafka-python; when it is closed it leaves."""
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=servers,
+        group_id=group,
+        client_id="app-py",
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=100,
+    )
+    with _polled(lambda: consumer.poll(timeout_ms=100), consumer.close, "a member of kafka-python"):
+        yield
+
+
+@contextmanager
+def _polled(poll: Callable[[], object], close: Callable[[], object], name: str) -> Iterator[None]:
+    end = threading.Event()
+
+    def run() -> None:
+        while not end.is_set():
+            poll()
+        close()
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join(DEADLINE_S)

@@ -1,0 +1,363 @@
+"""What an operator does with groups, written once: the tests play it on our engine and on Apache Kafka.
+
+Everything goes through the program; members and commits are those of real clients.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from group_members import commit, fill, kafka_python_member, librdkafka_member, wait_for
+from klamm_program import Ran
+from znode_writer import Write
+
+PARTITIONS = 3
+EACH = 10
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A cluster, and the program asking it by the wire; ``run_on_both`` names its ZooKeeper too."""
+
+    servers: str
+    zookeeper: str
+    run_words: Callable[..., Ran]
+    folder: Path
+
+    def run(self, *words: str | Path) -> Ran:
+        return self.run_words(*words, "--bootstrap-server", self.servers)
+
+    def run_on_both(self, *words: str | Path) -> Ran:
+        return self.run_words(*words, "--bootstrap-server", self.servers, "--zookeeper", self.zookeeper)
+
+    def run_on_zookeeper(self, *words: str | Path) -> Ran:
+        return self.run_words(*words, "--zookeeper", self.zookeeper)
+
+    def new_topic(self) -> str:
+        """Create a topic with ten records in each of its three partitions."""
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        made = self.run("topics", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1")
+        assert made.code == 0, made.err
+        fill(self.servers, topic, PARTITIONS, EACH)
+        return topic
+
+    def new_group(self) -> str:
+        return f"g-{uuid.uuid4().hex[:8]}"
+
+    def offsets(self, group: str, side: Callable[..., Ran] | None = None) -> dict[tuple[str, int], int | None]:
+        """Return what a group has committed, as ``describe`` tells it."""
+        found = (side or self.run)("groups", "describe", group, "-o", "json")
+        assert found.code == 0, found.err
+        (told,) = found.json
+        return {(one["topic"], one["partition"]): one["current_offset"] for one in told["partitions"]}
+
+    def describe(self, group: str, *words: str) -> Any:
+        found = self.run("groups", "describe", group, *words, "-o", "json")
+        assert found.code == 0, found.err
+        return found.json[0]
+
+
+def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda group, topic: None) -> None:
+    """Two members share a topic: who they are is told, changes are refused with their names, then they go.
+
+    ``look`` is called with group and topic while both are there and everything is read.
+    """
+    topic, group = stage.new_topic(), stage.new_group()
+
+    def all_read() -> bool:
+        told = stage.run("groups", "describe", group, "-o", "json")
+        partitions = told.json[0]["partitions"] if told.code == 0 and told.json else []
+        owners = {one["consumer_id"] for one in partitions}
+        return len(owners - {None}) == 2 and {one["lag"] for one in partitions} == {0}
+
+    with librdkafka_member(stage.servers, topic, group, instance="node-2"):
+        with kafka_python_member(stage.servers, topic, group):
+            wait_for(all_read, "two members that have read everything")
+            _members_are_told(stage, topic, group)
+            _changes_are_refused(stage, topic, group)
+            look(group, topic)
+        wait_for(lambda: stage.describe(group, "--state")["member_count"] == 1, "one member left")
+        assert stage.describe(group, "--members")["members"][0]["group_instance_id"] == "node-2"
+    wait_for(lambda: stage.describe(group, "--state")["state"] == "Empty", "the static member's session ended")
+    empty = stage.run("groups", "describe", group)
+    assert (empty.code, empty.err) == (0, f"consumer group '{group}' has no active members\n")
+    assert [row[:6] for row in empty.rows] == [[group, topic, str(p), "10", "10", "0"] for p in range(PARTITIONS)]
+    assert {tuple(row[6:]) for row in empty.rows} == {("-",) * 5}
+
+
+def _members_are_told(stage: Stage, topic: str, group: str) -> None:
+    told = stage.describe(group)
+    assert (told["state"], told["type"], told["protocol_type"]) == ("Stable", "classic", "consumer")
+    assert (told["assignment_strategy"], told["member_count"], told["error"]) == ("range", 2, None)
+    assert told["coordinator"]["port"] in {int(address.rpartition(":")[2]) for address in stage.servers.split(",")}
+    rows = told["partitions"]
+    assert [(one["topic"], one["partition"]) for one in rows] == [(topic, index) for index in range(PARTITIONS)]
+    assert {(one["current_offset"], one["log_end_offset"], one["lag"]) for one in rows} == {(EACH, EACH, 0)}
+    assert {one["client_id"] for one in rows} == {"app-of-node-2", "app-py"}
+
+    members = {one["client_id"]: one for one in stage.describe(group, "--members")["members"]}
+    assert members["app-of-node-2"]["group_instance_id"] == "node-2"
+    assert members["app-py"]["group_instance_id"] is None
+    owned = sorted(
+        index
+        for one in members.values()
+        for assigned in one["assignment"]
+        for index in assigned["partitions"]
+        if assigned["topic"] == topic
+    )
+    assert owned == list(range(PARTITIONS))
+    assert {one["partition_count"] for one in members.values()} == {1, 2}
+    assert group in {row[0] for row in stage.run("groups", "list").rows}
+    assert [group, "Stable"] in stage.run("groups", "list", "--state").rows
+    assert [group, "classic"] in stage.run("kafka-consumer-groups", "--list", "--type").rows
+    assert group not in stage.run("groups", "list", "--state", "empty,dead").out
+    assert group not in stage.run("groups", "list", "--type", "consumer").out
+
+
+def _changes_are_refused(stage: Stage, topic: str, group: str) -> None:
+    before = stage.offsets(group)
+    reset = ("reset-offsets", "--group", group, "--all-topics", "--to-earliest")
+    for words in ([*reset], [*reset, "--execute", "--yes"], ["delete", group, "--yes"], ["delete", group, "--dry-run"]):
+        refused = stage.run("groups", *words)
+        assert refused.code == 4, refused
+        first = refused.err.splitlines()[0]
+        assert "the group is Stable, with 2 members: " in first
+        assert "(app-py at /" in first
+        assert "(app-of-node-2 at /" in first
+        assert "NON_EMPTY_GROUP" in first
+        assert "hint: stop its consumers first" in refused.err
+    as_json = stage.run("groups", "delete", group, "--yes", "-o", "json")
+    assert as_json.error["kafka_error"] == "NON_EMPTY_GROUP"
+    assert [(one["group"], one["result"]) for one in as_json.json] == [(group, "failed")]
+    gone = stage.run("groups", "delete-offsets", "--group", group, "--topic", topic, "--yes", "-o", "json")
+    assert (gone.code, {one["result"] for one in gone.json}) == (4, {"failed"})
+    assert gone.error["kafka_error"] == "GROUP_SUBSCRIBED_TO_TOPIC"
+    assert len(gone.err.splitlines()) == 1, "one reason is told once"
+    assert stage.offsets(group) == before
+
+
+def every_reset(stage: Stage) -> None:
+    """Every scenario, dry and carried out, with the ranges kept, and the way back."""
+    topic, group = stage.new_topic(), stage.new_group()
+    commit(stage.servers, group, {(topic, 0): 4, (topic, 1): 5})
+    told = stage.describe(group)
+    assert (told["state"], told["protocol_type"], told["member_count"]) == ("Empty", None, 0)
+
+    def planned(*words: str | Path, code: int = 0) -> tuple[list[int], str]:
+        ran = stage.run("groups", "reset-offsets", "--group", group, *words, "-o", "json")
+        assert ran.code == code, ran
+        assert {one["result"] for one in ran.json} <= {"would_be_reset"}
+        return [one["new_offset"] for one in ran.json], ran.err
+
+    all_of_it, committed = ("--topic", topic), ("--all-topics",)
+    assert planned(*all_of_it, "--to-earliest")[0] == [0, 0, 0]
+    assert planned(*all_of_it, "--to-latest")[0] == [10, 10, 10]
+    assert planned(*committed, "--to-latest")[0] == [10, 10], "what it has committed, no more"
+    assert planned(*all_of_it, "--to-current")[0] == [4, 5, 10], "its end where nothing is committed"
+    assert planned(*all_of_it, "--to-offset", "3")[0] == [3, 3, 3]
+    assert planned("--topic", f"{topic}:2,0", "--to-offset", "3")[0] == [3, 3]
+    assert planned(*committed, "--shift-by", "-2")[0] == [2, 3]
+    assert planned(*all_of_it, "--to-datetime", "2020-01-01T00:00:00.000")[0] == [0, 0, 0]
+    assert planned(*all_of_it, "--to-datetime", "2020-01-01T00:00:00.000+02:00")[0] == [0, 0, 0]
+    assert planned(*all_of_it, "--by-duration", "PT1H")[0] == [0, 0, 0]
+
+    offsets, said = planned(*all_of_it, "--to-datetime", "2090-01-01T00:00:00.000")
+    assert (offsets, said.count("no record as late")) == ([10, 10, 10], 3)
+    offsets, said = planned(*all_of_it, "--to-offset", "99999")
+    assert (offsets, said.count("new offset 99999 is higher than the latest")) == ([10, 10, 10], 3)
+    offsets, said = planned(*committed, "--shift-by", "-1000")
+    assert offsets == [0, 0]
+    assert f"new offset -996 is lower than the earliest of partition {topic}-0; taking 0" in said
+    assert "nothing was changed: add --execute to do it" in said
+    assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}, "dry runs change nothing"
+
+    offsets, said = planned(*all_of_it, "--shift-by", "1", code=2)
+    assert (offsets, f"nothing is committed that could be shifted: group {group}, partition {topic}-2" in said) == (
+        [], True,
+    )  # fmt: skip
+    _there_and_back(stage, topic, group)
+
+
+def _there_and_back(stage: Stage, topic: str, group: str) -> None:
+    way_back = stage.folder / f"{group}.csv"
+    words = ("groups", "reset-offsets", "--group", group, "--topic", topic, "--to-offset", "7", "--execute", "--yes")
+    done = stage.run(*words, "--rollback-file", way_back, "-o", "json")
+    assert (done.code, {one["result"] for one in done.json}) == (0, {"reset"}), done.err
+    assert [(one["current_offset"], one["new_offset"]) for one in done.json] == [(4, 7), (5, 7), (None, 7)]
+    assert "1 partition had no offset so far" in done.err
+    assert stage.offsets(group) == {(topic, index): 7 for index in range(PARTITIONS)}
+    assert way_back.read_text() == f"{topic},0,4\n{topic},1,5\n"
+
+    again = stage.run(*words, "--rollback-file", way_back)
+    assert (again.code, "file exists" in again.err) == (2, True), "a way back is never overwritten"
+
+    back = stage.run("groups", "reset-offsets", "--group", group, "--from-file", way_back, "--execute", "--yes",
+                     "--rollback-file", stage.folder / f"{group}-2.csv")  # fmt: skip
+    assert back.code == 0, back.err
+    assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5, (topic, 2): 7}
+    last = stage.run("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:2", "--yes", "-o", "json")
+    assert (last.code, [(one["offset"], one["result"]) for one in last.json]) == (0, [(7, "deleted")])
+    assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}
+    none_left = stage.run("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:2,1", "--dry-run")
+    assert [row[4] for row in none_left.rows] == ["would_be_deleted", "nothing_committed"]
+
+
+def several_groups_at_once(stage: Stage) -> None:
+    """Offsets of several groups go out to one file and come back from it; then the groups are deleted."""
+    topic, one, two = stage.new_topic(), stage.new_group(), stage.new_group()
+    new = ("groups", "reset-offsets", "--group", one, "--group", two, "--topic", topic)
+    made = stage.run(*new, "--to-latest", "--execute", "--yes")
+    assert (made.code, made.err.count("does not exist yet")) == (0, 2), made.err
+
+    exported = stage.run("kafka-consumer-groups", "--reset-offsets", "--group", one, "--group", two, "--all-topics",
+                         "--to-current", "--export", "--dry-run")  # fmt: skip
+    lines = list(csv.reader(io.StringIO(exported.out)))
+    assert sorted(lines) == [[g, topic, str(p), "10"] for g in sorted((one, two)) for p in range(PARTITIONS)]
+    file = stage.folder / f"{one}-both.csv"
+    file.write_text(exported.out.replace(",10\n", ",3\n"))
+    done = stage.run("groups", "reset-offsets", "--all-groups", "--from-file", file, "--execute", "--yes",
+                     "--rollback-file", stage.folder / f"{one}-back.csv")  # fmt: skip
+    assert done.code == 0, done.err
+    assert set(stage.offsets(one).values()) == set(stage.offsets(two).values()) == {3}
+    back = stage.folder / f"{one}-back.csv"
+    assert sorted(back.read_text().splitlines()) == sorted(exported.out.splitlines())
+
+    described = stage.run("groups", "describe", one, two, "absent", "-o", "json")
+    assert (described.code, sorted(found["group"] for found in described.json)) == (2, sorted((one, two)))
+    assert json.loads(described.err.splitlines()[0])["error"]["message"] == "consumer group 'absent' does not exist"
+    dry = stage.run("groups", "delete", one, two, "--dry-run")
+    assert (dry.code, [row[2] for row in dry.rows]) == (0, ["would_be_deleted"] * 2)
+    assert stage.run("groups", "delete", one).code == 2, "nobody can be asked, and --yes was not given"
+    gone = stage.run("groups", "delete", one, two, "absent", "--yes", "-o", "json")
+    assert (gone.code, {(row["group"], row["result"]) for row in gone.json}) == (
+        2,
+        {(one, "deleted"), (two, "deleted")},
+    )
+    assert stage.run("groups", "describe", one).code == 2
+
+
+def groups_in_zookeeper(stage: Stage, write: Write) -> None:
+    """Groups of consumers of before 0.9: listed beside the others, described, reset, deleted; never while one lives."""
+    topic, group = stage.new_topic(), stage.new_group()
+    base, member = f"/consumers/{group}", f"{group}_host-1.example-1700000000000-0a1b2c3d"
+    offset = f"{base}/offsets/{topic}"
+    write({f"{offset}/0": b"4", f"{offset}/1": b"six", f"{base}/offsets/deleted-topic/0": b"3"}, False)
+    live = {
+        f"{base}/ids/{member}": b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1700000000000"}',
+        f"{base}/owners/{topic}/0": f"{member}-0".encode(),
+        f"{base}/owners/{topic}/2": f"{member}-1".encode(),
+    }
+    write(live, True)
+    _old_group_is_told(stage, topic, group, member)
+    reset = ("groups", "reset-offsets", "--group", group, "--topic", topic, "--to-offset", "2", "--execute", "--yes")
+    for words in ([*reset], ["groups", "delete", group, "--yes"]):
+        refused = stage.run_on_both(*words)
+        assert (refused.code, member in refused.err, "the group is Active" in refused.err) == (4, True, True), refused
+    some = stage.run_on_both("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:0", "--yes")
+    assert (some.code, "a member of the group reads the topic" in some.err) == (4, True)
+
+    write(dict.fromkeys(live, b""), True)
+    listed = stage.run_on_both("groups", "list", "--state", "empty", "--type", "zookeeper")
+    assert [group, "zookeeper", "Empty"] in listed.rows
+    back = stage.folder / f"{group}-zk.csv"
+    done = stage.run_on_zookeeper(*reset, "--rollback-file", back)
+    assert done.code == 0, done.err
+    assert back.read_text() == f"{topic},0,4\n"
+    offsets = stage.offsets(group, stage.run_on_zookeeper)
+    assert offsets == {("deleted-topic", 0): 3, (topic, 0): 2, (topic, 1): 2, (topic, 2): 2}
+    assert stage.run_on_zookeeper("zk", "get", f"{offset}/2", "--raw", "-o", "json").json["data"] == "2"
+    latest = stage.run_on_both("groups", "reset-offsets", "--group", group, "--all-topics", "--to-latest")
+    assert [row[4] for row in latest.rows] == ["10", "10", "10"]
+    assert "deleted-topic-0 does not exist any more; its offset is left alone" in latest.err
+    gone = stage.run_on_both("groups", "delete-offsets", "--group", group, "--topic", "deleted-topic", "--yes")
+    assert (gone.code, gone.rows[0][3:5]) == (0, ["3", "deleted"]), gone.err
+    _old_group_beside_a_new_one(stage, topic, group)
+
+
+def _old_group_is_told(stage: Stage, topic: str, group: str, member: str) -> None:
+    assert [group, "zookeeper", "Active"] in stage.run_on_both("groups", "list", "--type", "--state").rows
+    assert [group, "zookeeper"] in stage.run_on_zookeeper("groups", "list", "--type", "zookeeper").rows
+    assert group not in stage.run("groups", "list").out
+    for side in (stage.run_on_both, stage.run_on_zookeeper):
+        rows = side("groups", "describe", group).rows
+        assert [row[1:7] for row in rows] == [
+            ["deleted-topic", "0", "3", "-", "-", "-"],
+            [topic, "0", "4", "10", "6", f"{member}-0"],
+            [topic, "1", "-", "10", "-", "-"],
+            [topic, "2", "-", "10", "-", f"{member}-1"],
+        ]
+        assert [row[8] for row in rows] == ["-", "host-1.example", "-", "host-1.example"]
+        assert rows[0][10] == "the topic or partition does not exist"
+        assert f"/offsets/{topic}/1" in rows[2][10], "a znode that is no number is named"
+    (told,) = stage.run_on_both("groups", "describe", group, "--members", "-o", "json").json
+    assert (told["type"], told["state"], told["coordinator"], told["member_count"]) == ("zookeeper", "Active", None, 1)
+    assert told["members"][0]["consumer_id"] == member
+    assert told["members"][0]["assignment"] == [{"topic": topic, "partitions": [0, 2]}]
+
+
+def _old_group_beside_a_new_one(stage: Stage, topic: str, group: str) -> None:
+    """A group of the same name at the brokers: shown beside it, and a change must say which is meant."""
+    state = ("groups", "describe", group, "--state")
+    commit(stage.servers, group, {(topic, 0): 1})
+    twice = stage.run_on_both("groups", "delete", group, "--yes")
+    assert (twice.code, "exists at the brokers and in ZooKeeper" in twice.err) == (2, True), twice
+    assert [row[1] for row in stage.run_on_both(*state).rows] == ["classic", "zookeeper"]
+    deleted = stage.run_on_both("groups", "delete", group, "--yes", "--via", "zookeeper")
+    assert (deleted.code, deleted.rows) == (0, [[group, "zookeeper", "deleted", "-"]]), deleted.err
+    assert stage.run_on_zookeeper("zk", "get", f"/consumers/{group}").code == 2
+    assert [row[1] for row in stage.run_on_both(*state).rows] == ["classic"]
+
+
+def bad_input(stage: Stage) -> None:
+    """Each mistake of a caller has its message and code 2, and changes nothing."""
+    topic, group = stage.new_topic(), stage.new_group()
+    commit(stage.servers, group, {(topic, 0): 4})
+    file = stage.folder / f"{group}-bad.csv"
+
+    def refused(*words: str | Path) -> str:
+        ran = stage.run("groups", *words)
+        assert (ran.code, ran.out) == (2, ""), ran
+        return ran.err.splitlines()[0]
+
+    reset = ("reset-offsets", "--group", group)
+    assert refused("describe", "absent") == "error: consumer group 'absent' does not exist"
+    assert refused("describe", "--group", "") == "error: the group id is empty: --group"
+    assert "give --group" in refused("describe")
+    assert "give --group" in refused("describe", group, "--all-groups")
+    assert "at most one" in refused("describe", group, "--members", "--state")
+    assert "not a state of groups: 'nonsense'" in refused("list", "--state", "nonsense")
+    assert "not a type of groups: 'share'" in refused("list", "--type", "share")
+    assert refused("delete", "absent", "--yes") == "error: consumer group 'absent' does not exist"
+    assert refused(*reset, "--topic", "absent", "--to-earliest") == "error: topic 'absent' does not exist"
+    assert f"partition {topic}-9 does not exist" in refused(*reset, "--topic", f"{topic}:9", "--to-earliest")
+    assert "not a topic with partitions" in refused(*reset, "--topic", f"{topic}:x", "--to-earliest")
+    assert "give one of --topic" in refused(*reset, "--to-earliest")
+    assert "give one of --to-earliest" in refused(*reset, "--all-topics")
+    assert "give one of --to-earliest" in refused(*reset, "--all-topics", "--to-earliest", "--to-latest")
+    assert "give one of --execute and --dry-run" in refused(
+        *reset, "--all-topics", "--to-latest", "--execute", "--dry-run"
+    )
+    assert "not a date with a time: 'yesterday'" in refused(*reset, "--all-topics", "--to-datetime", "yesterday")
+    assert "not a duration: 'soon'" in refused(*reset, "--all-topics", "--by-duration", "soon")
+    assert "no such file" in refused(*reset, "--from-file", stage.folder / "absent.csv")
+    assert "the group has committed nothing in topic 'absent'" in refused(
+        "delete-offsets", "--group", group, "--topic", "absent", "--yes"
+    )
+    for text, message in (
+        (f"{topic},0,x\n", "not an offset of a partition"),
+        (f"{topic},0\n", "not an offset of a partition"),
+        (f"{topic},0,1\n{topic},0,2\n", "is there twice"),
+        ("\n", "the file has no offsets"),
+        (f"{topic},7,1\n", "does not exist"),
+        (f"other,{topic},0,1\n", "the file has no offsets of the group"),
+    ):
+        file.write_text(text)
+        assert message in refused(*reset, "--from-file", file, "--execute", "--yes"), text
+    assert stage.offsets(group) == {(topic, 0): 4}

@@ -1,0 +1,31 @@
+"""Writes znodes as a program of before 0.9 would: kazoo, in a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kazoo.client import KazooClient
+
+Write = Callable[[Mapping[str, bytes], bool], None]
+"""Writes znodes with their parents, or ephemeral ones if that is said; empty data removes what is there."""
+
+
+@contextmanager
+def znode_writer(zookeeper: str) -> Iterator[Write]:
+    """Give the writer; ephemeral znodes go at the end."""
+    client = KazooClient(zookeeper, timeout=10)
+    client.start()
+
+    def write(znodes: Mapping[str, bytes], is_ephemeral: bool) -> None:
+        for path, data in znodes.items():
+            if data:
+                client.create(path, data, ephemeral=is_ephemeral, makepath=True)
+            else:
+                client.delete(path)
+
+    try:
+        yield write
+    finally:
+        client.stop()
+        client.close()
