@@ -28,7 +28,7 @@ ENTRIES = (
     ),
     Entry(
         "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
-        aliases=("group", "kafka-consumer-groups", "kafka-consumer-groups.sh"),
+        aliases=("group",),
     ),
     Entry("lag", "cli.commands.lag", "Who is behind in reading, and does it get better", _CLUSTER, attribute="command"),
     Entry(
@@ -63,6 +63,10 @@ ENTRIES = (
         aliases=("state-change",),
     ),
     Entry("profiles", "cli.commands.profiles", "Named clusters in clusters.toml", _TOOL, aliases=("profile",)),
+    Entry(
+        "completion", "cli.commands.completion", "Make the Tab key of your shell complete klamm's words", _TOOL,
+        attribute="command",
+    ),
     Entry(
         "doctor", "cli.commands.doctor", "Say what is missing on this machine and how to get it", _TOOL,
         attribute="command",

@@ -41,6 +41,14 @@ TOOLS = (
         ("reassign",),
         {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
     ),
+    KafkaTool(
+        "kafka-consumer-groups",
+        ("groups",),
+        {
+            **_actions("list", "describe", "reset-offsets", "delete-offsets", "delete"),
+            "--timeout": Milliseconds("--timeout"),
+        },
+    ),
     KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
     KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),
     KafkaTool(
