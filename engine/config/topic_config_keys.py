@@ -309,6 +309,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             MEDIUM,
             "Milliseconds that tombstones of a compacted topic are kept, so that slow consumers still see them.",
             at_least(0),
+            has_effect=True,
             synonyms=("log.cleaner.delete.retention.ms",),
         ),
         ConfigKey(
@@ -321,6 +322,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
                 "work."
             ),
             between(0, 1),
+            has_effect=True,
             synonyms=("log.cleaner.min.cleanable.ratio",),
         ),
         ConfigKey(
@@ -330,6 +332,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             MEDIUM,
             "Milliseconds for which a new record is safe from compaction.",
             at_least(0),
+            has_effect=True,
             synonyms=("log.cleaner.min.compaction.lag.ms",),
         ),
         ConfigKey(
@@ -339,6 +342,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             MEDIUM,
             "Milliseconds after which a record must be compacted, however little of the log is dirty.",
             at_least(1),
+            has_effect=True,
             synonyms=("log.cleaner.max.compaction.lag.ms",),
         ),
         ConfigKey(

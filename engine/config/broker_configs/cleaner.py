@@ -22,15 +22,17 @@ KEYS = (
         True,
         MEDIUM,
         "Run the cleaner. Without it compacted topics, the offsets topic among them, grow for ever.",
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.threads",
         INT,
         1,
         MEDIUM,
-        "How many logs are cleaned at once.",
+        "How many logs are cleaned at once, each by a process of its own that is started when there is work.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
@@ -39,14 +41,19 @@ KEYS = (
         MEDIUM,
         "Most bytes a second that the cleaner reads and writes together.",
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.dedupe.buffer.size",
         LONG,
         134_217_728,
         MEDIUM,
-        "Bytes for the cleaner's map of keys, over all threads. A larger map cleans more in one pass.",
+        (
+            "Bytes for the cleaner's maps of keys, over all threads. A larger map cleans more in one pass. A key takes "
+            "100 to 200 bytes here, where it takes 24 in Apache Kafka."
+        ),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.size",
@@ -56,14 +63,16 @@ KEYS = (
         "Bytes for the cleaner's read and write buffers, over all threads.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.load.factor",
         DOUBLE,
         0.9,
         MEDIUM,
-        "Share of the map of keys that may be filled, 0 to 1. Fuller means fewer passes and more collisions.",
+        "Share of the bytes for the map of keys that may be used, 0 to 1.",
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.backoff.ms",
@@ -73,6 +82,7 @@ KEYS = (
         "Milliseconds to sleep when there is nothing to clean.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.min.cleanable.ratio",
@@ -82,6 +92,7 @@ KEYS = (
         ("Share of a log that must be dirty before it is cleaned, 0 to 1. Higher wastes space, lower wastes work."),
         between(0, 1),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.delete.retention.ms",
@@ -91,6 +102,7 @@ KEYS = (
         "Milliseconds that tombstones of a compacted topic are kept, so that slow consumers still see them.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.min.compaction.lag.ms",
@@ -100,6 +112,7 @@ KEYS = (
         "Milliseconds for which a new record is safe from compaction.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.max.compaction.lag.ms",
@@ -109,5 +122,6 @@ KEYS = (
         "Milliseconds after which a record must be compacted, however little of the log is dirty.",
         at_least(1),
         dynamic=CLUSTER_WIDE,
+        has_effect=True,
     ),
 )
