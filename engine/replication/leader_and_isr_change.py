@@ -5,7 +5,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -29,6 +29,10 @@ from engine.storage.log import Log
 
 if TYPE_CHECKING:
     from engine.replication.replica_manager import ReplicaManager
+
+
+CREATED_AT_ONCE_MAX = 100
+"""Logs made between two looks at the event loop: their log lines alone take milliseconds."""
 
 
 class _Wanted(NamedTuple):
@@ -113,7 +117,6 @@ class LeaderAndIsrChange:
         for topic_partition, topic_id, state in states:
             self._judge(topic_partition, topic_id, state)
             await self._breather.give_way()
-        await self._create_logs()
         new_leaders = await self._make_leaders() if self._leaders else []
         new_followers = await self._make_followers() if self._followers else []
         self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
@@ -202,15 +205,6 @@ class LeaderAndIsrChange:
         )
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    async def _create_logs(self) -> None:
-        """Have the logs that are not there yet made in threads: hundreds of folders keep a disk busy for a second."""
-        can_tell_new = not self._manager.log_manager.offline_dirs
-        await self._manager.create_logs(
-            wanted.partition.topic_partition
-            for wanted in (*self._leaders, *self._followers)
-            if can_tell_new or wanted.state.is_new
-        )
-
     # -- leaders
 
     async def _make_leaders(self) -> list[Partition]:
@@ -221,11 +215,9 @@ class LeaderAndIsrChange:
             f"{self._source} as part of the become-leader transition for {len(self._leaders)} partitions"
         )
         new_leaders = []
-        for wanted in self._leaders:
-            log = self._open_log(wanted, "leader")
+        async for wanted, log in self._opened(self._leaders, "leader"):
             if log is not None and self._change_role(wanted, log, "leader"):
                 new_leaders.append(wanted.partition)
-            await self._breather.give_way()
         self._trace_all("Completed", "for", "leader", self._leaders)
         return new_leaders
 
@@ -234,11 +226,9 @@ class LeaderAndIsrChange:
     async def _make_followers(self) -> list[Partition]:
         self._trace_all("Handling", "starting", "follower", self._followers)
         new_followers: list[tuple[_Wanted, Log]] = []
-        for wanted in self._followers:
-            log = self._open_log(wanted, "follower")
+        async for wanted, log in self._opened(self._followers, "follower"):
             if log is not None and self._follow(wanted, log):
                 new_followers.append((wanted, log))
-            await self._breather.give_way()
         # Fetchers stop before their new positions are taken.
         names = [wanted.partition.topic_partition for wanted, _ in new_followers]
         self._manager.fetchers.remove(names)
@@ -288,6 +278,23 @@ class LeaderAndIsrChange:
         self._manager.fetchers.add(fetching)
 
     # -- both
+
+    async def _opened(self, partitions: list[_Wanted], role: str) -> AsyncIterator[tuple[_Wanted, Log | None]]:
+        """Yield each partition with its log, now and then after having given way to the event loop.
+
+        Logs that are not there yet are made in threads, for hundreds of folders keep a disk busy; a portion at a time,
+        so that the first are led while the last are made.
+        """
+        manager = self._manager
+        for start in range(0, len(partitions), CREATED_AT_ONCE_MAX):
+            part = partitions[start : start + CREATED_AT_ONCE_MAX]
+            can_tell_new = not manager.log_manager.offline_dirs
+            await manager.create_logs(
+                {w.partition.topic_partition: w.topic_id for w in part if can_tell_new or w.state.is_new}
+            )
+            for wanted in part:
+                yield wanted, self._open_log(wanted, role)
+                await self._breather.give_way()
 
     def _open_log(self, wanted: _Wanted, role: str) -> Log | None:
         topic_partition = wanted.partition.topic_partition

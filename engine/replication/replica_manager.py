@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,9 +47,6 @@ logger = logging.getLogger("kafka.server.ReplicaManager")
 partition_logger = logging.getLogger("kafka.cluster.Partition")
 
 T = TypeVar("T")
-
-CREATED_AT_ONCE_MAX = 100
-"""Logs made between two looks at the loop: their log lines alone take milliseconds."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 """Told of partitions that this broker leads, or follows, since a LeaderAndIsr request."""
@@ -234,19 +231,21 @@ class ReplicaManager:
         if partition is not None and partition.log is None:
             del self.partitions[topic_partition]
 
-    async def create_logs(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    async def create_logs(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
         """Make, in threads, the logs that are not there yet; ``open_log`` finds them, or finds out what is wrong."""
-        missing = [tp for tp in topic_partitions if self.log_manager.get(tp) is None]
-        for start in range(0, len(missing), CREATED_AT_ONCE_MAX):
-            part = missing[start : start + CREATED_AT_ONCE_MAX]
-            self._made_now.update(part)
-            running = [asyncio.ensure_future(self._create(job)) for job in self.log_manager.creation_jobs(part)]
-            try:
-                await asyncio.shield(asyncio.gather(*running))
-            except asyncio.CancelledError:
-                # Threads cannot be stopped, and must not go on behind the shutdown's back.
-                await asyncio.wait(running)
-                raise
+        missing = [tp for tp in topic_ids if self.log_manager.get(tp) is None]
+        if not missing:
+            return
+        self._made_now.update(missing)
+        known_ids = {tp: topic_id for tp, topic_id in topic_ids.items() if topic_id != ZERO_TOPIC_ID}
+        jobs = self.log_manager.creation_jobs(missing, known_ids)
+        running = [asyncio.ensure_future(self._create(job)) for job in jobs]
+        try:
+            await asyncio.shield(asyncio.gather(*running))
+        except asyncio.CancelledError:
+            # Threads cannot be stopped, and must not go on behind the shutdown's back.
+            await asyncio.wait(running)
+            raise
 
     async def _create(self, job: DiskJob) -> None:
         await self._run_slow(job.run)

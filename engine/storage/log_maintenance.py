@@ -260,9 +260,13 @@ class LogMaintenance(LogCore):
                 f"already contained topic ID {self.topic_id.hex()}",
             )
         try:
-            replace_file(self.dir / PARTITION_METADATA_FILE, encode_partition_metadata(topic_id), sync=False)
+            self.write_topic_id(topic_id)
         except OSError as error:
             raise self._storage_error("writing partition metadata", error) from error
+
+    def write_topic_id(self, topic_id: bytes) -> None:
+        """Note the topic id of a log that has none, which nobody else uses yet. Raises OSError."""
+        replace_file(self.dir / PARTITION_METADATA_FILE, encode_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
         self.is_metadata_unsynced = True
 

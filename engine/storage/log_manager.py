@@ -241,7 +241,9 @@ class LogManager:
             log.assign_topic_id(topic_id)
         return log
 
-    def creation_jobs(self, topic_partitions: Iterable[TopicPartition]) -> list[DiskJob]:
+    def creation_jobs(
+        self, topic_partitions: Iterable[TopicPartition], topic_ids: Mapping[TopicPartition, bytes] | None = None
+    ) -> list[DiskJob]:
         """Return the making of logs that are not there yet, for ``get_or_create`` to find afterwards.
 
         Making one takes the disk a millisecond or so: who needs hundreds lets threads make them, and waits.
@@ -253,7 +255,16 @@ class LogManager:
                 path = self._dirs.by_load[0]
                 self._dirs[path].log_count += 1
                 folders.setdefault(path, []).append(path / log_dir_name(topic_partition))
-        return [CreateJob(self, path, names, self._open, self._created) for path, names in folders.items()]
+        ids = topic_ids or {}
+
+        def make(folder: Path) -> Log:
+            log = self._open(folder)
+            topic_id = ids.get(log.topic_partition)
+            if topic_id is not None and log.topic_id is None:
+                log.write_topic_id(topic_id)
+            return log
+
+        return [CreateJob(self, path, names, make, self._created) for path, names in folders.items()]
 
     def _open(self, folder: Path) -> Log:
         topic_partition, _ = parse_log_dir_name(folder.name)
