@@ -8,6 +8,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.brokers_group import group
+from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -36,13 +37,25 @@ async def log_dirs(
     ] = None,
     topic_list: Annotated[
         list[str] | None,
-        typer.Option("--topic-list", "--topic", metavar="A,B", help="Only these topics; names or patterns."),
+        typer.Option(
+            "--topic-list",
+            "--topic",
+            metavar="A,B",
+            help="Only these; names or patterns.",
+            autocompletion=complete_topics,
+        ),
     ] = None,
     summary: Annotated[
-        str | None, typer.Option("--summary", metavar="dir|broker|topic", help="Totals instead of replicas.")
+        str | None,
+        typer.Option(
+            "--summary", metavar="dir|broker|topic", help="Totals instead.", autocompletion=one_of(*SUMMARIES)
+        ),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="name|size|lag", help="The largest first, or by name.")
+        str,
+        typer.Option(
+            "--sort", metavar="name|size|lag", help="The largest first, or by name.", autocompletion=one_of(*ORDERS)
+        ),
     ] = "name",
 ) -> Report:
     """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.brokers_group import group
+from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -39,7 +40,10 @@ async def list_brokers(invocation: Invocation) -> Report:
 )
 async def describe(
     invocation: Invocation,
-    ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Which brokers. All if none.")] = None,
+    ids: Annotated[
+        list[int] | None,
+        typer.Argument(metavar="ID", help="Which brokers. All if none.", autocompletion=complete_brokers),
+    ] = None,
     api_versions: Annotated[
         bool,
         typer.Option("--api-versions", help="Also the APIs that each offers, as kafka-broker-api-versions."),

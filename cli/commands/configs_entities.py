@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.framework.completing import complete_brokers, complete_topics, one_of
+
 if TYPE_CHECKING:
     from engine.admin.configs import Entity, EntityType
 
@@ -17,6 +19,7 @@ EntityTypes = Annotated[
         "--entity-type",
         metavar="TYPE",
         help="topics, brokers, broker-loggers, clients, users or ips; users and clients may be given together.",
+        autocompletion=one_of("topics", "brokers", "broker-loggers", "clients", "users", "ips"),
     ),
 ]
 EntityNames = Annotated[
@@ -26,8 +29,18 @@ EntityNames = Annotated[
 EntityDefault = Annotated[
     bool, typer.Option("--entity-default", help="What holds for all of the type that have no settings of their own.")
 ]
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Short for --entity-type topics and name.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Short for --entity-type brokers and id.")]
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic", metavar="NAME", help="Short for --entity-type topics and name.", autocompletion=complete_topics
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker", metavar="ID", help="Short for --entity-type brokers and id.", autocompletion=complete_brokers
+    ),
+]
 BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="Short for brokers and --entity-default.")]
 BrokerLogger = Annotated[
     str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and id.")

@@ -8,6 +8,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
+from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
@@ -28,9 +29,13 @@ async def command(
     invocation: Invocation,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC", help="Names, or regular expressions that match whole names. All if none."),
+        typer.Argument(
+            metavar="TOPIC",
+            help="Names, or regular expressions that match whole names. All if none.",
+            autocompletion=complete_topics,
+        ),
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", hidden=True)] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)] = None,
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="0,1,2", help="Only these partitions of the topics.")
     ] = None,
@@ -49,6 +54,7 @@ async def command(
             metavar="TIME",
             help="latest, earliest, max-timestamp, earliest-local, latest-tiered, milliseconds or ISO 8601: "
             "the first record from then on.",
+            autocompletion=one_of("latest", "earliest", "max-timestamp", "earliest-local", "latest-tiered"),
         ),
     ] = "latest",
     exclude_internal: Annotated[

@@ -9,6 +9,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
+from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
@@ -36,7 +37,9 @@ async def delete(
             "--offset-json-file", metavar="FILE", help='{"partitions":[{"topic":"t","partition":0,"offset":9}]}'
         ),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="The topic, if it is only one.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="T", help="The topic.", autocompletion=complete_topics)
+    ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", metavar="P", min=0, help="Its partition; may be repeated.")
     ] = None,

@@ -9,6 +9,7 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.topics_group import IfExists, TopicOptions, TopicTexts, group
 from cli.exit_codes import ExitCode
+from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -16,7 +17,9 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.admin.topic_changes import NewTopic
 
-OneTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+OneTopic = Annotated[
+    str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)
+]
 OneTopicOption = Annotated[str | None, typer.Option("--topic", hidden=True)]
 Partitions = Annotated[int | None, typer.Option("--partitions", metavar="N", help="How many partitions in all.")]
 Assignment = Annotated[

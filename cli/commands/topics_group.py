@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.framework.command import CommandGroup
+from cli.framework.completing import complete_topics
 
 group = CommandGroup(
     "topics",
@@ -16,8 +17,12 @@ group = CommandGroup(
 
 TopicTexts = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TOPIC", help="Names, or regular expressions that match whole names. All if none."),
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names, or regular expressions that match whole names. All if none.",
+        autocompletion=complete_topics,
+    ),
 ]
-TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True)]
+TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave Kafka's own topics out.")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")]

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.framework.completing import complete_profiles, one_of
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk, Verbosity
 from cli.framework.terminal import is_terminal
@@ -33,7 +34,11 @@ _BOOTSTRAP = typer.Option(
     rich_help_panel=CLUSTER_PANEL,
 )
 _CLUSTER = typer.Option(
-    "--cluster", metavar="NAME", help="A profile of clusters.toml.  [env: KLAMM_CLUSTER]", rich_help_panel=CLUSTER_PANEL
+    "--cluster",
+    metavar="NAME",
+    help="A profile of clusters.toml.  [env: KLAMM_CLUSTER]",
+    rich_help_panel=CLUSTER_PANEL,
+    autocompletion=complete_profiles,
 )
 _SNAPSHOT = typer.Option(
     "--snapshot", metavar="FILE", help="Read offline.  [env: KLAMM_SNAPSHOT]", rich_help_panel=CLUSTER_PANEL
@@ -42,7 +47,11 @@ _COMMAND_CONFIG = typer.Option(
     "--command-config", metavar="FILE", help="A Kafka client's properties file.", rich_help_panel=CLUSTER_PANEL
 )
 _VIA = typer.Option(
-    "--via", metavar="zookeeper|wire", help="Ask and change through this side only.", rich_help_panel=CLUSTER_PANEL
+    "--via",
+    metavar="zookeeper|wire",
+    help="Ask and change through this side only.",
+    rich_help_panel=CLUSTER_PANEL,
+    autocompletion=one_of("zookeeper", "wire"),
 )
 _DRY_RUN = typer.Option("--dry-run", help="Say what would be done, write nothing.", rich_help_panel=COMMON_PANEL)
 _YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PANEL)
@@ -55,6 +64,7 @@ _OUTPUT = typer.Option(
     metavar="FORMAT",
     help="table, json, jsonl, csv, yaml or plain.  [default: table on a terminal, plain in a pipe]",
     rich_help_panel=COMMON_PANEL,
+    autocompletion=one_of(*OutputFormat),
 )
 _QUIET = typer.Option("--quiet", "-q", help="Data and errors only.", rich_help_panel=COMMON_PANEL)
 _VERBOSE = typer.Option("--verbose", "-v", help="Say who is asked what.", rich_help_panel=COMMON_PANEL)

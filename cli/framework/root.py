@@ -62,6 +62,8 @@ class RootGroup(TyperGroup):
         """Find the command; the real name is told on, also where an alias or a Kafka tool's name was typed."""
         args = self._ours(args)
         command = self.get_command(ctx, args[0])
+        if command is None and ctx.resilient_parsing:
+            return None, None, args[1:]
         if command is None:
             close = self._like(args[0])
             ctx.fail(f"no such command: {args[0]}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
@@ -85,9 +87,12 @@ class RootGroup(TyperGroup):
         """Complete names from the table, without loading a command."""
         from typer._click.shell_completion import CompletionItem
 
-        return [
+        found = [
             CompletionItem(entry.name, help=entry.help) for entry in self.entries if entry.name.startswith(incomplete)
         ]
+        if incomplete.startswith("k"):
+            found += [CompletionItem(tool.name) for tool in self.tools if tool.name.startswith(incomplete)]
+        return found or super().shell_complete(ctx, incomplete)
 
 
 def load(entry: Entry) -> Command:

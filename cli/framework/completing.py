@@ -1,0 +1,97 @@
+"""What the Tab key offers beyond words and options: names that only the cluster knows, and values that are few.
+
+The cluster is the one that the line names so far, or that would be meant without a name. It gets a second; whatever
+goes wrong, nothing is offered and nothing is said, for the line is not finished yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from typer._click.core import Context
+
+if TYPE_CHECKING:
+    from engine.admin.connection import Cluster
+
+_PATIENCE_S = 1.0
+_OFFERED_MAX = 200
+
+
+def complete_topics(ctx: Context, incomplete: str) -> list[str]:
+    """Offer the names of topics."""
+
+    async def names(cluster: Cluster) -> list[str]:
+        from engine.admin.readers import topic_reader
+
+        return [entry.topic for entry in await (await topic_reader(cluster)).names()]
+
+    return _offered(names, ctx.params, incomplete)
+
+
+def complete_brokers(ctx: Context, incomplete: str) -> list[str]:
+    """Offer the ids of live brokers."""
+
+    async def ids(cluster: Cluster) -> list[str]:
+        from engine.admin.brokers import read_members
+
+        return [str(broker.id) for broker in (await read_members(cluster)).brokers]
+
+    return _offered(ids, ctx.params, incomplete)
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Offer the names of profiles."""
+    import os
+
+    from engine.admin.profiles import load_profiles, profiles_path
+    from engine.common.errors import KlammError
+
+    try:
+        profiles = load_profiles(profiles_path(os.environ)).profiles
+    except (KlammError, OSError):
+        return []
+    return sorted(profile.name for profile in profiles if profile.name.startswith(incomplete))
+
+
+def one_of(*values: str) -> Callable[[str], list[str]]:
+    """Return what offers these values."""
+
+    def offer(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return offer
+
+
+def _offered(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[str, Any], incomplete: str) -> list[str]:
+    import asyncio
+
+    from engine.common.errors import KlammError
+
+    try:
+        names = asyncio.run(_read(read, said))
+    except (KlammError, OSError, TimeoutError):
+        return []
+    return [name for name in names if name.startswith(incomplete)][:_OFFERED_MAX]
+
+
+async def _read(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[str, Any]) -> list[str]:
+    import asyncio
+    import os
+    from pathlib import Path
+
+    from engine.admin.connection import Cluster
+    from engine.admin.target import Naming, Side, resolve_target
+
+    via = said.get("via")
+    naming = Naming(
+        said.get("zookeeper"),
+        said.get("bootstrap_server"),
+        said.get("cluster"),
+        said.get("snapshot"),
+        said.get("command_config"),
+        Side(via) if via in tuple(Side) else None,
+    )
+    async with asyncio.timeout(_PATIENCE_S):
+        async with Cluster(resolve_target(naming, os.environ, Path.cwd()), timeout_s=_PATIENCE_S) as cluster:
+            return await read(cluster)
