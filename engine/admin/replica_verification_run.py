@@ -224,9 +224,7 @@ class PartitionVerifier:
     def _equal_until(self, active: Sequence[_Replica]) -> int | None:
         """Return the offset after the batches that are the same sound bytes everywhere; None where there are none."""
         shortest = min(active, key=lambda replica: len(replica.chunk))
-        size = len(shortest.chunk)
-        common = memoryview(shortest.chunk)
-        if not size or any(memoryview(replica.chunk)[:size] != common for replica in active):
+        if not shortest.chunk or not all(replica.chunk.startswith(shortest.chunk) for replica in active):
             return None
         reached = None
         try:
