@@ -62,7 +62,7 @@ _GROUP_COLUMNS = (
     Column("unknown_partition_count", Kind.NUMBER),
     Column("error"),
 )
-_GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why"))
+_GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why", falls_below=True))
 _PARTITION_COLUMNS = (
     Column("group"),
     Column("topic"),
@@ -83,7 +83,7 @@ _PARTITION_SHOWN = (
     Column("log_end_offset", Kind.NUMBER, title="End"),
     *_LAGS,
     *_RATES,
-    Column("why"),
+    Column("why", falls_below=True),
 )
 
 
@@ -182,16 +182,15 @@ def _shown_group(one: GroupLag) -> tuple[object, ...]:
 def _shown_figures(one: GroupLag | PartitionLag) -> tuple[object, ...]:
     return (
         _UNKNOWN if one.lag is None else one.lag,
-        _UNKNOWN if one.time_lag_ms is None else human_duration(_even(one.time_lag_ms)),
+        _UNKNOWN if one.time_lag_ms is None else _duration(one.time_lag_ms),
         _rounded(one.in_per_sec),
         _rounded(one.out_per_sec),
-        one.clear_in_ms if one.clear_in_ms is None else _even(one.clear_in_ms),
+        None if one.clear_in_ms is None else _duration(one.clear_in_ms),
     )
 
 
-def _even(duration_ms: int) -> int:
-    """Nobody wants milliseconds of what takes seconds."""
-    return duration_ms if 0 < duration_ms < 1000 else duration_ms // 1000 * 1000
+def _duration(duration_ms: int) -> str:
+    return human_duration(duration_ms) if duration_ms else "0"
 
 
 def _why_group(one: GroupLag) -> str:
@@ -220,7 +219,11 @@ def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
         )
         for one in _chosen(group, is_not_ok)
     ]
-    return Section(f"{group.group} ({group.type}{state}): {group.status}", Table(_PARTITION_SHOWN, rows))
+    return Section(
+        f"{group.group} ({group.type}{state}): {group.status}",
+        Table(_PARTITION_SHOWN, rows),
+        () if group.error is None else (group.error,),
+    )
 
 
 def _or_unknown(offset: int | None) -> object:

@@ -247,6 +247,7 @@ def test_of_what_was_done(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
 def test_every_schema_is_for_a_command() -> None:
     used = {schema for _, _, schema in [*READING.values(), *OFFLINE.values()]}
     used |= {schema for schema, _ in REPORTS.values()} | {"profiles list", "doctor", "zk get", "plan"}
+    used |= {"perf producer", "perf consumer"}
     named = {name for name in json.loads(SCHEMAS.read_text("utf-8"))["$defs"] if " " in name}
     assert named - used == {"difference side"}
 

@@ -1,0 +1,111 @@
+"""From samples to the answer: nothing unknown becomes a number, and sums say how much is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.admin.groups.values import GroupState, GroupType, Unknown
+from engine.admin.lag.results import GroupLag, group_lag, place_of_newest, place_of_unread
+from engine.admin.lag.rules import KnownPoint, LagStatus, Point, Reason
+from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.trend import Trend, sum_of_trends, trend_of
+from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.common.model import TopicPartition
+
+NOW = 1_000_000
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+def sample(committed: int | None, end: int | None, start: int | None = 0, why: Reason | None = None) -> PartitionSample:
+    return PartitionSample(committed, end, start, True, "m-1", why)
+
+
+def answer(
+    partitions: dict[TopicPartition, PartitionSample],
+    series: dict[TopicPartition, list[Point]] | None = None,
+    times: Times | None = None,
+) -> GroupLag:
+    points = {name: [Point(NOW, one.committed, one.end)] for name, one in partitions.items()}
+    group = GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, partitions)
+    return group_lag(group, points | (series or {}), times or {}, NOW)
+
+
+def test_sums_are_over_what_is_known() -> None:
+    group = answer(
+        {A: sample(5, 9), B: sample(5, None, why=Reason.NO_LEADER), C: sample(None, 9)},
+        times={Place(A, 5): UnreadRecord(5, NOW - 700), Place(A, 8): UnreadRecord(8, NOW - 100)},
+    )
+    assert (group.lag, group.time_lag_ms, group.partition_count, group.unknown_partition_count) == (4, 700, 3, 2)
+    one, leaderless, fresh = group.partitions
+    assert (one.lag, one.time_lag_ms, one.span_ms, one.consumer_id) == (4, 700, 600, "m-1")
+    assert (leaderless.lag, leaderless.time_lag_ms, leaderless.committed_offset) == (None, None, 5)
+    assert (fresh.lag, fresh.reason) == (None, Reason.NOTHING_COMMITTED)
+
+
+def test_where_nothing_is_known_nothing_is_told() -> None:
+    for partitions in ({}, {A: sample(None, 9)}, {A: sample(5, None)}, {A: sample(9, 5)}):
+        group = answer(partitions)
+        figures = (group.lag, group.time_lag_ms, group.in_per_sec, group.out_per_sec, group.clear_in_ms)
+        assert figures == (None,) * 5
+
+
+def test_nothing_unread_waits_for_no_time() -> None:
+    group = answer({A: sample(9, 9)})
+    assert (group.lag, group.time_lag_ms, group.clear_in_ms, group.status) == (0, 0, 0, LagStatus.OK)
+
+
+@pytest.mark.parametrize(
+    ("record", "time_lag_ms"),
+    [
+        (UnreadRecord(7, NOW - 5), 5),
+        (UnreadRecord(7, NOW + 5), 0),
+        (UnreadRecord(7, None), None),
+        (Unknown("refused"), None),
+        (None, 0),
+    ],
+)
+def test_the_time_of_the_first_unread_record(record: UnreadRecord | Unknown | None, time_lag_ms: int | None) -> None:
+    group = answer({A: sample(5, 9)}, times={Place(A, 5): record})
+    assert group.partitions[0].time_lag_ms == time_lag_ms
+    assert group.partitions[0].span_ms is None
+    assert answer({A: sample(5, 9)}).time_lag_ms is None, "the times were not read"
+
+
+def test_lost_records_are_counted_and_the_next_one_is_looked_for() -> None:
+    lost = sample(5, 20, 12)
+    assert place_of_unread(A, lost) == Place(A, 12)
+    assert place_of_newest(A, lost) == Place(A, 19)
+    assert place_of_unread(A, sample(9, 9)) is None
+    assert place_of_newest(A, sample(12, 9)) is None
+    group = answer({A: lost}, times={Place(A, 12): UnreadRecord(12, NOW - 10)})
+    assert (group.partitions[0].lost_records, group.partitions[0].time_lag_ms, group.lag) == (7, 10, 15)
+
+
+def test_a_group_is_through_when_its_last_partition_is() -> None:
+    def points(*pairs: tuple[int, int]) -> list[Point]:
+        return [Point(NOW - 10_000 * (len(pairs) - 1 - index), *pair) for index, pair in enumerate(pairs)]
+
+    fast, slow = points((0, 100), (90, 100)), points((0, 1000), (20, 1000))
+    group = answer({A: sample(90, 100), B: sample(20, 1000)}, {A: fast, B: slow})
+    assert [one.clear_in_ms for one in group.partitions] == [1111, 490_000]
+    assert (group.clear_in_ms, group.in_per_sec, group.out_per_sec) == (490_000, 0.0, 11.0)
+    behind = points((0, 1000), (20, 1100))
+    group = answer({A: sample(90, 100), B: sample(20, 1100)}, {A: fast, B: behind})
+    assert (group.clear_in_ms, group.in_per_sec) == (None, 10.0), "never, as things are"
+    group = answer({A: sample(90, 100), B: sample(20, None)}, {A: fast})
+    assert group.clear_in_ms is None, "not known of every partition"
+
+
+def test_rates() -> None:
+    points = [KnownPoint(0, 0, 10), KnownPoint(2000, 30, 50)]
+    assert trend_of(points) == Trend(20.0, 15.0)
+    assert trend_of(points[:1]) == Trend(None, None)
+    assert trend_of([KnownPoint(0, 30, 50), KnownPoint(2000, 10, 50)]) == Trend(0.0, None), "it went back"
+    assert Trend(20.0, 15.0).clear_in_ms(5) is None
+    assert Trend(20.0, 20.0).clear_in_ms(5) is None
+    assert Trend(10.0, 20.0).clear_in_ms(5) == 500
+    assert Trend(None, 20.0).clear_in_ms(5) is None
+    assert Trend(None, None).clear_in_ms(0) == 0
+    assert Trend(1.0, 2.0).clear_in_ms(None) is None
+    assert sum_of_trends([Trend(1.0, None), Trend(2.0, 4.0)]) == Trend(3.0, 4.0)
+    assert sum_of_trends([]) == Trend(None, None)

@@ -1,0 +1,225 @@
+"""Status by rule: every rule by name, all short series, and what must hold for any series at all."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.lag.rules import (
+    KnownPoint,
+    LagStatus,
+    Point,
+    Reason,
+    Verdict,
+    group_verdict,
+    judge,
+    known_points,
+    went_back,
+)
+
+OK, UNKNOWN, WARN = LagStatus.OK, LagStatus.UNKNOWN, LagStatus.WARN
+STALL, STOP, REWIND = LagStatus.STALL, LagStatus.STOP, LagStatus.REWIND
+
+
+def series(*pairs: tuple[int | None, int | None], step_ms: int = 5_000) -> list[Point]:
+    """Return points of (committed, end) at a steady pace."""
+    return [Point(1_000_000 + index * step_ms, *pair) for index, pair in enumerate(pairs)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "status", "reason"),
+    [
+        ([(None, 9)], UNKNOWN, Reason.NOTHING_COMMITTED),
+        ([(5, 9), (6, 9), (None, 9)], UNKNOWN, Reason.NOTHING_COMMITTED),
+        ([(5, 9), (6, 9), (7, None)], UNKNOWN, Reason.END_UNKNOWN),
+        ([(9, 9)], OK, Reason.CAUGHT_UP),
+        ([(0, 0)], OK, Reason.CAUGHT_UP),
+        ([(5, 9)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
+        ([(5, 9), (6, 9)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
+        ([(12, 9)], REWIND, Reason.AHEAD_OF_LOG),
+        ([(9, 12), (10, 14), (12, 14), (12, 5)], REWIND, Reason.AHEAD_OF_LOG),
+        ([(8, 9), (3, 9)], REWIND, Reason.WENT_BACK),
+        ([(8, 9), (3, 9), (5, 9), (7, 20)], REWIND, Reason.WENT_BACK),
+        ([(8, 9), (3, 9), (9, 12), (11, 14)], OK, Reason.KEEPS_UP),
+        ([(8, 9), (3, 9), (9, 9)], OK, Reason.CAUGHT_UP),
+        ([(5, 9), (9, 12), (12, 15)], OK, Reason.KEEPS_UP),
+        ([(9, 9), (9, 10), (9, 11)], OK, Reason.KEEPS_UP),
+        ([(9, 9), (9, 10), (9, 11), (9, 12)], STALL, Reason.STANDS_STILL),
+        ([(5, 9), (5, 9), (5, 9)], STALL, Reason.STANDS_STILL),
+        ([(5, 90), (6, 91), (7, 92), (8, 93)], WARN, Reason.LAG_NEVER_FELL),
+        ([(5, 90), (6, 95), (7, 99), (8, 120)], WARN, Reason.LAG_NEVER_FELL),
+        ([(5, 90), (6, 95), (20, 99), (21, 120)], OK, Reason.LAG_FELL),
+        # It moved for 5 s, then stood for 10 s: not more than twice as long.
+        ([(5, 90), (6, 90), (6, 90), (6, 90)], OK, Reason.LAG_FELL),
+        ([(5, 90), (6, 90), (6, 90), (6, 90), (6, 90)], STALL, Reason.STANDS_STILL),
+        # The log was made anew: what was before does not count.
+        ([(50, 90), (60, 95), (1, 3), (2, 4)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
+        ([(50, 90), (60, 95), (1, 30), (2, 40), (3, 50)], WARN, Reason.LAG_NEVER_FELL),
+        # What is unknown in between is left out.
+        ([(5, 90), (None, None), (5, 91), (None, 91), (5, 92)], STALL, Reason.STANDS_STILL),
+    ],
+)
+def test_each_rule(pairs: list[tuple[int | None, int | None]], status: LagStatus, reason: Reason) -> None:
+    assert judge(series(*pairs), is_owned=True) == Verdict(status, reason)
+
+
+def test_two_samples_that_are_far_apart_tell() -> None:
+    apart = series((5, 9), (5, 12), step_ms=300_000)
+    assert judge(apart, is_owned=True) == Verdict(STALL, Reason.STANDS_STILL)
+    assert judge(series((5, 90), (7, 99), step_ms=10_000), is_owned=True).status is WARN
+    assert judge(series((5, 90), (7, 99), step_ms=9_999), is_owned=True).status is UNKNOWN
+
+
+@pytest.mark.parametrize(("is_owned", "status"), [(True, STALL), (False, STOP), (None, STALL)])
+def test_who_reads_tells_a_stall_from_a_stop(is_owned: bool | None, status: LagStatus) -> None:
+    assert judge(series((5, 9), (5, 9), (5, 9)), is_owned=is_owned).status is status
+
+
+def test_records_that_were_deleted_unread() -> None:
+    moving = series((5, 90), (50, 95), (90, 99))
+    assert judge(moving, is_owned=True, start=90).status is OK
+    assert judge(moving, is_owned=True, start=91) == Verdict(WARN, Reason.RECORDS_LOST)
+    still = series((5, 90), (5, 90), (5, 90))
+    assert judge(still, is_owned=False, start=91) == Verdict(STOP, Reason.NOBODY_READS)
+    assert judge(series((5, 90)), is_owned=True, start=6) == Verdict(WARN, Reason.RECORDS_LOST)
+
+
+def test_why_something_is_unknown_is_told() -> None:
+    for reason in (Reason.NO_LEADER, Reason.NO_SUCH_PARTITION, Reason.COMMITTED_UNKNOWN):
+        assert judge(series((5, None)), is_owned=True, why_unknown=reason) == Verdict(UNKNOWN, reason)
+        assert judge(series((None, None)), is_owned=True, why_unknown=reason) == Verdict(UNKNOWN, reason)
+
+
+def test_all_short_series() -> None:
+    """Every series of up to four points of small offsets: what each verdict claims is so."""
+    values = (None, 0, 1, 2, 3)
+    seen = set()
+    for length in (1, 2, 3, 4):
+        pairs = list(product(values, repeat=2)) if length < 4 else list(product(values[1:], repeat=2))
+        for chosen in product(pairs, repeat=length):
+            points = series(*chosen)
+            verdict = judge(points, is_owned=False)
+            seen.add(verdict)
+            _is_justified(points, verdict)
+    assert {status for status, _ in seen} == {OK, UNKNOWN, WARN, STOP, REWIND}
+
+
+def _is_justified(points: list[Point], verdict: Verdict) -> None:
+    _, committed, end = points[-1]
+    known = known_points(points) if committed is not None and end is not None else []
+    offsets = [point.committed for point in known]
+    match verdict.reason:
+        case Reason.NOTHING_COMMITTED:
+            assert committed is None
+        case Reason.END_UNKNOWN:
+            assert end is None
+        case Reason.CAUGHT_UP:
+            assert committed == end
+        case Reason.AHEAD_OF_LOG:
+            assert known[-1].lag < 0
+        case Reason.WENT_BACK:
+            assert offsets != sorted(offsets)
+            assert known[-1].lag > 0
+            assert offsets[-1] < max(offsets)
+        case Reason.TOO_FEW_SAMPLES:
+            assert len(known) < 3
+        case Reason.KEEPS_UP:
+            assert offsets[-1] >= min(point.end for point in known[-3:])
+        case Reason.NOBODY_READS:
+            assert len(set(offsets[-2:])) == 1
+            assert known[-1].lag > 0
+        case Reason.LAG_FELL:
+            assert any(after.lag < before.lag for before, after in pairwise(known))
+        case Reason.LAG_NEVER_FELL:
+            lags = [point.lag for point in known]
+            assert lags == sorted(lags)
+            assert len(set(offsets)) > 1
+        case _:
+            raise AssertionError(f"not a reason for such a series: {verdict}")
+
+
+OFFSETS = st.one_of(st.none(), st.integers(0, 50))
+SERIES = st.lists(st.tuples(st.integers(1, 60_000), OFFSETS, OFFSETS), min_size=1, max_size=12)
+OWNED = st.sampled_from([True, False, None])
+
+
+def _of(steps: list[tuple[int, int | None, int | None]], *, shift: int = 0, start_ms: int = 0) -> list[Point]:
+    points, now = [], start_ms
+    for pause, committed, end in steps:
+        now += pause
+        moved = [None if value is None else value + shift for value in (committed, end)]
+        points.append(Point(now, *moved))
+    return points
+
+
+@given(SERIES, OWNED)
+def test_nothing_unread_is_ok_and_nothing_known_is_unknown(
+    steps: list[tuple[int, int | None, int | None]], is_owned: bool | None
+) -> None:
+    *before, (pause, _, _) = steps
+    for offset in (0, 7):
+        assert judge(_of([*before, (pause, offset, offset)]), is_owned=is_owned).status is OK
+    for committed, end in ((None, 7), (7, None), (None, None)):
+        assert judge(_of([*before, (pause, committed, end)]), is_owned=is_owned).status is UNKNOWN
+
+
+@given(SERIES, OWNED, st.integers(0, 2**40), st.integers(0, 2**40))
+def test_only_differences_count(
+    steps: list[tuple[int, int | None, int | None]], is_owned: bool | None, shift: int, start_ms: int
+) -> None:
+    verdict = judge(_of(steps), is_owned=is_owned)
+    assert judge(_of(steps, shift=shift, start_ms=start_ms), is_owned=is_owned) == verdict
+    # Who reads it decides between a stall and a stop, and nothing else.
+    other = judge(_of(steps), is_owned=False)
+    assert {verdict.status, other.status} <= {STALL, STOP} or verdict == other
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 60)), min_size=3, max_size=12), st.integers(0, 20), OWNED)
+def test_a_reader_of_what_was_there_before_is_never_bad(
+    arrivals: list[tuple[int, int]], backlog: int, is_owned: bool | None
+) -> None:
+    """It commits at each look what was the end at the look before, however much comes."""
+    now = end = 0
+    committed, points = -1, []
+    end = backlog
+    for count, pause in arrivals:
+        now, committed = now + pause * 1000, max(committed, end if committed >= 0 else 0)
+        end += count
+        points.append(Point(now, committed, end))
+    assert not judge(points, is_owned=is_owned).status.is_bad
+    if len(points) > 3:
+        assert judge(points, is_owned=is_owned).status is OK
+
+
+@given(st.integers(1, 50), st.lists(st.integers(0, 9), min_size=2, max_size=12), OWNED)
+def test_a_reader_that_never_moves_is_always_found(backlog: int, arrivals: list[int], is_owned: bool | None) -> None:
+    points, end = [Point(0, 100, 100 + backlog)], 100 + backlog
+    for index, count in enumerate(arrivals, 1):
+        end += count
+        points.append(Point(index * 5_000, 100, end))
+    assert judge(points, is_owned=is_owned).status is (STOP if is_owned is False else STALL)
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=12))
+def test_went_back_means_that_it_is_below_where_it_was(offsets: list[int]) -> None:
+    points = [KnownPoint(index, offset, 99) for index, offset in enumerate(offsets)]
+    if went_back(points):
+        assert offsets != sorted(offsets)
+        assert offsets[-1] < max(offsets)
+    else:
+        assert offsets[-1] == max(offsets) or offsets == sorted(offsets)
+
+
+def test_a_group_is_as_bad_as_its_worst_partition() -> None:
+    fine, behind = Verdict(OK, Reason.CAUGHT_UP), Verdict(WARN, Reason.LAG_NEVER_FELL)
+    stopped, empty = Verdict(STOP, Reason.NOBODY_READS), Verdict(UNKNOWN, Reason.NOTHING_COMMITTED)
+    leaderless = Verdict(UNKNOWN, Reason.NO_LEADER)
+    assert group_verdict([]) == (None, None)
+    assert group_verdict([("a-0", fine), ("a-1", stopped), ("a-2", behind)]) == (stopped, "a-1")
+    assert group_verdict([("a-0", fine), ("a-1", empty)]) == (fine, "a-0"), "nobody has read a-1 yet"
+    assert group_verdict([("a-0", empty), ("a-1", empty)]) == (empty, "a-0")
+    assert group_verdict([("a-0", fine), ("a-1", leaderless)]) == (leaderless, "a-1")
+    assert group_verdict([("a-0", behind), ("a-1", leaderless)]) == (behind, "a-0")

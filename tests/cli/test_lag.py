@@ -1,0 +1,386 @@
+"""``klamm lag``: what is shown of every status, in all forms, and what is refused; a scene of living consumers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer
+from golden import Seen, check_golden
+from group_members import commit, fill, wait_for
+from json_schemas import check_json
+from klamm_program import Ran, in_process
+
+from cli.framework.invocation import Invocation
+from cli.framework.talk import Talk
+from cli.framework.terminal import is_terminal
+from cli.output.format import OutputFormat, default_format
+from cli.output.printer import json_text, print_report
+from cli.output.report import Report
+from cli.views.lag import lag_report
+from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
+from engine.admin.lag.rules import LagStatus, Reason
+from engine.local.cluster import LocalCluster
+
+Program = Callable[..., Ran]
+NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)
+DAY_MS = 86_400_000
+
+
+def partition(
+    number: int, status: LagStatus, reason: Reason, committed: int | None, end: int | None, **more: object
+) -> PartitionLag:
+    lag = None if committed is None or end is None or committed > end else end - committed
+    values: dict[str, object] = dict.fromkeys(
+        ("lost_records", "time_lag_ms", "span_ms", "unread_since", "in_per_sec", "out_per_sec", "clear_in_ms")
+    ) | {"consumer_id": None, "error": None}
+    if lag == 0:
+        values |= {"time_lag_ms": 0, "clear_in_ms": 0}
+    values |= more
+    return PartitionLag("orders", number, status, reason, committed, end, lag, **values)  # type: ignore[arg-type]
+
+
+def group(
+    name: str,
+    status: LagStatus,
+    reason: Reason | None,
+    partitions: tuple[PartitionLag, ...],
+    state: GroupState | None = GroupState.STABLE,
+    kind: GroupType = GroupType.CLASSIC,
+    error: str | None = None,
+) -> GroupLag:
+    lags = [one.lag for one in partitions if one.lag is not None]
+    waits = [one.time_lag_ms for one in partitions if one.time_lag_ms is not None]
+    where = next((one.name for one in partitions if one.status is status and one.reason is reason), None)
+    rates = [(one.in_per_sec, one.out_per_sec) for one in partitions if one.in_per_sec is not None]
+    known = [one.clear_in_ms for one in partitions]
+    return GroupLag(
+        name, kind, state, status, reason, where,
+        sum(lags) if lags else None,
+        max(waits) if waits else None,
+        sum(rate[0] or 0 for rate in rates) if rates else None,
+        sum(rate[1] or 0 for rate in rates) if rates else None,
+        None if None in known or not known else max(one for one in known if one is not None),
+        len(partitions), sum(one.lag is None for one in partitions), 4, 15_000, error, partitions,
+    )  # fmt: skip
+
+
+def scene() -> LagAnswer:
+    """One group of every kind."""
+    unread = datetime(2026, 11, 18, 11, 30, 0, 0, UTC)
+    moving = {"in_per_sec": 812.25, "out_per_sec": 1024.0, "consumer_id": "rdkafka-5c0f1d1c-52fe"}
+    fine = partition(0, LagStatus.OK, Reason.CAUGHT_UP, 9_876_543, 9_876_543, **moving)
+    late = partition(
+        1, LagStatus.OK, Reason.LAG_FELL, 9_000_000, 9_876_543, time_lag_ms=95_250, span_ms=95_000, unread_since=unread,
+        clear_in_ms=4_140_000, **moving,
+    )  # fmt: skip
+    behind = partition(
+        2, LagStatus.WARN, Reason.LAG_NEVER_FELL, 10, 5_000, time_lag_ms=350, in_per_sec=9.96, out_per_sec=1.0
+    )
+    lost = partition(3, LagStatus.WARN, Reason.RECORDS_LOST, 10, 5_000, lost_records=90, time_lag_ms=3 * DAY_MS)
+    still = partition(
+        0, LagStatus.STALL, Reason.STANDS_STILL, 1, 400, time_lag_ms=61_000, in_per_sec=3.0, out_per_sec=0.0
+    )
+    stopped = partition(1, LagStatus.STOP, Reason.NOBODY_READS, 7, 8, time_lag_ms=DAY_MS * 2 + 3_600_000)
+    back = partition(0, LagStatus.REWIND, Reason.WENT_BACK, 5, 500, time_lag_ms=1000)
+    beyond = partition(1, LagStatus.REWIND, Reason.AHEAD_OF_LOG, 700, 500)
+    leaderless = partition(2, LagStatus.UNKNOWN, Reason.NO_LEADER, 55, None, error="no leader")
+    gone = partition(
+        4, LagStatus.UNKNOWN, Reason.NO_SUCH_PARTITION, 55, None, error="the topic or partition does not exist"
+    )
+    fresh = partition(0, LagStatus.UNKNOWN, Reason.NOTHING_COMMITTED, None, 500)
+    old = GroupType.ZOOKEEPER
+    groups = (
+        group("shipping", LagStatus.REWIND, Reason.WENT_BACK, (back, beyond)),
+        group("audit", LagStatus.STOP, Reason.NOBODY_READS, (stopped,), GroupState.EMPTY),
+        group("search-indexer-europe-west", LagStatus.STALL, Reason.STANDS_STILL, (still, leaderless)),
+        group("reports", LagStatus.WARN, Reason.LAG_NEVER_FELL, (behind, lost)),
+        group("new", LagStatus.UNKNOWN, Reason.NOTHING_COMMITTED, (fresh,)),
+        group("left-over", LagStatus.UNKNOWN, Reason.NO_SUCH_PARTITION, (gone,), GroupState.EMPTY),
+        group("lost-coordinator", LagStatus.UNKNOWN, None, (), None, error="COORDINATOR_NOT_AVAILABLE"),
+        group("billing", LagStatus.OK, Reason.LAG_FELL, (fine, late)),
+        group("old-app", LagStatus.OK, Reason.CAUGHT_UP, (fine,), GroupState.ACTIVE, old),
+    )
+    return LagAnswer(NOW, groups)
+
+
+def report(*, has_partitions: bool = False, is_not_ok: bool = False, fails_on: LagStatus = LagStatus.STALL) -> Report:
+    return lag_report(scene(), fails_on=fails_on, has_partitions=has_partitions, is_not_ok=is_not_ok)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_partitions", "is_not_ok"),
+    [("lag", False, False), ("lag-partitions", True, False), ("lag-not-ok", False, True)],
+)
+def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, name: str, has_partitions: bool, is_not_ok: bool) -> None:
+    shown = report(has_partitions=has_partitions, is_not_ok=is_not_ok)
+
+    def run() -> int:
+        output = default_format(is_terminal=is_terminal(sys.stdout))
+        Invocation(output=output, talk=Talk()).print(shown)
+        return shown.exit_code
+
+    check_golden(name, run, monkeypatch)
+    check_json("lag", Seen(1, json_text(shown.data), ""))
+
+
+def printed(shown: Report, output: OutputFormat) -> str:
+    stream = io.StringIO()
+    print_report(shown, output, stream)
+    return stream.getvalue()
+
+
+def test_unknown_is_null_and_never_a_number() -> None:
+    document = json.loads(printed(report(has_partitions=True), OutputFormat.JSON))
+    assert [
+        json.loads(line) for line in printed(report(has_partitions=True), OutputFormat.JSONL).splitlines()
+    ] == document
+    assert yaml.safe_load(printed(report(has_partitions=True), OutputFormat.YAML)) == document
+    by_name = {one["group"]: one for one in document}
+    for name in ("new", "left-over", "lost-coordinator"):
+        figures = [by_name[name][key] for key in ("lag", "time_lag_ms", "in_per_sec", "out_per_sec", "clear_in_ms")]
+        assert figures == [None] * 5
+    beyond = by_name["shipping"]["partitions"][1]
+    assert (beyond["committed_offset"], beyond["log_end_offset"], beyond["lag"]) == (700, 500, None)
+    rows = list(csv.DictReader(io.StringIO(printed(report(), OutputFormat.CSV))))
+    assert [row["lag"] for row in rows if row["status"] == "UNKNOWN"] == ["", "", ""]
+
+
+def test_what_makes_the_exit_code() -> None:
+    assert report().exit_code == 1
+    for worst, expected in (
+        (LagStatus.WARN, {"stall": 0, "warn": 1, "unknown": 1}),
+        (LagStatus.UNKNOWN, {"stall": 0, "warn": 0, "unknown": 1}),
+        (LagStatus.OK, {"stall": 0, "warn": 0, "unknown": 0}),
+        (LagStatus.STALL, {"stall": 1, "warn": 1, "unknown": 1}),
+    ):
+        mild = LagAnswer(NOW, tuple(one for one in scene().groups if one.status.rank <= worst.rank))
+        for word, code in expected.items():
+            fails_on = LagStatus(word.upper())
+            assert lag_report(mild, fails_on=fails_on, has_partitions=False, is_not_ok=True).exit_code == code
+    nobody = lag_report(LagAnswer(NOW, ()), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
+    assert (nobody.exit_code, nobody.notes) == (0, ("no consumer groups",))
+
+
+@pytest.fixture
+def program(
+    live_cluster: LocalCluster,
+    topic_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Program:
+    """Runs commands against the cluster, in which a topic of two partitions was made."""
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str | Path) -> Ran:
+        return in_process(*words, capture=capsys)
+
+    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    return run
+
+
+class Steady:
+    """A consumer of one group, polled by a thread; it commits what it has read as often as it polls, or never again."""
+
+    def __init__(self, servers: str, group_id: str, topic: str) -> None:
+        settings = {
+            "bootstrap.servers": servers, "group.id": group_id, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 2,
+        }  # fmt: skip
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe([topic])
+        self._end = threading.Event()
+        self.commits = True
+        self.read = 0
+        self._thread = threading.Thread(target=self._run, name=f"consumer in {group_id}")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            messages = self._consumer.consume(500, 0.05)
+            if self.commits and messages:
+                self._consumer.commit(asynchronous=False)
+            self.read += len(messages)
+        self._consumer.close()
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+@contextmanager
+def producing(servers: str, topic: str) -> Iterator[None]:
+    """Records come to both partitions as long as this lasts."""
+    end = threading.Event()
+    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
+
+    def run() -> None:
+        while not end.wait(0.05):
+            for number in (0, 1):
+                producer.produce(topic, b"more", partition=number)
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=run, name="steady producer")
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_every_kind_of_reader_is_named_right(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    """One keeps up, one stopped, one stands still, one was set back, one never commits; the log grows all the time."""
+    servers = live_cluster.bootstrap_servers
+    names = {kind: f"{topic_name}-{kind}" for kind in ("keeps-up", "stopped", "stalled", "set-back", "never")}
+    fill(servers, topic_name, 2, 200)
+    readers = {kind: Steady(servers, name, topic_name) for kind, name in names.items() if kind != "set-back"}
+    try:
+        readers["never"].commits = False
+        wait_for(lambda: all(reader.read >= 400 for reader in readers.values()), "all have read what is there")
+        readers["stopped"].close()
+        readers["stalled"].commits = False
+        commit(servers, names["set-back"], {(topic_name, 0): 150, (topic_name, 1): 200})
+        with producing(servers, topic_name):
+            set_back = threading.Timer(1.0, commit, (servers, names["set-back"], {(topic_name, 0): 20}))
+            set_back.start()
+            words = [word for name in names.values() for word in ("--group", name)]
+            ran = program("lag", *words, "--interval", "0.7", "--samples", "5", "--partitions", "-o", "json")
+            set_back.join()
+    finally:
+        for reader in readers.values():
+            reader.close()
+    check_json("lag", Seen(ran.code, ran.out, ran.err))
+    found = {one["group"].removeprefix(f"{topic_name}-"): one for one in ran.json}
+    assert {kind: (one["status"], one["reason"]) for kind, one in found.items()} == {
+        "keeps-up": ("OK", found["keeps-up"]["reason"]),
+        "stopped": ("STOP", "nobody_reads"),
+        "stalled": ("STALL", "stands_still"),
+        "set-back": ("REWIND", "went_back"),
+        "never": ("UNKNOWN", "nothing_committed"),
+    }
+    assert (ran.code, ran.json[0]["group"]) == (1, names["set-back"])
+    assert found["never"]["lag"] is None
+    assert found["keeps-up"]["sample_count"] == 5
+    assert found["keeps-up"]["out_per_sec"] > 1
+    stopped = found["stopped"]
+    assert stopped["out_per_sec"] == 0
+    assert stopped["clear_in_ms"] is None
+    assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
+    # The oldest unread record came when the producer began, some seconds ago.
+    assert 1_000 < stopped["time_lag_ms"] < 60_000
+    assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
+    assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
+    assert all(one["consumer_id"].startswith("rdkafka-") for one in found["stalled"]["partitions"])
+
+
+def test_two_runs_by_cron_know_what_one_does_not(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    servers, name = live_cluster.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 50)
+    commit(servers, name, {(topic_name, 0): 10, (topic_name, 1): 50})
+    look = ("lag", "--group", name, "--samples", "1", "--history", tmp_path / "lag.jsonl", "-o", "json")
+    first = program(*look, "--fail-on", "unknown")
+    assert (first.code, first.json[0]["status"], first.json[0]["reason"]) == (1, "UNKNOWN", "too_few_samples")
+    assert (first.json[0]["lag"], first.json[0]["in_per_sec"]) == (40, None)
+    assert program(*look).code == 0
+    fill(servers, topic_name, 2, 10)
+    third = program(*look, "--partitions").json[0]
+    assert (third["status"], third["where"], third["sample_count"]) == ("STOP", f"{topic_name}-0", 3)
+    assert third["in_per_sec"] > 0
+    assert [one["lag"] for one in third["partitions"]] == [50, 10]
+    # Without a history nothing is known of earlier looks.
+    assert program("lag", "--group", name, "--samples", "1").rows[0][3] == "UNKNOWN"
+    with (tmp_path / "lag.jsonl").open("a") as file:
+        file.write("cut off in the mid")
+    told = program(*look)
+    assert f"warning: {tmp_path / 'lag.jsonl'}: line 4 is damaged and was left out" in told.err.splitlines()
+    assert told.json[0]["status"] == "STOP"
+
+
+def test_groups_without_lag_need_one_look(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    servers, name = live_cluster.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 5)
+    commit(servers, name, {(topic_name, 0): 5, (topic_name, 1): 5})
+    started = time.monotonic()
+    ran = program("lag", name, "--interval", "60", "-o", "json")
+    assert time.monotonic() - started < 30
+    assert (ran.code, ran.json[0]["status"], ran.json[0]["lag"], ran.json[0]["time_lag_ms"]) == (0, "OK", 0, 0)
+    assert (ran.json[0]["sample_count"], ran.err) == (1, "1 group: 1 OK\n")
+
+
+def test_deleted_topics_and_offsets_beyond_the_end(
+    program: Program, topic_name: str, live_cluster: LocalCluster
+) -> None:
+    servers, name = live_cluster.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 5)
+    commit(servers, name, {(topic_name, 0): 99, (topic_name, 1): 5})
+    ran = program("lag", "--group", name, "--samples", "1", "--partitions", "-o", "json")
+    beyond, fine = ran.json[0]["partitions"]
+    assert (ran.code, beyond["status"], beyond["reason"], beyond["lag"]) == (1, "REWIND", "ahead_of_log", None)
+    assert (fine["status"], fine["lag"]) == ("OK", 0)
+    assert program("topics", "delete", topic_name, "--yes").code == 0
+
+    def is_told() -> bool:
+        rows = program("lag", "--group", name, "--samples", "1", "--partitions").rows
+        return [row[4] for row in rows] in (["no_such_partition"] * 2, [])
+
+    wait_for(is_told, "the topic is gone, or with it the group's offsets")
+
+
+def test_only_some_topics(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    servers, name = live_cluster.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 5)
+    commit(servers, name, {(topic_name, 0): 5})
+    assert program("lag", name, "--topic", topic_name, "--partitions").rows[0][1:3] == [topic_name, "0"]
+    assert program("lag", name, "--topic", f"{topic_name[:4]}.*", "--samples", "1").rows[0][6] == "0"
+    other = f"{topic_name}-other"
+    assert program("topics", "create", other, "--replication-factor", "1").code == 0
+    assert program("lag", name, "--topic", other, "--partitions").code == 0, "nobody reads it, but it is there"
+    absent = program("lag", name, "--topic", "absent")
+    assert (absent.code, "absent" in absent.err.splitlines()[0]) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--group", ""], "error: the group id is empty: --group"),
+        (["--group", "absent"], "error: consumer group 'absent' does not exist"),
+        (["--group", "g", "--all-groups"], "error: give --group, once for each group, or --all-groups"),
+        (["--interval", "0"], "error: --interval wants a number of seconds above 0"),
+        (["--interval", "soon"], "error: "),
+        (["--samples", "0"], "error: "),
+        (["--fail-on", "ok"], "error: --fail-on wants stall, warn or unknown, not 'ok'"),
+        (["--topic", "("], "error: neither a topic's name nor a regular expression"),
+        (["--history", "absent/x.jsonl", "--samples", "1"], "error: no such folder: absent"),
+        (["--history", ".", "--samples", "1"], "error: a folder, not a file of samples: ."),
+        (["--history", "notes.txt", "--samples", "1"], "error: not a file of samples: notes.txt"),
+        (["--checkpoint", "x"], "error: "),
+    ],
+)
+def test_wrong_use(program: Program, tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "notes.txt").write_text("milk\n")
+    ran = program("lag", *words)
+    assert ran.code == 2
+    assert ran.err.splitlines()[0].startswith(message)
+    assert (tmp_path / "notes.txt").read_text() == "milk\n"
+
+
+def test_a_cluster_that_is_not_there(program: Program) -> None:
+    ran = program("lag", "-b", "127.0.0.1:9", "--timeout", "2", "-o", "json")
+    assert (ran.code, ran.error["kind"], ran.out) == (3, "unreachable", "")
