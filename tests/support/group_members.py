@@ -51,7 +51,8 @@ def librdkafka_member(servers: str, topic: str, group: str, *, instance: str) ->
             "group.instance.id": instance,
             "client.id": f"app-of-{instance}",
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 2000,
+            "session.timeout.ms": 3000,
+            "heartbeat.interval.ms": 300,
             "auto.commit.interval.ms": 100,
             "log_level": 2,
         }
