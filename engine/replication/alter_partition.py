@@ -30,6 +30,7 @@ from engine.protocol.apis.alter_partition import (
 )
 from engine.protocol.declaration import Request
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.DefaultAlterPartitionManager")
 
@@ -110,7 +111,9 @@ class AlterPartitionManager:
                 logger.warning("Controller returned an unexpected top-level error: %s", error.name)
             return
         answers = _answers(response, version, {u.topic_id: u.topic_partition.topic for u in updates})
+        breather = Breather()
         for topic_partition, (_, on_done) in batch.items():
+            await breather.give_way()
             outcome = answers.get(topic_partition)
             if outcome is None:
                 logger.warning("Partition %s was sent but not included in the response", topic_partition)
