@@ -106,13 +106,14 @@ class GroupLoader:
             except KlammError as error:
                 self._skip(log_offset, error)
             yield
-        for number, (name, log_offset, committed) in enumerate(self._commits.left()):
-            self._put_later(name, StoredOffset(committed, log_offset))
-            if number % _RECORDS_AT_ONCE == 0:
-                yield
         for number, ((group_id, partition), stored) in enumerate(self._offsets.items()):
             if stored.value is not None:
                 _group(groups, group_id, now_ms).offsets.load(partition, stored)
+            if number % _RECORDS_AT_ONCE == 0:
+                yield
+        for number, (name, log_offset, committed) in enumerate(self._commits.left()):
+            if self._is_later(name, log_offset):
+                _group(groups, name[0], now_ms).offsets.load(name[1], StoredOffset(committed, log_offset))
             if number % _RECORDS_AT_ONCE == 0:
                 yield
         for producer_id, held in self._in_transactions.items():
@@ -163,13 +164,13 @@ class GroupLoader:
         held = self._in_transactions.pop(header.producer_id, {})
         if control_record_type(record.key) is ControlRecordType.COMMIT:
             for name, stored in held.items():
-                self._put_later(name, stored)
+                if self._is_later(name, stored.log_offset):
+                    self._offsets[name] = stored
 
-    def _put_later(self, name: OffsetName, stored: StoredOffset) -> None:
-        """Keep what comes later in the log, whichever is found first."""
+    def _is_later(self, name: OffsetName, log_offset: int) -> bool:
+        """Whether a commit comes later in the log than what is known, which may have been found before it."""
         known = self._offsets.get(name)
-        if known is None or known.log_offset < stored.log_offset:
-            self._offsets[name] = stored
+        return known is None or known.log_offset < log_offset
 
     def _skip(self, offset: int, error: KlammError) -> None:
         self.skipped += 1

@@ -116,8 +116,8 @@ class GroupOffsets:
     # -- loading
 
     def load(self, partition: TopicPartition, stored: StoredOffset) -> None:
-        """Take over an offset read from the log."""
-        self._committed[partition] = stored
+        """Take over an offset read from the log; what comes later there counts, in whatever order they are told."""
+        self._put_later(partition, stored)
 
     def load_transactional(self, producer_id: int, partition: TopicPartition, stored: StoredOffset) -> None:
         """Take over an offset of a transaction that was not over at the end of the log."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from engine.common.clock import Clock
+from engine.common.collection import leave_uncollected
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
@@ -218,6 +219,7 @@ class OwnedGroups:
         until = time.monotonic() + SLICE_MS / 1000
         for _ in work:
             if time.monotonic() > until:
+                leave_uncollected()
                 await asyncio.sleep(0)
                 if not self._is_wanted(owned):
                     return

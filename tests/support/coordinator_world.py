@@ -1,0 +1,197 @@
+"""A group coordinator without a broker: its partition of ``__consumer_offsets`` is in memory, replicated when told."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from bisect import bisect
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+from virtual_time import LoopClock
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.config.broker import BrokerConfig
+from engine.coordinator.group.coordinator import GroupCoordinator
+from engine.coordinator.group.values import CommittedOffset, Committer
+from engine.protocol.records.header import read_batch_header
+from engine.runtime.purgatory import Purgatory
+
+OFFSETS_PARTITION = TopicPartition("__consumer_offsets", 0)
+READ = TopicPartition("read", 0)
+
+
+class MemoryLog:
+    """Batches one behind the other."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self._positions: list[tuple[int, int]] = []
+        """Per batch its base offset and where it begins."""
+
+    def append(self, batch: bytes | memoryview) -> tuple[int, int]:
+        """Stamp offsets into a batch and append it; return the first and the last one."""
+        stamped = bytearray(batch)
+        first_offset = self.log_end_offset
+        struct.pack_into(">q", stamped, 0, first_offset)
+        self._positions.append((first_offset, len(self.data)))
+        self.data += stamped
+        self.log_end_offset = read_batch_header(stamped).next_offset
+        return first_offset, self.log_end_offset - 1
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the batches from an offset on: they never reached the replica that is leader now."""
+        while self._positions and self._positions[-1][0] >= offset:
+            self.log_end_offset, position = self._positions.pop()
+            del self.data[position:]
+
+    def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one_batch: bool) -> Any:
+        """Read as a ``Log`` does."""
+        assert min_one_batch and limit_offset == self.log_end_offset
+        if offset >= self.log_end_offset:
+            return SimpleNamespace(records=None)
+        _, position = self._positions[bisect(self._positions, (offset, len(self.data))) - 1]
+        size = max(max_bytes, read_batch_header(self.data, position).size_bytes)
+        with memoryview(self.data) as view:
+            found = bytes(view[position : position + size])
+        return SimpleNamespace(records=SimpleNamespace(size_bytes=len(found), read=partial(bytes, found)))
+
+
+class MemoryPartition:
+    """The coordinator's partition; a commit is replicated at once unless ``is_replicated_at_once`` is taken away."""
+
+    topic_partition = OFFSETS_PARTITION
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.leader_epoch = 0
+        self.is_leader = True
+        self.is_replicated_at_once = True
+        self.refusal: ErrorCode | None = None
+
+    def led_log(self) -> MemoryLog:
+        return self.log
+
+    def append_records_to_leader(self, batch: memoryview, required_acks: int, *, origin: object) -> Any:
+        if self.refusal is not None:
+            raise KafkaError(self.refusal)
+        first_offset, last_offset = self.log.append(batch)
+        if self.is_replicated_at_once:
+            self.log.high_watermark = self.log.log_end_offset
+        return SimpleNamespace(first_offset=first_offset, last_offset=last_offset)
+
+    def check_enough_replicas_reach_offset(self, offset: int) -> tuple[bool, ErrorCode]:
+        if not self.is_leader:
+            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.log.high_watermark >= offset, ErrorCode.NONE
+
+
+class _Offloader:
+    async def run(self, function: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)
+        return function()
+
+
+class CoordinatorWorld:
+    """One coordinator at a time; make it on a running event loop."""
+
+    def __init__(self, **settings: str) -> None:
+        self.partition = MemoryPartition()
+        self.clock = LoopClock()
+        needed = {"zookeeper.connect": "z:1", "offsets.topic.num.partitions": "1"}
+        needed["group.initial.rebalance.delay.ms"] = "0"
+        self._config = BrokerConfig.from_properties(needed | settings)
+        self.coordinator = self._make()
+
+    def _make(self) -> GroupCoordinator:
+        self.replica_manager = SimpleNamespace(
+            leadership_listeners=[],
+            stop_listeners=[],
+            delayed_produce=Purgatory("produce"),
+            hosted_partition=lambda tp: self.partition if tp == OFFSETS_PARTITION else None,
+        )
+        coordinator = GroupCoordinator(
+            self._config,
+            clock=self.clock,
+            replica_manager=cast("Any", self.replica_manager),
+            metadata_cache=cast("Any", SimpleNamespace(partitions=lambda _topic: {0: None})),
+            offloader=cast("Any", _Offloader()),
+        )
+        coordinator.start()
+        return coordinator
+
+    async def lead(self, *, waits: bool = True) -> None:
+        """Become leader of the partition, and wait until its groups are loaded."""
+        self.partition.is_leader = True
+        self.partition.leader_epoch += 1
+        for listener in self.replica_manager.leadership_listeners:
+            listener([self.partition], [])
+        while waits and self.coordinator.groups.is_loading:
+            await asyncio.sleep(0)
+
+    def resign(self) -> None:
+        """Become follower."""
+        self.partition.is_leader = False
+        for listener in self.replica_manager.leadership_listeners:
+            listener([], [self.partition])
+        self.wake()
+
+    def replicate(self) -> None:
+        """Let the followers have everything."""
+        self.partition.log.high_watermark = self.partition.log.log_end_offset
+        self.wake()
+
+    def wake(self) -> None:
+        """Let whoever waits for the partition look again."""
+        self.replica_manager.delayed_produce.check_and_complete(OFFSETS_PARTITION)
+
+    async def move(self, survives_to: int | None = None) -> None:
+        """Let another coordinator take over what the log has, up to an offset; commits under way fail here."""
+        self.resign()
+        await self.coordinator.stop()
+        self.replica_manager.delayed_produce.close()
+        log = self.partition.log
+        if survives_to is not None:
+            assert survives_to >= log.high_watermark
+            log.truncate_to(survives_to)
+        log.high_watermark = log.log_end_offset
+        self.coordinator = self._make()
+        await self.lead()
+
+    async def stop(self) -> None:
+        await self.coordinator.stop()
+        self.replica_manager.delayed_produce.close()
+
+    def commit(
+        self,
+        group: str,
+        offset: int,
+        *,
+        partition: TopicPartition = READ,
+        committer: Committer | None = None,
+        **of: Any,
+    ) -> list[ErrorCode]:
+        """Commit; the list has the answer as soon as there is one."""
+        answers: list[ErrorCode] = []
+        value = CommittedOffset(offset, **{"commit_timestamp_ms": self.clock.now_ms(), **of})
+        self.coordinator.offsets.commit(
+            group,
+            committer or Committer(),
+            {partition: value},
+            lambda error, refused: answers.append(refused.get(partition, error)),
+        )
+        return answers
+
+    def committed(self, group: str, partition: TopicPartition = READ) -> int | None:
+        """Return what is committed."""
+        error, found = self.coordinator.offsets.fetch(group, [partition])
+        assert error is ErrorCode.NONE
+        value = found[partition]
+        assert not isinstance(value, ErrorCode)
+        return None if value is None else value.offset
