@@ -55,6 +55,7 @@ from engine.server.settings import (
     replication_settings,
     server_limits,
 )
+from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
 from engine.zk.client import ZkClient
 from engine.zk.config_changes import ConfigChangeListener
@@ -221,9 +222,13 @@ class KafkaServer:
         try:
             await asyncio.shield(loading)
         except asyncio.CancelledError:
-            # The thread cannot be ended. What it has recovered is closed in order, and need not be recovered again.
-            await loading
-            self._are_logs_loaded = True
+            # What was closed in order is loaded to its end, and closed so again. A recovery may take hours: it ends.
+            self.log_manager.stop_loading()
+            try:
+                await loading
+                self._are_logs_loaded = True
+            except LoadingStopped as stopped:
+                logger.info("The next start recovers the logs anew: %s", stopped)
             raise
         self._are_logs_loaded = True
 

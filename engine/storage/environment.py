@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from engine.common.clock import Clock
+from engine.common.errors import KlammError
 
 if TYPE_CHECKING:
     from engine.storage.log_core import LogCore
+
+
+class LoadingStopped(KlammError):
+    """Logs were being recovered when the broker was to end. The next start recovers them anew."""
 
 
 class LogEnvironment(Protocol):
@@ -20,6 +25,10 @@ class LogEnvironment(Protocol):
     @property
     def producer_id_expiration_ms(self) -> int:
         """``producer.id.expiration.ms``"""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the broker is to end: a recovery under way ends with ``LoadingStopped``."""
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         """Take note that a log dir cannot be used any more. Called on the event loop; must not raise."""

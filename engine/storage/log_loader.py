@@ -59,7 +59,7 @@ class _LogLoader:
         self._files = SegmentFolder(folder)
         self._segments = SegmentList()
         self._leader_epochs = LeaderEpochCache.load(folder)
-        self._progress = RecoveryProgress(environment.clock)
+        self._progress = RecoveryProgress(environment)
         self._now_ms = environment.clock.now_ms()
         self._recovered: ProducerStateManager | None = None
         """The producer state at the end of the segment that was recovered last."""

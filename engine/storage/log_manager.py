@@ -79,6 +79,7 @@ class LogManager:
         self._deletions: list[tuple[int, Path, list[Path]]] = []
         self._flushes: dict[int, tuple[LogCore, int]] = {}
         self._dirs_to_checkpoint: set[Path] = set()
+        self.is_stopping = False
         self._dirs.open(self.fail_dir)
 
     # --- environment of the logs
@@ -144,6 +145,7 @@ class LogManager:
 
         Raises:
             StorageError: a dir holds what is no partition, a partition is in two dirs, or no dir can be used.
+            LoadingStopped: after ``stop_loading``, from another thread; all that is left to do is ``release``.
         """
         threads, delay_ms = self.config.num_recovery_threads_per_data_dir, self.config.log_segment_delete_delay_ms
         loader = LogDirLoader(self, self._topic_config, threads, delay_ms)
@@ -156,6 +158,10 @@ class LogManager:
         if not self.offline_dirs:
             for log in [log for log in self.logs.values() if is_moved(log)]:
                 unmark_moved(log)
+
+    def stop_loading(self) -> None:
+        """End a recovery under way soon: ``load`` raises LoadingStopped. Dirs that were closed in order are loaded."""
+        self.is_stopping = True
 
     def _take_in(self, log: Log) -> None:
         if not self._dirs[log.log_dir].is_online:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 
-from engine.common.clock import Clock
 from engine.protocol.records.header import BatchHeader
 from engine.storage.batch_scan import check_batches
+from engine.storage.environment import LoadingStopped, LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
@@ -20,17 +20,24 @@ _BATCHES_BETWEEN_LOOKS = 4096
 
 
 class RecoveryProgress:
-    """Says now and then how far a long recovery has come."""
+    """Says now and then how far a long recovery has come, and ends it when the broker is to end."""
 
-    __slots__ = ("_clock", "_next_ms", "_seen")
+    __slots__ = ("_clock", "_environment", "_next_ms", "_seen")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, environment: LogEnvironment) -> None:
+        self._environment = environment
+        self._clock = environment.clock
         self._seen = 0
-        self._next_ms = clock.monotonic_ms() + PROGRESS_INTERVAL_MS
+        self._next_ms = self._clock.monotonic_ms() + PROGRESS_INTERVAL_MS
 
     def at(self, segment: LogSegment, position: int) -> None:
-        """Note that the recovery of ``segment`` has reached ``position``."""
+        """Note that the recovery of ``segment`` has reached ``position``.
+
+        Raises:
+            LoadingStopped: the broker is to end; what is on the disk can be recovered as before.
+        """
+        if self._environment.is_stopping:
+            raise LoadingStopped(f"stopped while {segment.path} was recovered")
         self._seen += 1
         if self._seen % _BATCHES_BETWEEN_LOOKS == 0 and self._clock.monotonic_ms() >= self._next_ms:
             self._next_ms = self._clock.monotonic_ms() + PROGRESS_INTERVAL_MS

@@ -17,6 +17,7 @@ from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import decode_offset_checkpoint
 from engine.storage.disk_jobs import DiskJob
+from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
 TOPIC_ID = bytes(range(16))
@@ -55,6 +56,26 @@ def checkpoint(path: Path, name: str) -> dict[TopicPartition, int]:
 
 
 # --- start and stop
+
+
+def test_a_stop_during_recovery_leaves_no_mark_and_loses_nothing(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).loaded()
+    broker.create(A, values=3)
+    broker.logs.release()
+    killed = Broker(tmp_path)
+    killed.logs.stop_loading()
+    with pytest.raises(LoadingStopped):
+        killed.logs.load()
+    killed.logs.release()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = Broker(tmp_path).loaded()
+    assert again.logs.logs[A].log_end_offset == 3
+    again.logs.shutdown()
+    in_order = Broker(tmp_path)
+    in_order.logs.stop_loading()
+    in_order.logs.load()
+    in_order.logs.shutdown()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_logs_survive_an_orderly_stop(tmp_path: Path) -> None:

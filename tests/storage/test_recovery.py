@@ -13,6 +13,7 @@ from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batc
 from engine.config.log_config import LogConfig
 from engine.storage import segment_recovery
 from engine.storage.append_origin import AppendOrigin
+from engine.storage.environment import LoadingStopped
 from engine.storage.log import Log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=80, segment_index_bytes=240)
@@ -62,6 +63,34 @@ def test_after_a_crash_a_finished_transaction_holds_nothing_back(tmp_path: Path)
     assert again.producers.first_unstable_offset is None
     again.update_high_watermark(again.log_end_offset)
     assert again.last_stable_offset == 2
+
+
+class Ending(StandIn):
+    """A broker that is to end when so many batches were recovered."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self._batches = batches
+
+    @property
+    def is_stopping(self) -> bool:
+        self._batches -= 1
+        return self._batches < 0
+
+    @is_stopping.setter
+    def is_stopping(self, _: bool) -> None:
+        """What the stand-in begins with is of no account."""
+
+
+def test_a_recovery_ends_when_the_broker_is_to_end_and_the_next_one_finds_everything(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    expected, files = values_of(log), folder_content(log.dir, ".log")
+    log.abandon()
+    for batches in (0, 3, 11):
+        with pytest.raises(LoadingStopped, match="t-0"):
+            open_log(log.dir, log.config, Ending(batches), clean=False)
+        assert folder_content(log.dir, ".log") == files
+    assert values_of(open_log(log.dir, log.config, clean=False)) == expected
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 60, 104, 105, 150])

@@ -33,6 +33,7 @@ class StandIn:
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.clock = ManualClock(now_ms)
+        self.is_stopping = False
         self.producer_id_expiration_ms = 86_400_000
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
