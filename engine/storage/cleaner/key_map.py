@@ -15,7 +15,9 @@ from itertools import islice
 EXACT_KEY_BYTES_MAX = 63
 """Longer keys are known by their 64-byte digests, whose length no exact key has."""
 
-_LOOK_KEYS = 1024
+LOOK_KEYS = 1024
+"""New keys after which the memory is looked at."""
+
 _INT_BYTES = 32
 _TABLE_BYTES_BEFORE_GROWTH = 32
 """Bytes of a dictionary's table per entry, below which it is about to take twice as much."""
@@ -46,7 +48,7 @@ class KeyMap:
 
     def is_full(self) -> bool:
         """Whether the next batch must wait for another round; asked between batches."""
-        if len(self.offsets) - self._counted < _LOOK_KEYS:
+        if len(self.offsets) - self._counted < LOOK_KEYS:
             return False
         self._count()
         table_bytes = sys.getsizeof(self.offsets)

@@ -23,7 +23,7 @@ class CleanerSettings:
     @property
     def map_bytes(self) -> int:
         """What one map of keys may take."""
-        return int(self.dedupe_buffer_size / max(self.threads, 1) * self.io_buffer_load_factor)
+        return max(int(self.dedupe_buffer_size / max(self.threads, 1) * self.io_buffer_load_factor), 1)
 
     @property
     def buffer_bytes(self) -> int:
