@@ -128,9 +128,12 @@ class _Ahead:
 
 
 def _make_pool(values: Iterator[bytes], batch_bytes: int, codec: Codec, level: int | None) -> list[BatchTemplate]:
-    size = max(1, min(_POOL_BATCHES_MAX, _POOL_BYTES_MAX // batch_bytes))
-    ahead = _Ahead(values)
-    return [BatchTemplate(_take(ahead, batch_bytes), codec, level) for _ in range(size)]
+    ahead, pool, used = _Ahead(values), list[BatchTemplate](), 0
+    while not pool or (len(pool) < _POOL_BATCHES_MAX and used < _POOL_BYTES_MAX):
+        template = BatchTemplate(_take(ahead, batch_bytes), codec, level)
+        used += template.payload_bytes(template.record_count)
+        pool.append(template)
+    return pool
 
 
 def _take(values: _Ahead, batch_bytes: int, record_count_max: int = 2**31 - 1) -> list[bytes]:
