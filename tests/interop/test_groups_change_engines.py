@@ -1,0 +1,252 @@
+"""One ``__consumer_offsets``, two engines in turn: groups, members and offsets go on where the other left them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from broker_program import BrokerProgram, settings
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kazoo.client import KazooClient
+from wire_client import WireClient, create_topic, wait_until_led
+
+from engine.common.errors import ErrorCode
+from engine.formats.consumer_offsets import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
+from engine.local.addresses import own_loopback_address
+from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.protocol.apis.list_groups import ListGroupsRequest
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.protocol.apis.offset_fetch import OffsetFetchRequest
+from engine.protocol.records.iterate import iter_records
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
+]
+
+TOPIC = "read"
+PARTITIONS = 2
+PER_TURN = 10
+DEADLINE_S = 40.0
+OFFSETS_TOPIC = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class Groups:
+    """A folder that changes hands, and what its groups look like to clients."""
+
+    def __init__(self, folder: Path, zookeeper_connect: str) -> None:
+        self.folder = folder
+        self.zookeeper_connect = zookeeper_connect
+        self.host = own_loopback_address()
+        self.address = f"{self.host}:9092"
+        self.turn = 0
+
+    @contextmanager
+    def klamm(self, *, killed: bool = False) -> Iterator[None]:
+        """Our broker's turn."""
+        own = {**settings(self.folder, self.host, self.zookeeper_connect), **OFFSETS_TOPIC}
+        with BrokerProgram(self.folder / "klamm", own) as broker:
+            broker.wait_until_started()
+            yield
+            if killed:
+                broker.process.kill()
+                broker.process.wait()
+            else:
+                assert broker.terminate() == 0
+            assert "Traceback" not in broker.server_log
+            assert " skipped\n" not in broker.server_log.replace(" 0 skipped\n", "")
+        self._wait_until_the_id_is_free()
+
+    @contextmanager
+    def kafka(self) -> Iterator[None]:
+        """Kafka's turn."""
+        broker = ApacheKafkaBroker(
+            self.folder,
+            broker_id=0,
+            host=self.host,
+            port=9092,
+            zookeeper_connect=self.zookeeper_connect,
+            overrides={**OFFSETS_TOPIC, "zookeeper.session.timeout.ms": "2000"},
+            heap="400m",
+        )
+        (self.folder / "server.log").unlink(missing_ok=True)
+        with broker:
+            yield
+        lines = (self.folder / "server.log").read_text().splitlines()
+        assert [line for line in lines if " ERROR " in line or " FATAL " in line] == []
+        self._wait_until_the_id_is_free()
+
+    def _wait_until_the_id_is_free(self) -> None:
+        client = KazooClient(self.zookeeper_connect)
+        client.start()
+        deadline = time.monotonic() + DEADLINE_S
+        while client.exists("/brokers/ids/0") is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        client.stop()
+        client.close()
+
+    # -- what clients do
+
+    def consumer(self, group: str, **options: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 45_000,
+                "log_level": 2,
+                **options,
+            }
+        )
+
+    def produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self.address})
+        for number in range(PER_TURN):
+            producer.produce(TOPIC, b"turn %d record %d" % (self.turn, number), partition=number % PARTITIONS)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def read_on(self, group: str, **options: str) -> None:
+        """Read what this turn wrote, no more and no less, commit it with a text, and close."""
+        consumer = self.consumer(group, **options)
+        consumer.subscribe([TOPIC])
+        seen: list[bytes] = []
+        ends = dict.fromkeys(range(PARTITIONS), 0)
+        deadline = time.monotonic() + DEADLINE_S
+        while len(seen) < PER_TURN:
+            assert time.monotonic() < deadline, f"{group} has read {seen}"
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                seen.append(message.value())
+                ends[message.partition()] = message.offset() + 1
+        assert sorted(seen) == [b"turn %d record %d" % (self.turn, number) for number in range(PER_TURN)]
+        offsets = [TopicPartition(TOPIC, p, end, metadata=f"turn {self.turn}") for p, end in ends.items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+
+    def commit_as_old_client(self, group: str, offset: int) -> None:
+        """Commit with a retention of its own: a value of version 1."""
+        partition = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=f"t{self.turn}"
+        )
+        topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+        with WireClient(self.address) as client:
+            answer = client.ask(OffsetCommitRequest(group_id=group, retention_time_ms=10**9, topics=topics), 3)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    def delete(self, group: str) -> None:
+        with WireClient(self.address) as client:
+            answer = client.ask(DeleteGroupsRequest(groups_names=[group]), 2)
+        assert answer.results[0].error_code == ErrorCode.NONE
+
+    def wait_until_ready(self) -> None:
+        wait_until_led(self.address, TOPIC)
+        deadline = time.monotonic() + DEADLINE_S
+        with WireClient(self.address) as client:
+            while (
+                client.ask(FindCoordinatorRequest(key="g"), 3).error_code
+                or client.ask(OffsetFetchRequest(group_id="g", topics=None), 7).error_code
+            ):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def picture(self) -> dict[str, Any]:
+        """Return all that clients are told of the groups."""
+        with WireClient(self.address) as client:
+            names = sorted(g.group_id for g in client.ask(ListGroupsRequest(), 4).groups)
+            described = client.ask(DescribeGroupsRequest(groups=names), 5).groups
+            fetched = {name: client.ask(OffsetFetchRequest(group_id=name, topics=None), 7).topics for name in names}
+        return {
+            g.group_id: (
+                g.group_state,
+                g.protocol_type,
+                g.protocol_data,
+                sorted(
+                    (
+                        m.member_id,
+                        m.group_instance_id,
+                        m.client_id,
+                        m.client_host,
+                        m.member_metadata,
+                        m.member_assignment,
+                    )
+                    for m in g.members
+                ),
+                sorted(
+                    (t.name, p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata)
+                    for t in fetched[g.group_id]
+                    for p in t.partitions
+                ),
+            )
+            for g in described
+        }
+
+    def take_turn(self) -> None:
+        """Do in this engine what is done in each."""
+        self.turn += 1
+        self.produce()
+        self.read_on("dynamic")
+        self.read_on("static", **{"group.instance.id": "node-1"})
+        self.read_on("cooperative", **{"partition.assignment.strategy": "cooperative-sticky"})
+        self.commit_as_old_client("old", self.turn)
+        self.commit_as_old_client(f"deleted-{self.turn}", 1)
+        self.delete(f"deleted-{self.turn}")
+
+    def generations(self, group: str) -> list[int]:
+        """Return the generations that the log has of a group, without those it was rewritten in."""
+        (folder,) = (self.folder / "data").glob("__consumer_offsets-0")
+        found: list[int] = []
+        for path in sorted(folder.glob("*.log")):
+            for record in iter_records(path.read_bytes()):
+                key = decode_key(record.key or b"")
+                value = decode_value(key, record.value)
+                is_group = isinstance(key, GroupMetadataKey) and key.group == group
+                if is_group and isinstance(value, GroupMetadataValue) and value.generation not in found:
+                    found.append(value.generation)
+        return found
+
+
+def test_groups_change_engines_and_back(tmp_path: Path, zk_chroot: str) -> None:
+    groups = Groups(tmp_path, zk_chroot)
+    with groups.kafka():
+        create_topic(groups.address, TOPIC, partitions=PARTITIONS)
+        groups.take_turn()
+        before = groups.picture()
+    assert {name: shown[0] for name, shown in before.items()} == {
+        "dynamic": "Empty",
+        "static": "Stable",
+        "cooperative": "Empty",
+        "old": "Empty",
+    }
+    with groups.klamm(killed=True):
+        groups.wait_until_ready()
+        assert groups.picture() == before
+        groups.take_turn()
+        before = groups.picture()
+    with groups.kafka():
+        groups.wait_until_ready()
+        assert groups.picture() == before
+        groups.take_turn()
+        before = groups.picture()
+    with groups.klamm():
+        groups.wait_until_ready()
+        assert groups.picture() == before
+        groups.take_turn()
+    assert groups.generations("static") == [1], "a static member comes back to either engine without a rebalance"
+    assert groups.generations("dynamic") == list(range(1, 9))
