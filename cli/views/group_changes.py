@@ -25,7 +25,7 @@ def _result_tone(value: object) -> Tone | None:
 
 
 _PARTITION = (Column("group"), Column("topic"), Column("partition", Kind.NUMBER))
-_OUTCOME = (Column("result", tone=_result_tone), Column("error"))
+_OUTCOME = (Column("result", tone=_result_tone), Column("error", falls_below=True))
 
 
 def reset_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:

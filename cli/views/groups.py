@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from cli.exit_codes import ExitCode
@@ -11,7 +12,9 @@ from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.values import GroupState, GroupType
 
 NOTES_MAX = 10
-"""For more groups than these the states are not told one by one."""
+"""For more groups than these the states are not told one by one; as many partitions' errors are told of a group."""
+
+_UUID = re.compile(r"-([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def _state_tone(value: object) -> Tone | None:
@@ -33,21 +36,27 @@ def _error_tone(value: object) -> Tone | None:
 _GROUP = Column("group")
 _TYPE = Column("type")
 _STATE = Column("state", tone=_state_tone)
-_ERROR = Column("error", tone=_error_tone)
+_ERROR = Column("error", tone=_error_tone, falls_below=True)
 
-_OFFSETS = (
-    _GROUP,
+_PROGRESS = (
     Column("topic"),
     Column("partition", Kind.NUMBER, title="Part."),
     Column("current_offset", Kind.NUMBER, title="Current"),
     Column("log_end_offset", Kind.NUMBER, title="End"),
     Column("lag", Kind.NUMBER, tone=_lag_tone),
-    Column("consumer_id", title="Consumer"),
-    Column("group_instance_id", title="Instance"),
+)
+_OFFSETS = (
+    _GROUP,
+    *_PROGRESS,
+    Column("consumer_id"),
+    Column("group_instance_id"),
     Column("host"),
-    Column("client_id", title="Client"),
+    Column("client_id"),
     _ERROR,
 )
+_SHOWN_OFFSETS = (*_PROGRESS, Column("consumer_id", title="Consumer"), Column("host"))
+"""For a person: who reads a partition in short, as ``--members`` has the rest; errors stand above the table."""
+
 _MEMBERS = (
     _GROUP,
     Column("consumer_id", title="Consumer"),
@@ -55,7 +64,7 @@ _MEMBERS = (
     Column("host"),
     Column("client_id", title="Client"),
     Column("partition_count", Kind.NUMBER, title="Partitions"),
-    Column("assignment", Kind.LIST),
+    Column("assignment", Kind.LIST, falls_below=True),
 )
 _STATES = (
     _GROUP,
@@ -91,7 +100,7 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
     """Partitions of each group, and how far they have been read."""
     data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
     rows = [(group.group, *_partition_row(one)) for group in groups for one in group.partitions]
-    sections = tuple(_section(group, _OFFSETS[1:], map(_partition_row, group.partitions)) for group in groups)
+    sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)
     return Report(data, Table(_OFFSETS, rows), sections, _notes(groups, exit_code), exit_code)
 
 
@@ -138,16 +147,27 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
     if group.partitions:
         facts.append(_lag_fact(group.partitions))
     lines = [" · ".join(facts)]
-    if group.error is not None:
-        lines.append(group.error)
+    lines += [] if group.error is None else [group.error]
+    lines += _errors(group.partitions)
     body = _without_empty(Table(columns, list(rows)))
     return Section(group.group, body if body.rows else None, lines)
+
+
+def _errors(partitions: Sequence[PartitionProgress]) -> list[str]:
+    lines = [f"{one.name}: {one.error}" for one in partitions if one.error is not None]
+    more = len(lines) - NOTES_MAX
+    return lines if more <= 0 else [*lines[:NOTES_MAX], f"… and {more} more"]
+
+
+def _shown_row(one: PartitionProgress) -> tuple[object, ...]:
+    consumer = None if one.consumer_id is None else _UUID.sub(r"-\1", one.consumer_id)
+    return one.topic, one.partition, one.current_offset, one.log_end_offset, one.lag, consumer, one.host
 
 
 def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
     known = [one.lag for one in partitions if one.lag is not None]
     unknown = len(partitions) - len(known)
-    text = f"lag {sum(known)}" if known else "lag not known"
+    text = f"lag {sum(max(0, lag) for lag in known)}" if known else "lag not known"
     return f"{text}, not known of {_counted(unknown, 'partition')}" if unknown and known else text
 
 

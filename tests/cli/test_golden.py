@@ -248,6 +248,7 @@ def test_every_schema_is_for_a_command() -> None:
     used = {schema for _, _, schema in [*READING.values(), *OFFLINE.values()]}
     used |= {schema for schema, _ in REPORTS.values()} | {"profiles list", "doctor", "zk get", "plan"}
     used |= {"perf producer", "perf consumer"}
+    used |= {f"groups {word}" for word in ("list", "describe", "members", "state", "reset", "delete", "delete-offsets")}
     named = {name for name in json.loads(SCHEMAS.read_text("utf-8"))["$defs"] if " " in name}
     assert named - used == {"difference side"}
 

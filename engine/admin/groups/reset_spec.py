@@ -138,12 +138,18 @@ def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict
 
 def offsets_text(offsets: OffsetsByGroup, *, with_group: bool) -> str:
     """Return offsets as the lines of such a file, without a header, as Kafka's ``--export`` prints them."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for group, partitions in offsets.items():
-        for (topic, partition), offset in partitions.items():
-            writer.writerow([*([group] if with_group else []), topic, partition, offset])
-    return out.getvalue()
+    return "".join(
+        _csv_line([*([group] if with_group else []), topic, partition, offset])
+        for group, partitions in offsets.items()
+        for (topic, partition), offset in partitions.items()
+    )
+
+
+def _csv_line(cells: Sequence[object]) -> str:
+    line = io.StringIO()
+    # The writer quotes only what its own line end could be taken for, so it is given both characters.
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _width(cells: Sequence[str], only_group: str | None, where: str) -> int:
