@@ -92,4 +92,10 @@ TOOLS = (
             ),
         },
     ),
+    KafkaTool("kafka-producer-perf-test", ("perf", "producer")),
+    KafkaTool(
+        "kafka-consumer-perf-test",
+        ("perf", "consumer"),
+        {**_BROKER_LIST, "--timeout": Milliseconds("--timeout")},
+    ),
 )

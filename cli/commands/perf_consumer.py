@@ -55,6 +55,7 @@ async def consumer(
     threads: Annotated[int | None, typer.Option("--threads", "--num-fetch-threads", hidden=True)] = None,
     socket_buffer_size: Annotated[int | None, typer.Option("--socket-buffer-size", hidden=True)] = None,
     date_format: Annotated[str | None, typer.Option("--date-format", hidden=True)] = None,
+    print_metrics: Annotated[bool, typer.Option("--print-metrics", hidden=True)] = False,
 ) -> ExitCode:
     """Read a topic as fast as it comes, and tell rates.
 
@@ -65,6 +66,7 @@ async def consumer(
     """
     refuse(group_id, "--group", "no group is joined: all partitions are read, or those of --partition")
     refuse(date_format, "--date-format", "times are told as kafka-consumer-perf-test does by default, or in ISO 8601")
+    refuse(print_metrics, "--print-metrics", "the metrics are those of the Java client; -o json has all figures")
     for option, value in (("--threads", threads), ("--socket-buffer-size", socket_buffer_size)):
         if value is not None:
             invocation.talk.warn(f"{option} has no effect here")

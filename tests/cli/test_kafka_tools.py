@@ -98,6 +98,16 @@ LINES = [
         "kafka-console-consumer --topic t --from-beginning --isolation-level read_committed",
         "consume --topic t --from-beginning --isolation read-committed",
     ),
+    (
+        "kafka-producer-perf-test --topic t --num-records 5 --record-size 9 --throughput -1 --producer-props acks=1 "
+        "bootstrap.servers=h:1",
+        "perf producer --topic t --num-records 5 --record-size 9 --throughput -1 --producer-props acks=1 "
+        "bootstrap.servers=h:1",
+    ),
+    (
+        "kafka-consumer-perf-test.sh --broker-list h:1 --topic t --messages 5 --timeout 10000 --hide-header",
+        "perf consumer --bootstrap-server h:1 --topic t --messages 5 --timeout 10 --hide-header",
+    ),
 ]  # fmt: skip
 
 
