@@ -47,6 +47,7 @@ async def delete(
         int | None,
         typer.Option("--before-offset", metavar="N", min=-1, help="Records before it go; -1: all that are committed."),
     ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every live replica has done so.")] = True,
 ) -> Report | None:
     """Delete all records before an offset, on every replica.
 
@@ -69,7 +70,7 @@ async def delete(
         what = f"delete {records} records of {len(going)} partition{plural} in {cluster.target.name}"
         if not invocation.confirm(what, deletion_lines(going), is_destructive=True):
             return deletions_report(previews)
-        return deletions_report(await delete_records(cluster, previews))
+        return deletions_report(await delete_records(cluster, previews, waits=wait))
 
 
 def _wanted(

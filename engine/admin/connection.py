@@ -85,6 +85,7 @@ class Cluster:
                 properties=self.target.client_properties,
                 observe=self.observe,
                 connect_timeout_s=self.timeout_s * 0.8,
+                request_timeout_s=self.timeout_s,
             )
         return self._wire
 

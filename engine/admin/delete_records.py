@@ -33,7 +33,7 @@ from engine.protocol.apis.delete_records import (
 HIGH_WATERMARK = -1
 _EXAMPLE = 'write {"version":1,"partitions":[{"topic":"orders","partition":0,"offset":100}]}'
 _MARGIN_MS = 2000
-"""The brokers give up before we do, so that they can say which partitions they wait for."""
+"""The brokers give up sooner than we do, so that they can say which partitions they wait for."""
 
 
 class DeletionResult(StrEnum):
@@ -143,8 +143,14 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
     return found
 
 
-async def delete_records(cluster: Cluster, previews: Sequence[RecordsDeletion]) -> list[RecordsDeletion]:
-    """Delete what was previewed and wait until all live replicas have done so; return what became of each."""
+async def delete_records(
+    cluster: Cluster, previews: Sequence[RecordsDeletion], *, waits: bool = True
+) -> list[RecordsDeletion]:
+    """Delete what was previewed; return what became of each.
+
+    With ``waits`` until all live replicas have done so, for the operation's time at most; else it is enough that the
+    leader has begun.
+    """
     by_leader: dict[int, list[RecordsDeletion]] = {}
     for one in previews:
         if one.result is DeletionResult.WOULD_BE_DELETED:
@@ -152,7 +158,7 @@ async def delete_records(cluster: Cluster, previews: Sequence[RecordsDeletion]) 
     done: dict[TopicPartition, RecordsDeletion] = {}
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_delete_at(cluster, leader, wanted), name=f"delete-records-at-{leader}")
+            group.create_task(_delete_at(cluster, leader, wanted, waits=waits), name=f"delete-records-at-{leader}")
             for leader, wanted in by_leader.items()
         ]
     for task in tasks:
@@ -160,19 +166,22 @@ async def delete_records(cluster: Cluster, previews: Sequence[RecordsDeletion]) 
     return [done.get(one.name, one) for one in previews]
 
 
-async def _delete_at(cluster: Cluster, leader: int, wanted: Sequence[RecordsDeletion]) -> list[RecordsDeletion]:
+async def _delete_at(
+    cluster: Cluster, leader: int, wanted: Sequence[RecordsDeletion], *, waits: bool
+) -> list[RecordsDeletion]:
     topics: dict[str, list[DeleteRecordsPartition]] = {}
     for one in wanted:
         entry = DeleteRecordsPartition(partition_index=one.partition, offset=one.before_offset)
         topics.setdefault(one.topic, []).append(entry)
-    wait_ms = max(int(cluster.timeout_s * 1000) - _MARGIN_MS, 500)
+    wait_ms = max(int(cluster.timeout_s * 1000) - _MARGIN_MS, 500) if waits else 0
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
         timeout_ms=wait_ms,
     )
     try:
         wire = await cluster.wire()
-        response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=wait_ms + _MARGIN_MS)
+        limit_ms = int(cluster.timeout_s * 1000)
+        response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=limit_ms)
     except AdminError as error:
         return [replace(one, result=DeletionResult.FAILED, error=str(error)) for one in wanted]
     answers = {

@@ -40,10 +40,14 @@ class WireCluster:
         properties: ClientProperties | None = None,
         observe: Observer = tell_nobody,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
+        request_timeout_s: float | None = None,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._properties = properties or ClientProperties()
+        self._request_timeout_ms = self._properties.request_timeout_ms
+        if request_timeout_s is not None:
+            self._request_timeout_ms = min(self._request_timeout_ms, int(request_timeout_s * 1000))
         self._observe = observe
         self._clients: dict[tuple[str, int], BrokerClient] = {}
         self._any: BrokerClient | None = None
@@ -155,7 +159,7 @@ class WireCluster:
                 port,
                 client_id=self._properties.client_id,
                 connect_timeout_ms=self._connect_timeout_ms,
-                request_timeout_ms=self._properties.request_timeout_ms,
+                request_timeout_ms=self._request_timeout_ms,
             )
             self._clients[host, port] = client
         if not client.is_connected:

@@ -1,0 +1,185 @@
+"""What every command keeps to, whoever wrote it: shared options, exit codes, JSON errors, deadlines, snapshots.
+
+The commands are those of the table; one that needs words of its own to run has them here. A new command is tried
+without being told of, unless it needs such words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klamm_program import Ran, in_process
+
+from cli.exit_codes import ExitCode
+from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
+from cli.framework.root import load
+from cli.table_of_commands import ENTRIES
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+Capture = pytest.CaptureFixture[str]
+
+PLAN = "plan.json"
+WORDS: dict[str, list[str]] = {
+    "topics create": ["t", "--partitions", "1", "--replication-factor", "1"],
+    "topics alter": ["t", "--partitions", "2"],
+    "topics delete": ["t", "--yes"],
+    "configs describe": ["--topic", "t"],
+    "configs alter": ["--topic", "t", "--add-config", "retention.ms=1"],
+    "elect preferred": ["--all-topic-partitions"],
+    "elect unclean": ["--all-topic-partitions", "--yes"],
+    "reassign generate": ["--topics-to-move-json-file", "topics.json", "--broker-list", "0"],
+    "reassign execute": ["--reassignment-json-file", PLAN],
+    "reassign verify": ["--reassignment-json-file", PLAN],
+    "reassign cancel": ["--reassignment-json-file", PLAN],
+    "groups describe": ["--all-groups"],
+    "groups reset-offsets": ["--group", "g", "--all-topics", "--to-earliest"],
+    "groups delete-offsets": ["--group", "g", "--topic", "t", "--yes"],
+    "groups delete": ["--group", "g", "--yes"],
+    "lag": ["--all-groups"],
+    "records delete": ["--topic", "t", "--partition", "0", "--before-offset", "1", "--yes"],
+    "cluster snapshot": ["taken.json"],
+    "produce": ["t"],
+    "consume": ["t", "--until-end"],
+    "perf producer": ["--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1"],
+    "perf consumer": ["--topic", "t", "--messages", "1"],
+}
+"""Words that make a whole command line."""
+
+NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check"}
+"""Take the options that name a cluster, and need none."""
+
+CHANGING_WORDS = {
+    "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
+    "produce", "producer", "add", "remove", "apply", "rollback",
+}  # fmt: skip
+
+
+def _commands() -> dict[str, Any]:
+    found = {}
+    for entry in ENTRIES:
+        command: Any = load(entry)
+        for word, one in getattr(command, "commands", {"": command}).items():
+            found[f"{entry.name} {word}".strip()] = one
+    return found
+
+
+COMMANDS = _commands()
+OPTIONS = {words: {name for param in one.params for name in param.opts} for words, one in COMMANDS.items()}
+OF_CLUSTERS = sorted(
+    words for words, names in OPTIONS.items() if "--zookeeper" in names and words not in NAMES_A_CLUSTER_ONLY
+)
+CHANGING = sorted(words for words, names in OPTIONS.items() if "--dry-run" in names and words in OF_CLUSTERS)
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder but for the files that commands want, and no cluster in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    partition = {"topic": "t", "partition": 0, "replicas": [0]}
+    (tmp_path / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
+
+
+def run(words: str, *more: str, capture: Capture) -> Ran:
+    return in_process(*words.split(), *WORDS.get(words, []), *more, capture=capture, stdin="x\n")
+
+
+@pytest.mark.parametrize("words", sorted(COMMANDS))
+def test_shared_options_are_there(words: str) -> None:
+    own = OPTIONS[words]
+    panels = {name: getattr(param, "rich_help_panel", None) for param in COMMANDS[words].params for name in param.opts}
+    for names in ({"--output", "-o"}, {"--quiet", "-q"}, {"--verbose", "-v"}, {"--timeout"}):
+        assert names <= own, "every command"
+        assert {panels[name] for name in names} == {COMMON_PANEL}
+    cluster = {"--zookeeper", "--bootstrap-server", "-b", "--cluster", "--snapshot", "--command-config", "--via"}
+    if cluster & own and words != "profiles add":
+        assert cluster <= own, "one way to name a cluster, all ways"
+        assert {panels[name] for name in cluster} == {CLUSTER_PANEL}
+    if words.split()[-1] in CHANGING_WORDS:
+        assert {"--dry-run", "--yes", "-y"} <= own, "a change can be looked at before, and be confirmed beforehand"
+    assert ("--dry-run" in own) == ("--yes" in own)
+
+
+@pytest.mark.parametrize("words", OF_CLUSTERS)
+def test_no_cluster_named(words: str, capsys: Capture) -> None:
+    ran = run(words, "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.USAGE, ""), ran.err
+    assert ran.error["message"] == "no cluster is named"
+    assert "klamm local up" in ran.error["hint"]
+
+
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
+@pytest.mark.parametrize("words", OF_CLUSTERS)
+def test_nobody_there(words: str, option: str, capsys: Capture) -> None:
+    if words.startswith("zk ") and option == "--bootstrap-server":
+        pytest.skip("ZooKeeper is wanted")
+    ran = run(words, option, "127.0.0.1:1", "--timeout", "0.15", "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
+    assert (ran.error["code"], ran.error["kind"]) == (3, "unreachable")
+    assert "127.0.0.1:1" in ran.error["message"]
+    assert ran.error["hint"]
+
+
+@pytest.mark.parametrize("words", OF_CLUSTERS)
+def test_a_wrong_chroot_is_named(words: str, zookeeper: EmbeddedZooKeeper, capsys: Capture) -> None:
+    ran = run(words, "--zookeeper", f"{zookeeper.connect_string}/absent", "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
+    assert "the chroot does not exist" in ran.error["message"]
+    assert "/absent" in ran.error["message"]
+
+
+@pytest.fixture(scope="module")
+def silent() -> Iterator[str]:
+    """A server that takes every connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[socket.socket] = []
+
+        def take() -> None:
+            while True:
+                try:
+                    taken.append(server.accept()[0])
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=take, name="silent-server")
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+        for connection in taken:
+            connection.close()
+
+
+@pytest.mark.parametrize("words", OF_CLUSTERS)
+def test_somebody_there_who_says_nothing(words: str, silent: str, capsys: Capture) -> None:
+    option = "--zookeeper" if words.startswith("zk ") else "--bootstrap-server"
+    started = time.monotonic()
+    ran = run(words, option, silent, "--timeout", "0.2", "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
+    assert ran.error["kind"] == "unreachable"
+    assert time.monotonic() - started < 8, "--timeout bounds every wait"
+
+
+@pytest.mark.parametrize("words", CHANGING)
+def test_a_snapshot_cannot_be_changed(words: str, capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("{}")
+    ran = run(words, "--snapshot", "s.json", "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.USAGE, ""), ran.err
+    assert "snapshot" in ran.error["message"]
+
+
+@pytest.mark.parametrize("words", OF_CLUSTERS)
+def test_quiet_and_verbose_exclude_each_other(words: str, capsys: Capture) -> None:
+    ran = run(words, "-q", "-v", capture=capsys)
+    assert (ran.code, "contradict" in ran.err) == (ExitCode.USAGE, True)
