@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,7 +100,8 @@ async def execute(
         started = f"started {len(prepared.changing) - len(refusals)} of {len(plan)} partitions"
         invocation.talk.say(started if prepared.changing else "changed what is under way")
         statuses = await (follow(invocation, cluster, plan) if wait else verify_reassignment(cluster, plan))
-        report = statuses_report(statuses, await _clear(cluster, plan, statuses))
+        rates = limits.broker_settings if prepared.throttle is not None else {}
+        report = statuses_report(statuses, await _clear(cluster, plan, statuses, rates))
     return report if code is ExitCode.DONE else _with_code(report, code)
 
 
@@ -202,11 +203,16 @@ async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReas
     return await heat_of(cluster, before, {move.name: move.replicas for move in prepared.changing})
 
 
-async def _clear(cluster: Cluster, plan: Sequence[PartitionMove], statuses: Sequence[PartitionStatus]) -> Sequence[str]:
+async def _clear(
+    cluster: Cluster,
+    plan: Sequence[PartitionMove],
+    statuses: Sequence[PartitionStatus],
+    own_rates: Mapping[str, str] | None = None,
+) -> Sequence[str]:
     from cli.views.reassign import throttle_notes
     from engine.admin.reassign_verify import clear_finished
 
-    return throttle_notes(await clear_finished(cluster, plan, statuses))
+    return throttle_notes(await clear_finished(cluster, plan, statuses, own_rates))
 
 
 def _save_rollback(invocation: Invocation, prepared: PreparedReassignment, path: Path) -> None:

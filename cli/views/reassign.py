@@ -135,9 +135,10 @@ def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str]
 def throttle_notes(cleared: ClearedThrottles) -> list[str]:
     """Say what lost its throttle, and what did not and why."""
     notes = []
-    if cleared.topics:
-        brokers = f" and broker{_s(cleared.brokers)} {_listed(cleared.brokers)}" if cleared.brokers else ""
-        notes.append(f"throttle taken off topic{_s(cleared.topics)} {_listed(cleared.topics)}{brokers}")
+    whose = [f"topic{_s(cleared.topics)} {_listed(cleared.topics)}"] if cleared.topics else []
+    whose += [f"broker{_s(cleared.brokers)} {_listed(cleared.brokers)}"] if cleared.brokers else []
+    if whose:
+        notes.append(f"throttle taken off {' and '.join(whose)}")
     return [*notes, *cleared.left]
 
 

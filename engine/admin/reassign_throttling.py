@@ -88,13 +88,16 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
 
 
 async def clear_throttles(
-    cluster: Cluster, moving: Set[TopicPartition], topics_of_plan: Sequence[str] | None
+    cluster: Cluster,
+    moving: Set[TopicPartition],
+    topics_of_plan: Sequence[str] | None,
+    own_rates: Mapping[str, str] | None = None,
 ) -> ClearedThrottles:
     """Take klamm's throttles off everything that does not move any more; what others set stays.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
-    looks at all topics.
+    looks at all topics. ``own_rates`` are those that the caller has set itself: they need no mark.
     """
     if topics_of_plan is not None:
         of_plan = await read_topics(cluster, topics_of_plan)
@@ -106,7 +109,10 @@ async def clear_throttles(
     brokers: list[int] = []
     left: list[str] = []
     if len(done) == len(marked) and (done or topics_of_plan is None):
-        brokers, left = await _clear_brokers(cluster, marked_rates(topic.configs for topic in marked))
+        ours = {key: set(rates) for key, rates in marked_rates(topic.configs for topic in marked).items()}
+        for key, rate in (own_rates or {}).items():
+            ours[key].add(rate)
+        brokers, left = await _clear_brokers(cluster, ours)
     if any("cannot" in one for one in left):
         # The marks have to stay: they tell whoever comes later which rates are klamm's.
         return ClearedThrottles((), tuple(brokers), tuple(left))

@@ -86,16 +86,22 @@ async def wait_for_reassignment(
 
 
 async def clear_finished(
-    cluster: Cluster, plan: Sequence[PartitionMove], statuses: Sequence[PartitionStatus]
+    cluster: Cluster,
+    plan: Sequence[PartitionMove],
+    statuses: Sequence[PartitionStatus],
+    own_rates: Mapping[str, str] | None = None,
 ) -> ClearedThrottles:
-    """Take klamm's throttles off what does not move any more, once nothing of the plan does."""
+    """Take klamm's throttles off what does not move any more, once nothing of the plan does.
+
+    ``own_rates`` are those that the caller has set on brokers.
+    """
     if any(status.state is ReassignmentState.IN_PROGRESS for status in statuses):
         return ClearedThrottles()
     running = await read_running(cluster)
     is_gone = any(status.state is ReassignmentState.NOT_FOUND for status in statuses)
     # A topic that was deleted took its mark with it; the others tell whose the rates of the brokers are.
     topics = None if is_gone else sorted({move.name.topic for move in plan})
-    return await clear_throttles(cluster, running.names, topics)
+    return await clear_throttles(cluster, running.names, topics, own_rates)
 
 
 def _measured(

@@ -6,87 +6,17 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from klamm_program import PROGRAM, Ran, environment, in_process
+from klamm_program import PROGRAM, environment
+from operated_cluster import Capture, Klamm, filled, plan_file
 
 from engine.local.cluster import LocalCluster
 
-Capture = pytest.CaptureFixture[str]
 WAIT_S = 30.0
 SLOW = "30000"
 """A throttle under which three megabytes take much longer than a test."""
-
-
-@pytest.fixture(scope="module")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "auto.create.topics.enable": "false",
-        "auto.leader.rebalance.enable": "false",
-        "controlled.shutdown.retry.backoff.ms": "100",
-        "replica.fetch.max.bytes": "65536",
-    }
-    folder: Path = tmp_path_factory.mktemp("three-brokers")
-    with LocalCluster(3, directory=folder, config=settings) as cluster:
-        yield cluster
-
-
-class Klamm:
-    """Runs commands on one side of the cluster."""
-
-    def __init__(self, capture: Capture, *where: str) -> None:
-        self.where = where
-        self._capture = capture
-
-    def __call__(self, *words: str | Path, stdin: str = "") -> Ran:
-        return in_process(*words, *self.where, capture=self._capture, stdin=stdin)
-
-    def leaders(self, topic: str) -> list[int]:
-        return [p["leader"] for p in self.partitions(topic)]
-
-    def replicas(self, topic: str) -> list[list[int]]:
-        return [p["replicas"] for p in self.partitions(topic)]
-
-    def partitions(self, topic: str) -> list[dict[str, Any]]:
-        described = self("topics", "describe", topic, "-o", "json").json
-        return list(described[0]["partitions"])
-
-    def settings(self, *entity: str) -> dict[str, str]:
-        found = self("configs", "describe", *entity, "-o", "json").json
-        entities = found if isinstance(found, list) else [found]
-        return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
-
-
-@pytest.fixture
-def by_wire(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
-    return Klamm(capsys, "--bootstrap-server", three_brokers.bootstrap_servers)
-
-
-@pytest.fixture
-def by_znodes(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
-    return Klamm(capsys, "--zookeeper", three_brokers.zookeeper_connect)
-
-
-@pytest.fixture(params=["wire", "znodes"])
-def klamm_by(request: pytest.FixtureRequest, by_wire: Klamm, by_znodes: Klamm) -> Klamm:
-    return by_wire if request.param == "wire" else by_znodes
-
-
-def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
-    partitions = [{"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)]
-    path = folder / f"plan-{time.monotonic_ns()}.json"
-    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    return path
-
-
-def filled(klamm: Klamm, topic: str, assignment: str) -> None:
-    assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
-    for partition in range(assignment.count(",") + 1):
-        sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=("x" * 999 + "\n") * 3000)
-        assert sent.code == 0, sent.err
 
 
 def test_a_broker_goes_and_comes_back(
@@ -335,3 +265,54 @@ def test_nobody_there(three_brokers: LocalCluster, capsys: Capture, words: list[
     wrong_chroot = Klamm(capsys, "--zookeeper", f"{three_brokers.zookeeper_connect}/elsewhere")
     ran = wrong_chroot(*words)
     assert (ran.code, "chroot" in ran.err) == (3, True)
+
+
+def test_deleted_records_and_other_segment_boundaries_are_no_difference(
+    three_brokers: LocalCluster, by_wire: Klamm, topic_name: str
+) -> None:
+    small = ("--config", "segment.bytes=20000")
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1:2", *small).code == 0
+    three_brokers.stop_broker(2)
+    for begin in range(0, 2000, 100):
+        lines = "".join(f"{number} {'x' * 90}\n" for number in range(begin, begin + 100))
+        assert by_wire("produce", topic_name, stdin=lines).code == 0
+    assert by_wire("configs", "alter", "--topic", topic_name, "--add-config", "segment.bytes=50000").code == 0
+    three_brokers.start_broker(2)
+    assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
+
+    def segments(broker: int) -> list[str]:
+        (folder,) = three_brokers.broker(broker).spec.log_dirs
+        return sorted(path.name for path in (folder / f"{topic_name}-0").glob("*.log"))
+
+    assert segments(0) != segments(2)
+    whole = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
+    assert (whole.code, whole.json[0]["from_offset"], whole.json[0]["to_offset"]) == (0, 0, 2000), whole.err
+
+    assert by_wire("records", "delete", "--topic", topic_name, "--partition", "0", "--before-offset", "777",
+                   "--yes").code == 0  # fmt: skip
+    trimmed = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
+    assert (trimmed.code, trimmed.json[0]["from_offset"], trimmed.json[0]["to_offset"]) == (0, 777, 2000), trimmed.err
+    assert [one["agrees"] for one in trimmed.json[0]["replicas"]] == [True] * 3
+
+
+def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = plan_file(tmp_path, topic_name, [2, 1])
+    words = ["reassign", "execute", "--reassignment-json-file", plan, "--throttle", SLOW, "--wait", "-o", "json"]
+    running = subprocess.Popen(
+        [PROGRAM, *words, "--bootstrap-server", three_brokers.bootstrap_servers],
+        cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while topic_name not in by_znodes("reassign", "list").out:
+            assert time.monotonic() < deadline and running.poll() is None
+        assert by_wire("topics", "delete", topic_name, "--yes").code == 0
+        out, said = running.communicate(timeout=WAIT_S)
+    finally:
+        running.kill()
+        running.wait()
+    assert (running.returncode, [one["state"] for one in json.loads(out)]) == (1, ["not_found"]), said
+    assert all(by_znodes.settings("--broker", str(broker)) == {} for broker in range(3))

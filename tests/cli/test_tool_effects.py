@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +22,12 @@ MASKED = ("topic_id", "controller_epoch", "leader_epoch")
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {
-        "auto.create.topics.enable": "false",
-        "auto.leader.rebalance.enable": "false",
-        "controlled.shutdown.retry.backoff.ms": "100",
-        "replica.fetch.max.bytes": "65536",
-    }
-    folder: Path = tmp_path_factory.mktemp("tool-effects")
-    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as running:
-        yield running
-
-
 class Operator:
     """Runs klamm on one side, on topics of its own, and compares what ZooKeeper holds then with what was recorded."""
 
-    def __init__(self, cluster: LocalCluster, side: str, capture: Capture, folder: Path) -> None:
-        self._znodes = ("--zookeeper", cluster.zookeeper_connect)
-        self._where = self._znodes if side == "znodes" else ("--bootstrap-server", cluster.bootstrap_servers)
+    def __init__(self, three_brokers: LocalCluster, side: str, capture: Capture, folder: Path) -> None:
+        self._znodes = ("--zookeeper", three_brokers.zookeeper_connect)
+        self._where = self._znodes if side == "znodes" else ("--bootstrap-server", three_brokers.bootstrap_servers)
         self._prefix = f"{side}-"
         self._capture = capture
         self._folder = folder
@@ -123,8 +109,8 @@ def without_mark(value: str) -> list[str]:
 
 
 @pytest.fixture(params=["wire", "znodes"])
-def operator(request: pytest.FixtureRequest, cluster: LocalCluster, capsys: Capture, tmp_path: Path) -> Operator:
-    return Operator(cluster, request.param, capsys, tmp_path)
+def operator(request: pytest.FixtureRequest, three_brokers: LocalCluster, capsys: Capture, tmp_path: Path) -> Operator:
+    return Operator(three_brokers, request.param, capsys, tmp_path)
 
 
 def test_topics_elections_and_reassignments_leave_what_kafkas_tools_leave(operator: Operator) -> None:
@@ -152,8 +138,10 @@ def test_topics_elections_and_reassignments_leave_what_kafkas_tools_leave(operat
     operator.leaves("14-topic-deleted")
 
 
-def test_throttled_moves_leave_what_kafkas_tool_leaves(cluster: LocalCluster, capsys: Capture, tmp_path: Path) -> None:
-    operator = Operator(cluster, "wire", capsys, tmp_path)
+def test_throttled_moves_leave_what_kafkas_tool_leaves(
+    three_brokers: LocalCluster, capsys: Capture, tmp_path: Path
+) -> None:
+    operator = Operator(three_brokers, "wire", capsys, tmp_path)
     operator("topics", "create", operator.name("move"), "--replica-assignment", "0:1,1:2")
     for partition in ("0", "1"):
         lines = ("x" * 999 + "\n") * 4000

@@ -1,0 +1,85 @@
+"""Three brokers on which operators' commands are tried, by the wire and through the znodes; one cluster a process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klamm_program import Ran, in_process
+
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "100",
+        # A throttled move takes its time.
+        "replica.fetch.max.bytes": "65536",
+    }
+    folder: Path = tmp_path_factory.mktemp("three-brokers")
+    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
+        yield cluster
+
+
+class Klamm:
+    """Runs commands on one side of the cluster."""
+
+    def __init__(self, capture: Capture, *where: str) -> None:
+        self.where = where
+        self._capture = capture
+
+    def __call__(self, *words: str | Path, stdin: str = "") -> Ran:
+        return in_process(*words, *self.where, capture=self._capture, stdin=stdin)
+
+    def leaders(self, topic: str) -> list[int]:
+        return [p["leader"] for p in self.partitions(topic)]
+
+    def replicas(self, topic: str) -> list[list[int]]:
+        return [p["replicas"] for p in self.partitions(topic)]
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        described = self("topics", "describe", topic, "-o", "json").json
+        return list(described[0]["partitions"])
+
+    def settings(self, *entity: str) -> dict[str, str]:
+        found = self("configs", "describe", *entity, "-o", "json").json
+        entities = found if isinstance(found, list) else [found]
+        return {entry["name"]: entry["value"] for one in entities for entry in one["configs"]}
+
+
+@pytest.fixture
+def by_wire(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
+    return Klamm(capsys, "--bootstrap-server", three_brokers.bootstrap_servers)
+
+
+@pytest.fixture
+def by_znodes(three_brokers: LocalCluster, capsys: Capture) -> Klamm:
+    return Klamm(capsys, "--zookeeper", three_brokers.zookeeper_connect)
+
+
+@pytest.fixture(params=["wire", "znodes"])
+def klamm_by(request: pytest.FixtureRequest, by_wire: Klamm, by_znodes: Klamm) -> Klamm:
+    return by_wire if request.param == "wire" else by_znodes
+
+
+def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
+    partitions = [{"topic": topic, "partition": index, "replicas": one} for index, one in enumerate(replicas)]
+    path = folder / f"plan-{time.monotonic_ns()}.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def filled(klamm: Klamm, topic: str, assignment: str) -> None:
+    assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
+    for partition in range(assignment.count(",") + 1):
+        sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=("x" * 999 + "\n") * 3000)
+        assert sent.code == 0, sent.err
