@@ -15,7 +15,7 @@ from engine.admin.groups.description import (
     described_old_group,
     partitions_of,
 )
-from engine.admin.groups.group_reading import committed_offsets, describe_groups
+from engine.admin.groups.group_reading import committed_offsets, describe_and_fetch, describe_groups
 from engine.admin.groups.partition_offsets import end_offsets
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType, Unknown
@@ -43,7 +43,7 @@ class GroupsDescribed:
 async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
     """Describe the groups that a scope means, at coordinators and in ZooKeeper.
 
-    A group without coordinator is described as one of unknown state, beside a failure.
+    What could not be learnt is among the failures; a group that was listed is described all the same, its state unknown.
     """
     found = await find_groups(cluster, scope)
     at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
@@ -67,10 +67,14 @@ async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> l
     wire = await cluster.wire()
     described: Mapping[str, GroupDescription | Unknown] = found.described
     committed: Mapping[str, GroupOffsets | Unknown] = {}
-    if not described:
-        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
-    if wanted is Wanted.OFFSETS:
+    if wanted is Wanted.OFFSETS and not described:
+        both = await describe_and_fetch(wire, found.brokers, coordinators=found.coordinators)
+        described = {name: group for name, (group, _) in both.items()}
+        committed = {name: offsets for name, (_, offsets) in both.items()}
+    elif wanted is Wanted.OFFSETS:
         committed = await committed_offsets(wire, found.brokers, coordinators=found.coordinators)
+    elif not described:
+        described = await describe_groups(wire, found.brokers, coordinators=found.coordinators)
     alive = {
         n: g for n, g in described.items() if not isinstance(g, GroupDescription) or g.state is not GroupState.DEAD
     }

@@ -15,6 +15,9 @@ Offsets = dict[TopicPartition, int | Unknown]
 
 _PARTITIONS_PER_REQUEST = 2_000
 
+NO_LEADER_TEXT = "no leader"
+"""The message of what is not known because nobody leads the partition."""
+
 
 async def end_offsets(
     wire: WireCluster,
@@ -77,10 +80,7 @@ async def leaders_of(wire: WireCluster, partitions: Iterable[TopicPartition]) ->
         for partition in topic.partitions:
             has_leader = partition.leader_id != NO_LEADER
             leaders[TopicPartition(name, partition.partition_index)] = (
-                partition.leader_id if has_leader else Unknown(NO_LEADER_TEXT, ErrorCode.BROKER_NOT_AVAILABLE)
+                partition.leader_id if has_leader else Unknown(NO_LEADER_TEXT, ErrorCode.LEADER_NOT_AVAILABLE)
             )
     absent = Unknown.of_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return {partition: leaders.get(partition, refused.get(partition.topic, absent)) for partition in wanted}
-
-
-NO_LEADER_TEXT = "no leader"

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scripted_brokers import HANG_UP, ScriptedBroker, ScriptedCluster, scripted_cluster
+from scripted_brokers import HANG_UP, scripted_cluster
+from scripted_groups import ScriptedGroups
 
 from engine.admin.client_properties import ClientProperties
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators, list_groups
@@ -16,30 +17,13 @@ from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupS
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.formats.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions, encode_assignment
 from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from engine.protocol.apis.list_groups import ListedGroup, ListGroupsResponse
+from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.protocol.apis.list_offsets import (
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from engine.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 NEW: dict[ApiKey, int] = {}
@@ -53,135 +37,7 @@ KAFKA_0_10_0 = {
 }  # fmt: skip
 ERAS = pytest.mark.parametrize("versions", [NEW, KAFKA_2_0, KAFKA_0_10_0], ids=["3.9", "2.0", "0.10.0"])
 
-Scene = Callable[["Groups", WireCluster], Awaitable[None]]
-
-
-class Groups:
-    """Two brokers; the group's number says which of them coordinates it: ``g7`` lives at broker 1."""
-
-    def __init__(self, cluster: ScriptedCluster, versions: dict[ApiKey, int]) -> None:
-        self.cluster = cluster
-        self.versions = versions
-        cluster.leaders = {"t": [0, 1, -1]}
-        self.offsets: dict[str, dict[tuple[str, int], int]] = {}
-        self.errors: dict[str, ErrorCode] = {}
-        self.moved: set[str] = set()
-        """Groups whose coordinator says once that it is not it any more."""
-        for broker in cluster.brokers:
-            broker.answers |= {
-                ApiKey.FIND_COORDINATOR: self._find,
-                ApiKey.LIST_GROUPS: lambda _, broker=broker: self._list(broker),
-                ApiKey.DESCRIBE_GROUPS: self._describe,
-                ApiKey.OFFSET_FETCH: self._fetch,
-                ApiKey.LIST_OFFSETS: self._ends,
-            }
-
-    def home(self, group: str) -> int:
-        return int(group[1:]) % 2
-
-    def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        keys = request.coordinator_keys or [request.key]
-        found = []
-        for key in keys:
-            code = self.errors.get(key, ErrorCode.NONE)
-            broker = self.cluster.brokers[self.home(key)]
-            found.append(Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port, error_code=code))
-        if request.coordinator_keys:
-            return FindCoordinatorResponse(coordinators=found)
-        one = found[0]
-        return FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
-
-    def _list(self, broker: ScriptedBroker) -> ListGroupsResponse:
-        names = [group for group in self.offsets if self.home(group) == broker.id]
-        return ListGroupsResponse(
-            groups=[
-                ListedGroup(group_id=name, protocol_type="consumer", group_state="Stable", group_type="classic")
-                for name in names
-            ]
-        )
-
-    def _describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._described(name) for name in request.groups])
-
-    def _described(self, name: str) -> DescribedGroup:
-        if name in self.moved:
-            self.moved.discard(name)
-            return DescribedGroup(group_id=name, error_code=ErrorCode.NOT_COORDINATOR)
-        if name not in self.offsets:
-            return DescribedGroup(group_id=name, group_state="Dead")
-        assigned = ConsumerProtocolAssignment(
-            assigned_partitions=[ConsumerProtocolPartitions(topic="t", partitions=[1, 0])]
-        )
-        members = [
-            DescribedGroupMember(
-                member_id="m", client_id="c", client_host="/h", member_assignment=encode_assignment(assigned, 0)
-            ),
-            DescribedGroupMember(member_id="x", client_id="c", client_host="/h", member_assignment=b"?"),
-        ]
-        return DescribedGroup(
-            group_id=name, group_state="Stable", protocol_type="consumer", protocol_data="range", members=members
-        )
-
-    def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        if request.groups:
-            return OffsetFetchResponse(
-                groups=[
-                    OffsetFetchResponseGroup(
-                        group_id=group.group_id,
-                        topics=[
-                            OffsetFetchResponseTopics(
-                                name=topic,
-                                partitions=[
-                                    OffsetFetchResponsePartitions(
-                                        partition_index=index, committed_offset=offset, metadata="m", error_code=0
-                                    )
-                                ],
-                            )
-                            for (topic, index), offset in self.offsets.get(group.group_id, {}).items()
-                        ],
-                    )
-                    for group in request.groups
-                ]
-            )
-        stored = self.offsets.get(request.group_id, {})
-        asked = stored if request.topics is None else [(t.name, p) for t in request.topics for p in t.partition_indexes]
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=stored.get((topic, index), -1),
-                            metadata="m",
-                            error_code=0,
-                        )
-                    ],
-                )
-                for topic, index in asked
-            ]
-        )
-
-    def _ends(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        is_old = self.versions.get(ApiKey.LIST_OFFSETS) == 0
-        value = {-1: 100, -2: 10}.get(request.topics[0].partitions[0].timestamp, 50)
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        ListOffsetsPartitionResponse(
-                            partition_index=p.partition_index,
-                            error_code=0,
-                            offset=-1 if is_old else value,
-                            old_style_offsets=[value] if is_old else [],
-                        )
-                        for p in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+Scene = Callable[[ScriptedGroups, WireCluster], Awaitable[None]]
 
 
 def play(scene: Scene, versions: dict[ApiKey, int] = NEW) -> None:
@@ -189,7 +45,7 @@ def play(scene: Scene, versions: dict[ApiKey, int] = NEW) -> None:
         async with asyncio.timeout(20), scripted_cluster(2, version_max=versions) as cluster:
             wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=1000))
             try:
-                await scene(Groups(cluster, versions), wire)
+                await scene(ScriptedGroups(cluster, versions), wire)
             finally:
                 await wire.close()
 
@@ -198,7 +54,7 @@ def play(scene: Scene, versions: dict[ApiKey, int] = NEW) -> None:
 
 @ERAS
 def test_a_whole_cluster_in_every_era(versions: dict[ApiKey, int]) -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         world.offsets = {f"g{n}": {("t", n % 3): n} for n in range(1, 450)}
         listing = await list_groups(wire)
         assert (len(listing.groups), listing.failures) == (449, {})
@@ -231,7 +87,7 @@ def test_a_whole_cluster_in_every_era(versions: dict[ApiKey, int]) -> None:
 
 @ERAS
 def test_offsets_of_partitions(versions: dict[ApiKey, int]) -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         partitions = [TopicPartition("t", n) for n in range(4)] + [TopicPartition("gone", 0)]
         ends = await end_offsets(wire, partitions)
         assert [ends[p] for p in partitions[:2]] == [100, 100]
@@ -248,7 +104,7 @@ def test_offsets_of_partitions(versions: dict[ApiKey, int]) -> None:
 
 
 def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         world.offsets = {"g1": {}, "g2": {}}
         world.moved = {"g2"}
         described = await describe_groups(wire, ["g1", "g2"], coordinators={"g1": 1, "g2": 1})
@@ -261,7 +117,7 @@ def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
 
 
 def test_a_group_without_coordinator_is_told_beside_the_others() -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         world.offsets = {"g1": {("t", 0): 3}, "g2": {}}
         world.errors = {"g2": ErrorCode.COORDINATOR_NOT_AVAILABLE, "g4": ErrorCode.GROUP_AUTHORIZATION_FAILED}
         committed = await committed_offsets(wire, ["g1", "g2", "g4"], patience_s=0.2)
@@ -272,7 +128,7 @@ def test_a_group_without_coordinator_is_told_beside_the_others() -> None:
 
 
 def test_a_broker_that_hangs_up_costs_its_groups_only() -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         world.offsets = {"g1": {}, "g2": {}}
         hangs_up: Callable[[Any], Any] = lambda _: HANG_UP  # noqa: E731
         world.cluster.brokers[1].answers |= {ApiKey.LIST_GROUPS: hangs_up, ApiKey.DESCRIBE_GROUPS: hangs_up}
@@ -291,7 +147,7 @@ def test_a_broker_that_hangs_up_costs_its_groups_only() -> None:
 
 
 def test_coordinators_are_asked_for_in_batches() -> None:
-    async def scene(world: Groups, wire: WireCluster) -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
         found = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
         assert found["g5"] == 1
         assert sum(len(b.requests(FindCoordinatorRequest)) for b in world.cluster.brokers) == 3

@@ -1,0 +1,207 @@
+"""Describing, resetting and deleting where things go wrong: no leader, errors, answers that get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from scripted_brokers import HANG_UP, scripted_cluster
+from scripted_groups import ScriptedGroups
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.groups.committing import reset_offsets
+from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
+from engine.admin.groups.describing import Wanted, describe
+from engine.admin.groups.listing import list_consumer_groups, parse_filter
+from engine.admin.groups.reset_plan import ResetResult
+from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
+from engine.admin.groups.scope import GroupScope, scope_of
+from engine.admin.groups.values import GroupState
+from engine.admin.target import ClusterTarget, Origin
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.offset_commit import OffsetCommitRequest
+
+Scene = Callable[[ScriptedGroups, Cluster], Awaitable[None]]
+EARLIEST, LATEST = ResetSpec(ResetTo.EARLIEST), ResetSpec(ResetTo.LATEST)
+
+
+def play(scene: Scene) -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(20), scripted_cluster(2) as brokers:
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=10) as cluster:
+                world = ScriptedGroups(brokers, {})
+                world.state = "Empty"
+                await scene(world, cluster)
+
+    asyncio.run(playing())
+
+
+def all_of(*names: str) -> GroupScope:
+    return scope_of(names, is_all=not names)
+
+
+def told(failures: list[AdminError] | tuple[AdminError, ...]) -> list[tuple[str, str | None]]:
+    return [(error.message, error.where) for error in failures]
+
+
+def test_partitions_that_nobody_knows_of_are_rows_with_a_reason() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60, ("t", 2): 5, ("gone", 0): 3}, "g2": {}}
+        found = await describe(cluster, all_of())
+        assert found.failures == ()
+        one, two = found.groups
+        assert [(p.name, p.current_offset, p.log_end_offset, p.lag, p.error) for p in one.partitions] == [
+            (("gone", 0), 3, None, None, "the topic or partition does not exist"),
+            (("t", 0), 60, 100, 40, None),
+            (("t", 2), 5, None, None, "no leader"),
+        ]
+        assert (two.partitions, two.state) == ((), GroupState.EMPTY)
+
+    play(scene)
+
+
+def test_a_group_that_may_not_be_seen_does_not_hide_the_others() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {}, "g2": {}}
+        world.errors = {"g2": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        found = await describe(cluster, all_of("g1", "g2", "g4"), Wanted.STATE)
+        assert [group.group for group in found.groups] == ["g1"]
+        assert told(found.failures) == [
+            ("GROUP_AUTHORIZATION_FAILED", "group g2"),
+            ("consumer group 'g4' does not exist", None),
+        ]
+
+    play(scene)
+
+
+def test_states_of_brokers_that_list_none_are_asked_for() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {}, "g2": {}}
+        world.listed_state = ""
+        listed = await list_consumer_groups(cluster, parse_filter("empty", None))
+        assert [(group.group, group.state) for group in listed.groups] == [
+            ("g1", GroupState.EMPTY), ("g2", GroupState.EMPTY),
+        ]  # fmt: skip
+        assert (await list_consumer_groups(cluster, parse_filter("stable", None))).groups == ()
+
+    play(scene)
+
+
+def test_groups_of_other_protocols_are_no_consumers() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 5}, "g2": {}}
+        world.protocols = {"g2": "connect"}
+        listed = await list_consumer_groups(cluster, parse_filter(None, None))
+        assert ([group.group for group in listed.groups], listed.other_protocols) == (["g1"], ("connect",))
+        assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
+        assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
+
+    play(scene)
+
+
+async def planned(cluster: Cluster, spec: ResetSpec, topics: TopicScope | None, *names: str) -> PlannedReset:
+    return await plan_reset(cluster, all_of(*names), topics, spec)
+
+
+def test_a_group_is_reset_as_a_whole_or_not_at_all() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60, ("t", 2): 5}, "g2": {("t", 1): 7, ("gone", 0): 3}}
+        plan = await planned(cluster, EARLIEST, None)
+        assert [one.group for one in plan.able] == ["g2"]
+        assert told(plan.refusals) == [("no leader", "group g1, partition t-2")]
+        assert plan.refusals[0].hint == "the partition has no leader: klamm topics describe --unavailable-partitions"
+        assert offsets_after(plan.able) == {"g2": {TopicPartition("t", 1): 10}}
+        assert offsets_before(plan.able) == {"g2": {TopicPartition("t", 1): 7}}
+        assert plan.able[0].warnings == ("partition gone-0 does not exist any more; its offset is left alone",)
+
+    play(scene)
+
+
+def test_topics_that_are_named_must_be_there() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("gone", 0): 3}}
+        for scope in ((("gone", None),), (("t", (0, 9)),)):
+            with pytest.raises(NotFound, match="does not exist"):
+                await planned(cluster, EARLIEST, TopicScope(scope), "g1")
+
+    play(scene)
+
+
+def test_a_new_group_may_be_made_by_naming_topics_only() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        made = await planned(cluster, LATEST, TopicScope((("t", (0,)),)), "g8")
+        assert [(one.group, one.is_new, one.resets[0].new_offset) for one in made.able] == [("g8", True, 100)]
+        missing = await planned(cluster, LATEST, None, "g8")
+        assert (missing.able, told(missing.refusals)) == ([], [("consumer group 'g8' does not exist", None)])
+
+    play(scene)
+
+
+def test_offsets_that_are_not_there_are_moved_with_a_warning() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60, ("t", 1): 70}}
+        plan = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, -55), None, "g1")
+        assert [one.new_offset for one in plan.able[0].resets] == [10, 15]
+        assert plan.able[0].warnings == ("new offset 5 is lower than the earliest of partition t-0; taking 10",)
+        nothing = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, 1), TopicScope((("t", (0, 2)),)), "g1")
+        assert isinstance(nothing.refusals[0], BadRequest)
+
+    play(scene)
+
+
+def test_a_moved_coordinator_is_committed_to_again() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60}}
+        world.change_answers = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        plan = await planned(cluster, LATEST, None, "g1")
+        rows, failures = await reset_offsets(cluster, plan.able)
+        assert ([(row.new_offset, row.result) for row in rows], failures) == ([(100, ResetResult.RESET)], [])
+        sent = world.cluster.brokers[1].requests(OffsetCommitRequest)
+        assert len(sent) == 3
+        assert (sent[0].generation_id_or_member_epoch, sent[0].member_id) == (-1, "")
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "hint"),
+    [
+        (ErrorCode.UNKNOWN_MEMBER_ID, Refused, "a consumer joined meanwhile: stop it, then try again"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Refused, "this user may not; ask for an ACL on the group"),
+        (HANG_UP, Unreachable, None),
+    ],
+)
+def test_a_commit_that_failed_is_told_and_not_sent_again(answer: object, kind: type, hint: str | None) -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60, ("t", 1): 61}, "g2": {("t", 0): 60}}
+        world.change_answers = [answer]
+        plan = await planned(cluster, LATEST, None, "g1")
+        rows, failures = await reset_offsets(cluster, plan.able)
+        assert {row.result for row in rows} == {ResetResult.FAILED}
+        assert [(type(error), error.hint) for error in failures] == [(kind, hint)]
+        assert len(world.cluster.brokers[1].requests(OffsetCommitRequest)) == 1, "it may have been carried out"
+
+    play(scene)
+
+
+def test_deleting_refuses_the_active_and_deletes_the_others() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {}, "g2": {}, "g3": {}}
+        world.change_answers = [ErrorCode.NOT_COORDINATOR, ErrorCode.NON_EMPTY_GROUP]
+        wanted = await find_groups_to_delete(cluster, all_of("g1", "g3"))
+        rows, failures = await delete_groups(cluster, wanted)
+        assert {row.result for row in rows} == {DeletionResult.FAILED}, "members came meanwhile"
+        assert [type(error) for error in failures] == [Refused, Refused]
+        assert len(world.cluster.brokers[1].requests(DeleteGroupsRequest)) == 2
+        world.state = "Stable"
+        refused = await find_groups_to_delete(cluster, all_of("g1", "g2"))
+        assert (refused.names, list(refused.refusals)) == ([], ["g1", "g2"])
+        assert "m (c at /h), x (c at /h)" in refused.refusals["g1"].message
+
+    play(scene)

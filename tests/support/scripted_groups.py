@@ -1,0 +1,214 @@
+"""Groups at scripted brokers: two coordinators that answer in any version, and fail where a test says so."""
+
+from __future__ import annotations
+
+from scripted_brokers import ScriptedBroker, ScriptedCluster
+
+from engine.common.errors import ErrorCode
+from engine.formats.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions, encode_assignment
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from engine.protocol.apis.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from engine.protocol.apis.list_groups import ListedGroup, ListGroupsResponse
+from engine.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from engine.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+
+class ScriptedGroups:
+    """Two brokers; the group's number says which of them coordinates it: ``g7`` lives at broker 1."""
+
+    def __init__(self, cluster: ScriptedCluster, versions: dict[ApiKey, int]) -> None:
+        self.cluster = cluster
+        self.versions = versions
+        cluster.leaders = {"t": [0, 1, -1]}
+        self.offsets: dict[str, dict[tuple[str, int], int]] = {}
+        self.errors: dict[str, ErrorCode] = {}
+        self.moved: set[str] = set()
+        """Groups whose coordinator says once that it is not it any more."""
+        self.state = "Stable"
+        """Of every group; a group that is Empty has no members."""
+        self.listed_state: str | None = None
+        """Of every group in a list, where that is not the same."""
+        self.protocols: dict[str, str] = {}
+        """Groups of other protocols than the consumers'."""
+        self.change_answers: list[object] = []
+        """How the next changes are answered: error codes, HANG_UP or SILENCE; then all succeed."""
+        for broker in cluster.brokers:
+            broker.answers |= {
+                ApiKey.FIND_COORDINATOR: self._find,
+                ApiKey.LIST_GROUPS: lambda _, broker=broker: self._list(broker),
+                ApiKey.DESCRIBE_GROUPS: self._describe,
+                ApiKey.OFFSET_FETCH: self._fetch,
+                ApiKey.LIST_OFFSETS: self._ends,
+                ApiKey.OFFSET_COMMIT: self._commit,
+                ApiKey.DELETE_GROUPS: self._delete,
+            }
+
+    def home(self, group: str) -> int:
+        return int(group[1:]) % 2
+
+    def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        keys = request.coordinator_keys or [request.key]
+        found = []
+        for key in keys:
+            code = self.errors.get(key, ErrorCode.NONE)
+            broker = self.cluster.brokers[self.home(key)]
+            found.append(Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port, error_code=code))
+        if request.coordinator_keys:
+            return FindCoordinatorResponse(coordinators=found)
+        one = found[0]
+        return FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
+
+    def _list(self, broker: ScriptedBroker) -> ListGroupsResponse:
+        names = [group for group in self.offsets if self.home(group) == broker.id]
+        return ListGroupsResponse(
+            groups=[
+                ListedGroup(
+                    group_id=name,
+                    protocol_type=self.protocols.get(name, "consumer"),
+                    group_state=self.state if self.listed_state is None else self.listed_state,
+                    group_type="classic",
+                )
+                for name in names
+            ]
+        )
+
+    def _describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[self._described(name) for name in request.groups])
+
+    def _described(self, name: str) -> DescribedGroup:
+        if name in self.moved:
+            self.moved.discard(name)
+            return DescribedGroup(group_id=name, error_code=ErrorCode.NOT_COORDINATOR)
+        if name not in self.offsets:
+            return DescribedGroup(group_id=name, group_state="Dead")
+        assigned = ConsumerProtocolAssignment(
+            assigned_partitions=[ConsumerProtocolPartitions(topic="t", partitions=[1, 0])]
+        )
+        members = [
+            DescribedGroupMember(
+                member_id="m", client_id="c", client_host="/h", member_assignment=encode_assignment(assigned, 0)
+            ),
+            DescribedGroupMember(member_id="x", client_id="c", client_host="/h", member_assignment=b"?"),
+        ]
+        return DescribedGroup(
+            group_id=name,
+            group_state=self.state,
+            protocol_type="consumer",
+            protocol_data="range",
+            members=[] if self.state == "Empty" else members,
+        )
+
+    def _next_answer(self) -> object:
+        return self.change_answers.pop(0) if self.change_answers else ErrorCode.NONE
+
+    def _commit(self, request: OffsetCommitRequest) -> object:
+        answer = self._next_answer()
+        if not isinstance(answer, int):
+            return answer
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=answer)
+                        for p in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _delete(self, request: DeleteGroupsRequest) -> object:
+        answer = self._next_answer()
+        if not isinstance(answer, int):
+            return answer
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=name, error_code=answer) for name in request.groups_names]
+        )
+
+    def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        if request.groups:
+            return OffsetFetchResponse(
+                groups=[
+                    OffsetFetchResponseGroup(
+                        group_id=group.group_id,
+                        topics=[
+                            OffsetFetchResponseTopics(
+                                name=topic,
+                                partitions=[
+                                    OffsetFetchResponsePartitions(
+                                        partition_index=index, committed_offset=offset, metadata="m", error_code=0
+                                    )
+                                ],
+                            )
+                            for (topic, index), offset in self.offsets.get(group.group_id, {}).items()
+                        ],
+                    )
+                    for group in request.groups
+                ]
+            )
+        stored = self.offsets.get(request.group_id, {})
+        asked = stored if request.topics is None else [(t.name, p) for t in request.topics for p in t.partition_indexes]
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=stored.get((topic, index), -1),
+                            metadata="m",
+                            error_code=0,
+                        )
+                    ],
+                )
+                for topic, index in asked
+            ]
+        )
+
+    def _ends(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        is_old = self.versions.get(ApiKey.LIST_OFFSETS) == 0
+        value = {-1: 100, -2: 10}.get(request.topics[0].partitions[0].timestamp, 50)
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(
+                            partition_index=p.partition_index,
+                            error_code=0,
+                            offset=-1 if is_old else value,
+                            old_style_offsets=[value] if is_old else [],
+                        )
+                        for p in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
