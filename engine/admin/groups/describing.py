@@ -43,7 +43,7 @@ class GroupsDescribed:
 async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
     """Describe the groups that a scope means, at coordinators and in ZooKeeper.
 
-    What could not be learnt is among the failures; a group that was listed is described all the same, its state unknown.
+    What could not be learnt is among the failures; a group that was listed is there all the same, its state unknown.
     """
     found = await find_groups(cluster, scope)
     at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
