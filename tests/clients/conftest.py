@@ -20,6 +20,14 @@ def cluster() -> Iterator[LocalCluster]:
         assert running.broker(0).is_alive
 
 
+@pytest.fixture(scope="session")
+def group_cluster() -> Iterator[LocalCluster]:
+    """A running broker for tests of groups, who may restart it; its offsets topic has few partitions."""
+    with LocalCluster(1, config={"offsets.topic.num.partitions": "3"}) as running:
+        yield running
+        assert_no_fault(running.broker(0).logs_path)
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic name that nobody else uses; the topic does not exist."""

@@ -43,15 +43,13 @@ TOPIC = "read"
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x04read\xff\xff\xff\xff"
 
 
-@pytest.fixture(scope="module")
-def group_cluster() -> Iterator[LocalCluster]:
-    """A broker with a topic to read, whose coordinator is found."""
-    with LocalCluster(1, config={"offsets.topic.num.partitions": "3"}) as running:
-        with WireClient(running.bootstrap_servers) as wire:
-            create_topic(running.bootstrap_servers, TOPIC, partitions=2)
-            create_topic(running.bootstrap_servers, "other")
-            find_coordinator(wire, "g")
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def _topics(group_cluster: LocalCluster) -> None:
+    """Topics to read, and a coordinator that is found."""
+    with WireClient(group_cluster.bootstrap_servers) as wire:
+        create_topic(group_cluster.bootstrap_servers, TOPIC, partitions=2)
+        create_topic(group_cluster.bootstrap_servers, "other")
+        find_coordinator(wire, "g")
 
 
 @pytest.fixture

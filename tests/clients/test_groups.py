@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -20,21 +20,6 @@ from engine.local.cluster import LocalCluster
 PARTITIONS = 6
 COUNT = 60
 DEADLINE_S = 40.0
-
-
-@pytest.fixture(scope="module")
-def group_cluster() -> Iterator[LocalCluster]:
-    """A broker whose groups begin without delay, and whose offsets topic needs one replica."""
-    settings = {
-        "group.initial.rebalance.delay.ms": "200",
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "5",
-    }
-    with LocalCluster(1, config=settings) as running:
-        yield running
-        log = (running.broker(0).logs_path / "server.log").read_text()
-        assert "could not be handled" not in log
-        assert "Traceback" not in log
 
 
 @pytest.fixture
