@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.config.metadata_version import highest_record_magic, parse_metadata_version
+
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -45,6 +47,13 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     message_downconversion_enable: bool = True
+    message_format_version: str = "3.0-IV1"
+    """What counts: the default wherever Kafka ignores the setting."""
+
+    @property
+    def record_magic(self) -> int:
+        """The record format that leaders write: 2, unless brokers before 0.11 have to read it."""
+        return highest_record_magic(parse_metadata_version(self.message_format_version))
 
     @property
     def is_compacted(self) -> bool:

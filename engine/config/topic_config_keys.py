@@ -301,6 +301,7 @@ TOPIC_CONFIG_DEF: Final = ConfigDef(
             "Record format. Ignored since inter-broker protocol 3.0: everything is written in format 2.",
             IBP,
             synonyms=("log.message.format.version",),
+            has_effect=True,
         ),
         ConfigKey(
             "delete.retention.ms",

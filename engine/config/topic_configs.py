@@ -60,6 +60,7 @@ def topic_log_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogC
         ConfigError: an override's value is not allowed.
     """
     values = _with_timestamp_limits(topic_values(overrides, broker))
+    values["message.format.version"] = _format_version_that_counts(overrides, broker)
     chosen: dict[str, Any] = {field: values[name] for name, field in _FIELD_KEYS.items()}
     return LogConfig(**chosen)
 
@@ -117,6 +118,14 @@ def ignored_format_version_warning(topic: str, overrides: Mapping[str, str], bro
         f"inter-broker protocol version `{broker.get_str('inter.broker.protocol.version')}` is greater or equal than "
         "3.0. This configuration is deprecated and it will be removed in Apache Kafka 4.0."
     )
+
+
+def _format_version_that_counts(overrides: Mapping[str, str], broker: BrokerConfig) -> str:
+    """A topic's own record format counts before IBP 3.0, unless it is newer than what the brokers agreed on."""
+    ibp, asked = broker.inter_broker_protocol_version, overrides.get("message.format.version")
+    if asked is None or is_message_format_version_ignored(ibp) or parse_metadata_version(asked) > ibp:
+        return _default_format_version(broker)
+    return asked
 
 
 def _default_format_version(broker: BrokerConfig) -> str:

@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.protocol.records.checksum import stamp_crc, verify_crc
+from engine.protocol.records.convert import in_old_format
 from engine.protocol.records.header import BatchHeader, iter_batches, read_batch_header
 from engine.protocol.records.layout import (
     ATTRIBUTES,
@@ -133,7 +134,9 @@ class LeaderAppends(LogWrites):
         checked = self._check_producers(batches, origin)
         if checked.duplicate is not None:
             return self._duplicate(checked.duplicate, leader_epoch)
-        if leader_epoch != self.leader_epochs.latest_epoch:
+        if self._rules.magic < 2:
+            self.clear_leader_epochs()
+        elif leader_epoch != self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, batches.first_offset)
         self._write(batches, checked)
         return AppendResult(
@@ -141,7 +144,7 @@ class LeaderAppends(LogWrites):
             batches.last_offset,
             batches.log_append_time_ms,
             self.log_start_offset,
-            sum(header.record_count for _, header in batches.headers),
+            batches.last_offset + 1 - batches.first_offset,
             size_bytes,
             leader_epoch,
         )
@@ -179,11 +182,14 @@ class LeaderAppends(LogWrites):
             now_ms=self._environment.clock.now_ms(),
             from_client=origin is _CLIENT,
         )
-        if prepared.is_rebuilt:
-            self._check_batch_size(len(prepared.records))
+        stored = prepared.records
+        if self._rules.magic < 2:
+            stored = in_old_format(prepared.records, self._rules.magic)
+        if prepared.is_rebuilt or stored is not prepared.records:
+            self._check_batch_size(len(stored))
         return PlacedBatches(
-            memoryview(prepared.records),
-            [(0, read_batch_header(prepared.records))],
+            memoryview(stored),
+            list(iter_batches(stored)),
             prepared.first_offset,
             prepared.last_offset,
             prepared.max_timestamp,
@@ -192,7 +198,7 @@ class LeaderAppends(LogWrites):
         )
 
     def _is_taken_as_it_is(self, header: BatchHeader, origin: AppendOrigin) -> bool:
-        if header.magic != 2:
+        if header.magic != 2 or self._rules.magic < 2:
             return False
         attributes = header.attributes
         if origin is _CLIENT:
@@ -203,7 +209,8 @@ class LeaderAppends(LogWrites):
 
     def _takes_from_coordinator(self, codec: int) -> bool:
         """Whether a coordinator's records, none of which lacks a key, are taken as they are."""
-        return not self._stamps_append_time and codec <= CODEC_MASK and self._rules.codec in (None, codec)
+        rules = self._rules
+        return not self._stamps_append_time and codec <= CODEC_MASK and rules.codec in (None, codec) and rules.magic > 1
 
     def _stamped(self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int) -> PlacedBatches:
         next_offset = self.log_end_offset

@@ -109,8 +109,5 @@ class FollowerAppends(LogWrites):
         if header.magic >= 2:
             if header.partition_leader_epoch >= 0:
                 self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
-        elif self.leader_epochs.entries:
-            try:
-                self.leader_epochs.clear()
-            except OSError as error:
-                raise self._storage_error("clearing the leader epochs", error) from error
+        else:
+            self.clear_leader_epochs()

@@ -117,6 +117,14 @@ class LogWrites(LogCore):
         except OSError as error:
             raise self._storage_error("noting a leader epoch", error) from error
 
+    def clear_leader_epochs(self) -> None:
+        """Forget all epochs: messages of v0 and v1 have none. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if self.leader_epochs.entries:
+            try:
+                self.leader_epochs.clear()
+            except OSError as error:
+                raise self._storage_error("clearing the leader epochs", error) from error
+
     def _append_failed(self, segment: LogSegment, position: int, error: OSError) -> KafkaError:
         """Take back what was written, so that no half batch is served, and report the log dir."""
         segment.size_bytes = position

@@ -164,6 +164,22 @@ def test_an_old_format_version_is_told_to_be_ignored() -> None:
     assert held.apply(TOPICS, "t", {"message.format.version": "0.11.0"}) == []
 
 
+def test_the_record_format_counts_before_ibp_3_0_only() -> None:
+    """Source: KafkaConfig.logMessageFormatVersion and TopicConfigHandler.excludedConfigs of Kafka 3.9."""
+    old = {"message.format.version": "0.10.2"}
+    new = configs(log_message_format_version="0.10.2")
+    new.apply(TOPICS, "t", old)
+    assert (new.default_log_config.record_magic, new.log_config("t").record_magic) == (2, 2)
+    mixed = configs(inter_broker_protocol_version="2.8", log_message_format_version="0.9.0")
+    mixed.apply(TOPICS, "t", old)
+    assert (mixed.default_log_config.record_magic, mixed.log_config("t").record_magic) == (0, 1)
+    behind = configs(inter_broker_protocol_version="0.10.1", log_message_format_version="0.10.0")
+    behind.apply(TOPICS, "t", {"message.format.version": "0.11.0"})
+    assert behind.log_config("t").record_magic == 1
+    with pytest.raises(ConfigError, match=r"log\.message\.format\.version 3\.0-IV1 can only be used when"):
+        configs(inter_broker_protocol_version="0.10.2")
+
+
 def change(name: str, operation: AlterOperation, value: str | None = None) -> ConfigChange:
     return ConfigChange(name, operation, value)
 

@@ -32,7 +32,10 @@ LISTENER_KEYS = {
     "security.inter.broker.protocol",
 }
 # Topic settings that LogConfig's properties stand for.
-BY_PROPERTY = {"cleanup.policy": ("is_compacted", "is_deleted_by_retention")}
+BY_PROPERTY = {
+    "cleanup.policy": ("is_compacted", "is_deleted_by_retention"),
+    "message.format.version": ("record_magic",),
+}
 EFFECTIVE_TOPIC_DEFAULTS = {name for key in TOPIC_CONFIG_DEF if key.has_effect for name in key.synonyms}
 
 

@@ -270,6 +270,7 @@ KEYS = (
         MEDIUM,
         "Record format of topics. Ignored since inter-broker protocol 3.0: everything is written in format 2.",
         IBP,
+        has_effect=True,
     ),
     ConfigKey(
         "log.message.timestamp.type",

@@ -26,6 +26,8 @@ class AppendRules:
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = LONG_MAX
     is_compacted: bool = False
+    magic: int = 2
+    """The format to store in."""
 
     @classmethod
     def of(cls, config: LogConfig) -> AppendRules:
@@ -48,6 +50,7 @@ class AppendRules:
             timestamp_before_max_ms=difference if before == LONG_MAX else before,
             timestamp_after_max_ms=difference if after == LONG_MAX else after,
             is_compacted=config.is_compacted,
+            magic=config.record_magic,
         )
 
     @property
@@ -57,7 +60,7 @@ class AppendRules:
     @property
     def concerns_records(self) -> bool:
         """Whether records must be looked at: else a batch whose codec fits can be stored by its header alone."""
-        if self.is_compacted:
+        if self.is_compacted or self.magic < 2:
             return True
         return self.timestamp_type is TimestampType.CREATE_TIME and self.has_timestamp_bounds
 

@@ -49,6 +49,22 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
     return b"".join(parts)
 
 
+def in_old_format(buffer: Buffer, magic: int) -> bytes:
+    """Return the one version 2 batch of an append as messages of v0 or v1, for a log that is kept in that format.
+
+    Raises:
+        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT where the batch has what the old format has no place for: a
+            producer's sequences, a transaction, headers. UNSUPPORTED_COMPRESSION_TYPE for zstd.
+    """
+    for position, header in iter_batches(buffer):
+        if header.has_producer_id or header.is_transactional or header.is_control:
+            kind = "Transactional" if header.is_transactional else "Idempotent"
+            raise _has_no_place(f"{kind} records cannot be used with magic version {magic}")
+        if any(record.headers for record in iter_batch_records(buffer, position, header)):
+            raise _has_no_place(f"Magic v{magic} does not support record headers")
+    return down_convert(buffer, magic, 0)
+
+
 def to_v2(
     messages: Iterable[Message],
     *,
@@ -69,6 +85,10 @@ def to_v2(
         timestamp_type=timestamp_type,
         log_append_time_ms=log_append_time_ms,
     )
+
+
+def _has_no_place(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, sentence)
 
 
 def _down_convert_batch(
