@@ -81,6 +81,12 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
     """
     found: list[ListedGroup] = []
     failures: list[AdminError] = []
+    if asks_zookeeper(cluster):
+        from engine.admin.groups.old_consumers import old_group_names, read_old_states
+
+        zk = await cluster.zookeeper()
+        states = await read_old_states(zk, await old_group_names(zk))
+        found += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
     if asks_brokers(cluster):
         try:
             wire = await cluster.wire()
@@ -92,12 +98,6 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
         else:
             found += await _with_states(cluster, listing)
             failures += [unlisted(broker_id, why) for broker_id, why in listing.failures.items()]
-    if asks_zookeeper(cluster):
-        from engine.admin.groups.old_consumers import old_group_names, read_old_states
-
-        zk = await cluster.zookeeper()
-        states = await read_old_states(zk, await old_group_names(zk))
-        found += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
     return sorted(found, key=lambda group: (group.group, group.type)), failures
 
 
