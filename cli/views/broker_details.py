@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
-from engine.admin.broker_description import BrokerDetails, has_trouble
+from engine.admin.broker_description import BrokerDetails, BrokerPartitions, has_trouble
 
 _EXAMPLES_MAX = 5
 
@@ -39,7 +39,7 @@ _DIRS = (
     Column("size_bytes", Kind.BYTES, title="Size"),
     Column("total_bytes", Kind.BYTES, title="Volume"),
     Column("usable_bytes", Kind.BYTES, title="Free"),
-    Column("error", tone=_error_tone),
+    Column("error", tone=_error_tone, falls_below=True),
 )
 _APIS = (
     Column("key", Kind.NUMBER),
@@ -149,12 +149,18 @@ def _facts(one: BrokerDetails) -> list[tuple[str, object]]:
         ("epoch", one.broker_epoch),
         ("JMX port", one.jmx_port),
         ("partitions", f"{share.held} held, {share.led} led" + (f" ({moving})" if moving else "")),
-        ("preferred", f"leads {share.preferred_led} of {share.preferred}, imbalance {share.imbalance_percent}%"),
+        ("preferred", _preferred(share)),
         ("out of sync", _examples(share.out_of_sync)),
         ("leaderless", _examples(share.leaderless)),
         ("on disk", None if not dirs else human_bytes(sum(each.size_bytes for each in dirs))),
         ("configs", [f"{key}={value}" for key, value in one.configs.items()] or None),
     ]
+
+
+def _preferred(share: BrokerPartitions) -> str | None:
+    if not share.preferred:
+        return None
+    return f"leads {share.preferred_led} of {share.preferred}, imbalance {share.imbalance_percent}%"
 
 
 def _examples(names: Sequence[str]) -> str | None:

@@ -31,7 +31,7 @@ _REPLICA = (
     Column("size_bytes", Kind.BYTES, title="Size"),
     Column("offset_lag", Kind.NUMBER, title="Lag", tone=_lag_tone),
     Column("is_future", Kind.FLAG, title="Future"),
-    Column("error", tone=_error_tone),
+    Column("error", tone=_error_tone, falls_below=True),
 )
 _TOTALS = (
     Column("broker", Kind.NUMBER),
@@ -44,7 +44,7 @@ _TOTALS = (
     Column("offset_lag_max", Kind.NUMBER, title="Max lag", tone=_lag_tone),
     Column("total_bytes", Kind.BYTES, title="Volume"),
     Column("usable_bytes", Kind.BYTES, title="Free"),
-    Column("error", tone=_error_tone),
+    Column("error", tone=_error_tone, falls_below=True),
 )
 _SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("topic",)}
 
@@ -82,13 +82,12 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
     columns = (*_TOTALS[:-1], full, _TOTALS[-1])
     rows = [(*_cells(one)[:-1], one.used_percent, one.error) for one in totals]
     subjects = _SUBJECTS[subject]
-    kept = [
-        index
-        for index, column in enumerate(columns)
-        if column.name in subjects
-        or (column.name not in ("broker", "log_dir", "topic") and any(row[index] not in (None, 0) for row in rows))
-        or column.name in ("replica_count", "size_bytes")
-    ]
+    filled = {column.name for index, column in enumerate(columns) if any(row[index] not in (None, 0) for row in rows)}
+    # What is left of a volume says more than how large it is.
+    wanted = (filled - {"broker", "log_dir", "topic", "total_bytes"}) | {*subjects, "replica_count", "size_bytes"}
+    if subject != "topic":
+        wanted.discard("largest_bytes")
+    kept = [index for index, column in enumerate(columns) if column.name in wanted]
     return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
 
 

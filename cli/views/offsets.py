@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("offset", Kind.NUMBER),
     Column("timestamp", Kind.TIME),
     Column("leader", Kind.NUMBER, tone=_leader_tone),
-    Column("error", tone=_error_tone),
+    Column("error", tone=_error_tone, falls_below=True),
 )
 
 

@@ -26,8 +26,9 @@ _COLUMNS = (
     Column("records", Kind.NUMBER),
     Column("estimated_bytes", Kind.BYTES, title="About"),
     Column("low_watermark", Kind.NUMBER, title="Low watermark"),
-    Column("error"),
+    Column("error", falls_below=True),
 )
+_INDEX = {column.name: index for index, column in enumerate(_COLUMNS)}
 
 
 def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
@@ -66,11 +67,8 @@ def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
         notes = ("some replicas have not followed yet; see who is out of sync: klamm topics describe",)
     if DeletionResult.FAILED in results:
         code = ExitCode.REFUSED
-    kept = [
-        index
-        for index, column in enumerate(_COLUMNS)
-        if column.name not in ("low_watermark", "error", "estimated_bytes")
-        or any(row[index] is not None for row in rows)
-    ]
+    hidden = {"start_offset", "low_watermark"}
+    hidden |= {name for name in ("error", "estimated_bytes") if all(row[_INDEX[name]] is None for row in rows)}
+    kept = [index for name, index in _INDEX.items() if name not in hidden]
     shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
     return Report(deletions, Table(_COLUMNS, rows), (Section(body=shown),), notes, code)

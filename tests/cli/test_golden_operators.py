@@ -1,0 +1,173 @@
+"""What the commands about brokers, log dirs, offsets, old records and settings show, in every place it is shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden import Seen, check_golden, command, in_pipe
+from json_schemas import check_json
+
+from cli.framework.invocation import Invocation
+from cli.framework.talk import Talk
+from cli.framework.terminal import is_terminal
+from cli.output.format import default_format
+from cli.output.printer import json_text
+from cli.output.report import Report
+from cli.views.broker_details import broker_details_report
+from cli.views.log_dirs import log_dirs_report, totals_report
+from cli.views.offsets import offsets_report
+from cli.views.record_deletions import deletions_report
+from engine.admin.broker_description import (
+    BrokerDetails,
+    BrokerPartitions,
+    DirSummary,
+    ListenerDescription,
+    OfferedApi,
+    OwnWords,
+)
+from engine.admin.delete_records import DeletionResult, RecordsDeletion
+from engine.admin.log_dirs import DirReplica, LogDir, totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.offset_lookup import PartitionOffset
+
+Recorded = Callable[[str], str]
+MIB, GIB = 1 << 20, 1 << 30
+
+OFFLINE = {
+    "brokers-describe-leaderless": ("leaderless", ["brokers", "describe"]),
+    "brokers-describe-one": ("reassignment-under-way", ["brokers", "describe", "2"]),
+}
+OF_ZOOKEEPER = {
+    "configs-describe-topic": ["--topic", "t1"],
+    "configs-describe-brokers": ["--entity-type", "brokers"],
+    "configs-describe-users": ["--entity-type", "users"],
+    "configs-describe-clients-of-users": ["--entity-type", "users", "--entity-type", "clients"],
+    "configs-describe-nothing": ["--ip", "10.0.0.1"],
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("scene", OFFLINE)
+def test_brokers_of_a_snapshot(recorded: Recorded, monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
+    tree, words = OFFLINE[scene]
+    taken = in_pipe(command("cluster", "snapshot", "s.json", "--zookeeper", recorded(tree)), monkeypatch)
+    assert taken.code == 0
+    check_golden(scene, command(*words, "--snapshot", "s.json"), monkeypatch)
+    check_json("brokers describe", in_pipe(command(*words, "--snapshot", "s.json", "-o", "json"), monkeypatch))
+
+
+@pytest.mark.parametrize("scene", OF_ZOOKEEPER)
+def test_settings(recorded: Recorded, monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
+    words = ["configs", "describe", *OF_ZOOKEEPER[scene], "--zookeeper", recorded("dynamic-configs")]
+    check_golden(scene, command(*words), monkeypatch)
+    check_json("configs describe", in_pipe(command(*words, "-o", "json"), monkeypatch))
+
+
+LOG_DIRS = [
+    LogDir(
+        0, "/data/kafka-a", None, 5 * GIB + 7 * MIB, 3, 100 * GIB, 8 * GIB,
+        (
+            DirReplica("orders", 0, 5 * GIB, 0, False),
+            DirReplica("orders", 1, 7 * MIB, 1200, False),
+            DirReplica("payments.incoming", 11, 0, None, False),
+        ),
+    ),
+    LogDir(0, "/data/kafka-b", None, 2 * GIB, 1, 100 * GIB, 90 * GIB, (DirReplica("orders", 1, 2 * GIB, 88, True),)),
+    LogDir(1, "/data/kafka-a", None, 0, 0, None, None),
+    LogDir(1, "/data/kafka-b", "KAFKA_STORAGE_ERROR", 0, 0, None, None),
+    LogDir(2, None, "no answer within 18 s", 0, 0, None, None),
+]  # fmt: skip
+FAILED = [one for one in LOG_DIRS if one.error]
+SOUND = [
+    OwnWords(
+        "3.9",
+        "3.9-IV0",
+        (OfferedApi(0, "Produce", 0, 11), OfferedApi(999, None, 0, 0)),
+        (
+            DirSummary("/data/kafka-a", 12, 3 * GIB, 100 * GIB, 40 * GIB, None),
+            DirSummary("/data/kafka-b", 0, 0, None, None, "KAFKA_STORAGE_ERROR"),
+        ),
+    ),
+    OwnWords(trouble="no answer within 12 s"),
+]
+LISTENERS = (
+    ListenerDescription("PLAINTEXT", "PLAINTEXT", "kafka-1.example.org", 9092),
+    ListenerDescription("REPLICATION", "SSL", "10.1.2.3", 9093),
+)
+MANY = tuple(f"orders-{index}" for index in range(12))
+BROKERS = [
+    BrokerDetails(
+        1, True, True, "rack-a", LISTENERS, 8589934610, 1_700_000_000_000, 9999,
+        BrokerPartitions(12, 3, 4, 2, MANY, ("orders-7",), 1, 2),
+        {"leader.replication.throttled.rate": "1000000"}, SOUND[0],
+    ),
+    BrokerDetails(2, True, False, None, LISTENERS[:1], None, None, None, BrokerPartitions(), {}, SOUND[1]),
+    BrokerDetails(7, False, False, None, (), None, None, None, BrokerPartitions(5, 0, 2, 0, MANY[:5], ()), {}),
+]  # fmt: skip
+
+REPORTS: dict[str, tuple[str, Report]] = {
+    "brokers-describe": ("brokers describe", broker_details_report(BROKERS, with_apis=False)),
+    "brokers-describe-apis": ("brokers describe", broker_details_report(BROKERS[:1], with_apis=True)),
+    "brokers-log-dirs": ("brokers log-dirs", log_dirs_report(LOG_DIRS, order="name")),
+    "brokers-log-dirs-by-size": ("brokers log-dirs", log_dirs_report(LOG_DIRS[:1], order="size")),
+    "brokers-log-dirs-none": ("brokers log-dirs", log_dirs_report([], order="name")),
+    "brokers-log-dirs-of-dirs": (
+        "brokers log-dirs --summary", totals_report(totals_by_dir(LOG_DIRS), "dir", order="size", failed=FAILED),
+    ),
+    "brokers-log-dirs-of-brokers": (
+        "brokers log-dirs --summary", totals_report(totals_by_broker(LOG_DIRS), "broker", order="name", failed=FAILED),
+    ),
+    "brokers-log-dirs-of-topics": (
+        "brokers log-dirs --summary", totals_report(totals_by_topic(LOG_DIRS), "topic", order="lag", failed=FAILED),
+    ),
+    "offsets": (
+        "offsets",
+        offsets_report([PartitionOffset("orders", 0, 1, 1507), PartitionOffset("orders", 1, 2, 0)], by_time=False),
+    ),
+    "offsets-by-time": (
+        "offsets",
+        offsets_report(
+            [
+                PartitionOffset("orders", 0, 1, 1507, 1_700_000_000_123, 4),
+                PartitionOffset("orders", 1, 2),
+                PartitionOffset("orders", 2, -1, error="LEADER_NOT_AVAILABLE"),
+            ],
+            by_time=True,
+        ),
+    ),
+    "records-delete": (
+        "records delete",
+        deletions_report(
+            [
+                RecordsDeletion("orders", 0, 1, 0, 1507, 1000, 1000, 3 * MIB, DeletionResult.DELETED, 1000),
+                RecordsDeletion("orders", 1, 2, 7, 7, 7, 0, 0, DeletionResult.NOTHING_TO_DO),
+                RecordsDeletion(
+                    "payments.incoming", 11, 2, 0, 90, 80, 80, None, DeletionResult.UNDER_WAY, 0, "REQUEST_TIMED_OUT"
+                ),
+                RecordsDeletion(
+                    "payments.incoming", 12, 0, 0, 9, 9, 9, None, DeletionResult.FAILED, None, "POLICY_VIOLATION"
+                ),
+            ]
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scene", REPORTS)
+def test_of_values(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
+    schema, report = REPORTS[scene]
+
+    def run() -> int:
+        output = default_format(is_terminal=is_terminal(sys.stdout))
+        Invocation(output=output, talk=Talk()).print(report)
+        return report.exit_code
+
+    check_golden(scene, run, monkeypatch)
+    check_json(schema, Seen(report.exit_code, json_text(report.data), ""))
