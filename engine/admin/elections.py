@@ -123,6 +123,8 @@ def parse_election_file(text: str, where: str) -> ElectionScope:
         BadRequest: it is not of that form, lists nothing, or lists a partition twice.
     """
     example = 'write {"partitions":[{"topic":"orders","partition":0}]}'
+    if not text.strip():
+        raise BadRequest("the file is empty", where=where, hint=example)
     try:
         document: Any = json.loads(text)
     except ValueError as error:

@@ -9,7 +9,7 @@ from engine.admin.config_changes_wire import alter_configs
 from engine.admin.configs import Entity, EntityType
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, NotFound, Unreachable
-from engine.admin.topic_changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome
+from engine.admin.topic_changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers
 from engine.admin.topic_changes_wire import add_partitions, create_topic, delete_topics
 from engine.admin.topic_selection import select_topics
 from engine.admin.topics import topic_not_found
@@ -38,6 +38,8 @@ class WireTopicChanger:
         raise topic_not_found([name])
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        if topic.assignment:
+            check_brokers(topic.assignment, await self._wire.nodes())
         if not validate_only:
             await self._before_change(f"the topic may be made: klamm topics describe {topic.name}")
         change = await create_topic(
@@ -51,6 +53,7 @@ class WireTopicChanger:
         count = wanted.partition_count
         if count is not None:
             assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
+            check_brokers(assignment or (), await self._wire.nodes())
             if not validate_only:
                 await self._before_change(f"partitions may be added: klamm topics describe {wanted.name}")
             await add_partitions(

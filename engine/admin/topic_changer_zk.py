@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from engine.admin.config_changes_zk import check_topic_configs, topic_configs_after
 from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, NotFound, Refused
-from engine.admin.topic_changes import NewTopic, ReplicaLists, TopicAlteration, TopicChange, TopicOutcome
+from engine.admin.errors import AdminError, BadRequest, Refused
+from engine.admin.topic_changes import NewTopic, ReplicaLists, TopicAlteration, TopicChange, TopicOutcome, check_brokers
 from engine.admin.topic_reader_zk import read_states
 from engine.admin.topic_selection import select_topics
 from engine.admin.topics import topic_not_found
@@ -132,6 +132,7 @@ class ZkTopicChanger:
 
     async def _assignment(self, topic: NewTopic) -> dict[int, ReplicaAssignment]:
         if topic.assignment:
+            check_brokers(topic.assignment, [found.broker.id for found in await read_brokers(self._zk)])
             return {p: ReplicaAssignment(replicas) for p, replicas in enumerate(topic.assignment)}
         if topic.partition_count is None or topic.replication_factor is None:
             hint = "the cluster's defaults are not in ZooKeeper: give both, or use --bootstrap-server"
@@ -247,10 +248,7 @@ def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> 
 
 
 def _check_by_hand(assignment: ReplicaLists, replication_factor: int, brokers: Mapping[int, str | None]) -> None:
-    unknown = sorted({broker for replicas in assignment for broker in replicas} - set(brokers))
-    if unknown:
-        known = ", ".join(map(str, sorted(brokers)))
-        raise NotFound(f"no live broker has the id {unknown[0]}", hint=f"live brokers: {known or 'none'}")
+    check_brokers(assignment, brokers)
     if any(len(replicas) != replication_factor for replicas in assignment):
         raise BadRequest(
             f"every partition of this topic has {replication_factor} replicas", where="--replica-assignment"

@@ -5,11 +5,11 @@ By the wire: ``topic_changes_wire``; through the znodes: ``topic_changes_zk``. E
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.admin.errors import BadRequest
+from engine.admin.errors import BadRequest, NotFound
 from engine.common.topic_names import has_collision_chars, invalid_topic_name
 
 REPLICATION_FACTOR_MAX = 32767
@@ -124,6 +124,18 @@ def check_counts(partition_count: int | None, replication_factor: int | None) ->
     if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
         message = f"the replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
         raise BadRequest(message, where=f"--replication-factor {replication_factor}")
+
+
+def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
+    """Raise NotFound where an assignment by hand names a broker that is not there.
+
+    Kafka's controller takes such a topic and leaves the replica offline until a broker comes with that id.
+    """
+    unknown = sorted({broker for replicas in assignment for broker in replicas} - set(live))
+    if unknown:
+        known = ", ".join(map(str, sorted(live))) or "none"
+        message = f"no live broker has the id {unknown[0]}"
+        raise NotFound(message, where="--replica-assignment", hint=f"live brokers: {known}")
 
 
 def parse_replica_assignment(text: str) -> ReplicaLists:

@@ -80,7 +80,7 @@ def test_an_election_file() -> None:
     [
         ('{"partitions":[{"topic":"el","partition":1},{"topic":"el","partition":1}]}', "duplicate partitions: el-1"),
         ("{}", 'missing "partitions" field'),
-        ("", "not JSON"),
+        ("", "the file is empty"),
         ("nonsense", "not JSON"),
         ('{"partitions":[]}', "lists no partition"),
         ('{"partitions":[{"topic":"el"}]}', "not a topic with a partition"),
