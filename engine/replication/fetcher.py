@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
@@ -59,6 +59,10 @@ class ReplicaFetcher:
         """Return how many records a partition is behind the leader's high watermark; None when that is not known."""
         state = self._table.states.get(topic_partition)
         return None if state is None else state.lag
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield every partition whose lag is known, with it."""
+        return ((tp, state.lag) for tp, state in self._table.states.items() if state.lag is not None)
 
     def max_lag(self) -> int:
         return max((state.lag or 0 for state in self._table.states.values()), default=0)

@@ -50,6 +50,13 @@ class FetcherManager:
         """Return the largest lag of any partition, in records behind the leader's high watermark."""
         return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)
 
+    def lags(self) -> dict[TopicPartition, int]:
+        """Return how many records each fetched partition is behind the leader's high watermark, where that is known.
+
+        What Kafka shows as FetcherLagMetrics, ConsumerLag; ``failed`` is its FailedPartitionsCount.
+        """
+        return {tp: lag for fetcher in self._fetchers.values() for tp, lag in fetcher.lags()}
+
     def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
         """Begin to fetch these partitions from their leaders."""
         by_fetcher: dict[tuple[int, int], dict[TopicPartition, InitialFetchState]] = {}

@@ -54,6 +54,7 @@ class LogDirCopy:
         "_run_slow",
         "_unflushed_bytes",
         "_who",
+        "failures",
         "future",
         "is_cancelled",
         "partition",
@@ -73,6 +74,8 @@ class LogDirCopy:
     ) -> None:
         self.partition = partition
         self.future = future
+        self.failures = 0
+        """Unexpected ones since the last step that went well."""
         self.is_cancelled = False
         self.paused_until_ms = 0
         self._log_manager = log_manager

@@ -30,6 +30,9 @@ worker_logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 endpoint_logger = logging.getLogger("kafka.server.LocalLeaderEndPoint")
 partition_logger = logging.getLogger("kafka.cluster.Partition")
 
+LONGEST_PAUSE_MS = 60_000
+"""Between two tries of a move that fails again and again."""
+
 IDLE_MS = 100
 """How long a worker waits that is over the quota, or whose partitions all pause."""
 
@@ -205,10 +208,10 @@ class LogDirMoves:
                 self._pause(copy, who, error)
         except KlammError as error:
             self._pause(copy, who, error)
-        except Exception as error:
-            logger.exception("%s: Unexpected error while copying partition %s", who, copy.topic_partition)
-            self._give_up(copy, who, error)
+        except Exception:
+            self._pause_longer(copy, who)
         else:
+            copy.failures = 0
             if is_done:
                 self._forget(copy)
 
@@ -216,6 +219,22 @@ class LogDirMoves:
         if not copy.is_cancelled:
             worker_logger.error("%s: Error while copying partition %s: %s", who, copy.topic_partition, error)
         copy.paused_until_ms = self._clock.monotonic_ms() + self._settings.replica_fetch_backoff_ms
+
+    def _pause_longer(self, copy: LogDirCopy, who: str) -> None:
+        """Nobody knows what is wrong, so try again, ever more seldom: a step begins with a look at both logs.
+
+        Kafka would leave the move as it is until a request names the replica again.
+        """
+        pause_ms = min(self._settings.replica_fetch_backoff_ms << min(copy.failures, 16), LONGEST_PAUSE_MS)
+        copy.failures += 1
+        copy.paused_until_ms = self._clock.monotonic_ms() + pause_ms
+        worker_logger.exception(
+            "%s: Unexpected error while copying partition %s, tried again in %d ms failures=%d",
+            who,
+            copy.topic_partition,
+            pause_ms,
+            copy.failures,
+        )
 
     def _give_up(self, copy: LogDirCopy, who: str, error: Exception) -> None:
         """Copy the partition no more until a request or a change of its role names it again."""

@@ -25,7 +25,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.replication.log_dir_copy import PIECE_BATCHES, PIECE_BYTES, pieces
+from engine.replication.log_dir_copy import PIECE_BATCHES, PIECE_BYTES, LogDirCopy, pieces
 from engine.replication.settings import ReplicationSettings
 
 SMALL_STEPS = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_max_bytes=1000)
@@ -399,3 +399,31 @@ def test_pieces_are_whole_batches_and_small() -> None:
     large = bytes(data_batch(b"x" * PIECE_BYTES))
     assert [len(piece) for piece in pieces(memoryview(large + one + large))] == [len(large), len(one), len(large)]
     assert list(pieces(memoryview(one[:30]))) == []
+
+
+def test_a_move_that_fails_for_no_known_reason_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with two_dirs(tmp_path, 1) as w:
+            await w.lead(1)
+            for n in range(10):
+                w.produce(1, b"%d" % n, VALUE)
+            append, left = LogDirCopy._append, [5]
+
+            def failing(self: LogDirCopy, current: Any, piece: memoryview) -> None:
+                append(self, current, piece)
+                if left[0]:
+                    left[0] -= 1
+                    raise RuntimeError("broken on purpose")
+
+            monkeypatch.setattr(LogDirCopy, "_append", failing)
+            target = other_dir(w, 1)
+            assert await move(w, 1, target) is ErrorCode.NONE
+            await until_moved(w, 1, target)
+            assert left == [0]
+            assert (
+                "Unexpected error while copying partition orders-0, tried again in 16000 ms failures=5" in caplog.text
+            )
+
+    run_virtual(test)

@@ -10,6 +10,7 @@ from replicated_brokers import TP, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.protocol.api_keys import ApiKey
 from engine.replication.settings import ReplicationSettings
@@ -24,6 +25,32 @@ def test_followers_copy_byte_for_byte_and_learn_the_high_watermark(tmp_path: Pat
             await w.until_equal(2, 3)
             assert w.log_bytes(1) == w.log_bytes(2) == w.log_bytes(3) != b""
             assert w.log(2).leader_epochs.entries == w.log(1).leader_epochs.entries
+
+    run_virtual(test)
+
+
+def test_a_followers_lag_is_known_per_partition(tmp_path: Path) -> None:
+    other = TopicPartition(TP.topic, 1)
+
+    small = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_max_bytes=400)
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, settings=small) as w:
+            await w.lead(1)
+            await w.lead(1, topic_partition=other)
+            fetchers = w.brokers[2].replica_manager.fetchers
+            await w.until(lambda: fetchers.lags() == {TP: 0, other: 0}, "both are known")
+            w.cut.add(frozenset((1, 2)))
+            for _ in range(6):
+                w.produce(1, b"x" * 300)
+            await w.until(lambda: w.partition(1).isr == (1,), "2 leaves the ISR")
+            seen: set[int] = set()
+            w.tamper = lambda _answer: seen.add(fetchers.lags()[TP])
+            w.cut.clear()
+            await w.until_equal(2)
+            assert {5, 4, 3, 2, 1} <= seen
+            await w.until(lambda: fetchers.lags() == {TP: 0, other: 0}, "none lags")
+            assert fetchers.max_lag() == 0 and not fetchers.failed
 
     run_virtual(test)
 
