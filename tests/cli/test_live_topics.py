@@ -12,6 +12,7 @@ from klamm_program import Ran, in_process
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
+WAIT_S = 30.0
 
 
 class Klamm:
@@ -49,6 +50,10 @@ def test_a_topic_from_its_making_to_its_end(klamm_by: Klamm, by_wire: Klamm, by_
     assert made.json[0]["result"] == "created"
     assert (made.json[0]["partition_count"], made.json[0]["replication_factor"]) == (3, 2)
 
+    # What was made through the znodes the controller tells the brokers in a moment.
+    deadline = time.monotonic() + WAIT_S
+    while by_wire("topics", "describe", topic_name).code and time.monotonic() < deadline:
+        time.sleep(0.05)
     told = [side("topics", "describe", topic_name, "-o", "json").json[0] for side in (by_wire, by_znodes)]
     assert told[0]["topic_id"] == told[1]["topic_id"] is not None
     assert told[0]["configs"] == told[1]["configs"] == {"retention.ms": "60000"}
