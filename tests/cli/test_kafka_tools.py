@@ -58,6 +58,19 @@ LINES = [
         "reassign cancel --timeout 1.5 --reassignment-json-file f",
     ),
     ("kafka-reassign-partitions --list", "reassign list"),
+    ("kafka-consumer-groups --list --state", "groups list --state"),
+    ("kafka-consumer-groups.sh --bootstrap-server h:1 --list --type classic --state Stable,Empty",
+     "groups list --bootstrap-server h:1 --type classic --state Stable,Empty"),
+    (
+        "kafka-consumer-groups --describe --group g --members --verbose --timeout 5000",
+        "groups describe --group g --members --verbose --timeout 5",
+    ),
+    (
+        "kafka-consumer-groups --reset-offsets --group g --topic t:0,1 --shift-by -5 --execute --export",
+        "groups reset-offsets --group g --topic t:0,1 --shift-by -5 --execute --export",
+    ),
+    ("kafka-consumer-groups --delete --group g --group h", "groups delete --group g --group h"),
+    ("kafka-consumer-groups --delete-offsets --group g --topic t", "groups delete-offsets --group g --topic t"),
     (
         "kafka-log-dirs --describe --broker-list 0,1 --topic-list a,b",
         "brokers log-dirs --broker-list 0,1 --topic-list a,b",
