@@ -14,7 +14,6 @@ from engine.common.topic_id import random_topic_id
 from engine.controller import events
 from engine.controller.broker_changes import BrokerChanges
 from engine.controller.context import ControllerContext
-from engine.controller.errors import ControllerMoved
 from engine.controller.events import ControllerEvent
 from engine.controller.instructions import (
     AllocateProducerIdBlock,
@@ -45,6 +44,7 @@ from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.topic_changes import TopicChanges
 from engine.controller.topic_deletion import TopicDeletion
+from engine.zk.errors import ControllerMoved
 
 E = TypeVar("E", bound=ControllerEvent)
 

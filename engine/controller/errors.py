@@ -1,12 +1,8 @@
-"""What can go wrong inside the controller, beside what ZooKeeper says."""
+"""What can go wrong inside the controller, beside what ``engine.zk.errors`` has; ControllerMoved among it."""
 
 from __future__ import annotations
 
-from engine.common.errors import CoordinationError, KlammError
-
-
-class ControllerMoved(CoordinationError):
-    """Another broker is the controller now: the epoch check of a write failed, or an election was lost."""
+from engine.common.errors import KlammError
 
 
 class StateChangeFailed(KlammError):

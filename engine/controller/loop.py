@@ -20,7 +20,6 @@ from engine.controller import instructions as do
 from engine.controller.channels import ChannelSettings, ControllerChannels
 from engine.controller.context import ControllerEpoch
 from engine.controller.core import ControllerCore
-from engine.controller.errors import ControllerMoved
 from engine.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
@@ -34,8 +33,7 @@ from engine.controller.watches import ControllerWatches
 from engine.controller.wire_requests import SharedStates
 from engine.controller.zk_instructions import ZkInstructions
 from engine.runtime.supervisor import Supervisor
-from engine.zk.errors import ControllerMoved as ZkControllerMoved
-from engine.zk.errors import SessionLost
+from engine.zk.errors import ControllerMoved, SessionLost
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.session_keeper import SessionEvent
 from engine.zk.watches import WatchEvent, WatchEventKind
@@ -341,7 +339,7 @@ class Controller:
         await self._resign()
         try:
             await self._zk.delete_controller(epoch_zk_version)
-        except ZkControllerMoved:
+        except ControllerMoved:
             self._log.warning("Controller has already moved when trying to trigger controller movement")
 
     async def _resign(self) -> None:

@@ -18,7 +18,7 @@ from engine.controller.election import (
     ElectionStrategy,
     elect,
 )
-from engine.controller.errors import ControllerMoved, IllegalTransition, StateChangeFailed
+from engine.controller.errors import IllegalTransition, StateChangeFailed
 from engine.controller.instructions import (
     CreatePartitionStates,
     GiveWay,
@@ -40,6 +40,7 @@ from engine.controller.logs import (
 from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
+from engine.zk.errors import ControllerMoved
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | Exception]
 """Per partition the state with its new leader, or why there is none."""

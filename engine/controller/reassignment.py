@@ -30,7 +30,7 @@ from engine.common.model import (
 )
 from engine.controller.context import ControllerContext
 from engine.controller.election import REASSIGN_ELECTION, new_leader
-from engine.controller.errors import ControllerMoved, StateChangeFailed
+from engine.controller.errors import StateChangeFailed
 from engine.controller.instructions import (
     ReadReassignments,
     ReadTopicAssignments,
@@ -49,6 +49,7 @@ from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+from engine.zk.errors import ControllerMoved
 
 
 class Reassignments:

@@ -11,12 +11,12 @@ from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.controller.assignment_changes import reassign_to
 from engine.controller.context import ControllerContext
-from engine.controller.errors import ControllerMoved
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.instructions import ReadReassignments, SetReassignments, Steps, carry_out
 from engine.controller.logs import controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
 from engine.controller.reassignment import Reassignments
+from engine.zk.errors import ControllerMoved
 
 _UNKNOWN = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _FAILED = ApiError(

@@ -12,7 +12,6 @@ from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.controller import instructions as do
 from engine.controller.context import ControllerEpoch
-from engine.controller.errors import ControllerMoved
 from engine.controller.instructions import (
     AdminRequest,
     ElectionRequest,
@@ -25,7 +24,7 @@ from engine.controller.instructions import (
 )
 from engine.controller.logs import controller_log
 from engine.controller.options import ControllerOptions
-from engine.zk import errors as zk_errors
+from engine.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
@@ -62,7 +61,7 @@ class ZkInstructions:
         """
         try:
             return await self._read(instruction)
-        except (zk_errors.ControllerMoved, zk_errors.SessionLost) as error:
+        except SessionLost as error:
             raise ControllerMoved(str(error)) from error
 
     async def _read(self, instruction: Instruction[Any]) -> Any:
@@ -133,7 +132,7 @@ class ZkInstructions:
     async def _read_reassignments(self) -> ReassignmentRequest | None:
         try:
             found = await self._zk.get_reassignments()
-        except zk_errors.ZnodeFormatError as error:
+        except ZnodeFormatError as error:
             nothing: dict[TopicPartition, tuple[int, ...]] = {}
             return AdminRequest(nothing, str(error))
         return None if found is None else AdminRequest(found)
@@ -141,7 +140,7 @@ class ZkInstructions:
     async def _read_preferred_election(self) -> ElectionRequest | None:
         try:
             found = await self._zk.get_preferred_election()
-        except zk_errors.ZnodeFormatError as error:
+        except ZnodeFormatError as error:
             return AdminRequest((), str(error))
         return None if found is None else AdminRequest(found)
 

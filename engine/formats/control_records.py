@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.header import BatchHeader
+from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.record import Record
 
 _KEY = struct.Struct(">hh")
@@ -79,6 +82,16 @@ def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None
     if version < 0:
         raise _invalid(f"an end transaction marker has version {version}")
     return EndTransactionMarker(type, coordinator_epoch)
+
+
+def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """Return the marker in a control batch; None where the cleaner has taken it, or where it is of another kind.
+
+    Raises:
+        KafkaError: INVALID_RECORD where the control record is malformed.
+    """
+    record = next(iter(iter_batch_records(buffer, position, header)), None)
+    return None if record is None else decode_end_transaction_marker(record)
 
 
 def encode_end_transaction_record(marker: EndTransactionMarker, timestamp_ms: int) -> Record:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.formats.control_records import read_end_transaction_marker
 from engine.protocol.records.header import BatchHeader
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log_core import LogCore
 from engine.storage.producer_entry import BatchMetadata, CompletedTransaction, ProducerAppend
 from engine.storage.results import NO_APPEND_TIME, NO_OFFSET, AppendResult
 from engine.storage.segment import LogSegment
-from engine.storage.transaction_markers import read_marker
 
 
 class PlacedBatches(NamedTuple):
@@ -65,10 +65,8 @@ class LogWrites(LogCore):
             if not header.is_control:
                 append.add_data(header, header.base_offset)
                 continue
-            marker = read_marker(batches.records, position, header)
-            ended = (
-                None if marker is None else append.end_transaction(marker, header.producer_epoch, header.base_offset)
-            )
+            marker = read_end_transaction_marker(batches.records, position, header)
+            ended = None if marker is None else append.end_transaction(marker, header)
             if ended is not None:
                 completed.append(ended)
         return CheckedProducers(appends, completed, None)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
+from engine.formats.control_records import EndTransactionMarker
 from engine.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from engine.storage.append_origin import AppendOrigin
-from engine.storage.transaction_markers import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
@@ -174,14 +174,13 @@ class ProducerAppend:
                 f"in partition {self._topic_partition}",
             )
 
-    def end_transaction(
-        self, marker: EndTransactionMarker, producer_epoch: int, offset: int
-    ) -> CompletedTransaction | None:
-        """Check a marker that will stand at ``offset``; return the transaction it ends, if one was open here.
+    def end_transaction(self, marker: EndTransactionMarker, header: BatchHeader) -> CompletedTransaction | None:
+        """Check the marker of a control batch in its place; return the transaction it ends, if one was open here.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
+        producer_epoch, offset = header.producer_epoch, header.base_offset
         self._check_epoch(producer_epoch, offset)
         self._check_coordinator_epoch(marker, offset)
         updated = self.updated
@@ -193,7 +192,8 @@ class ProducerAppend:
         updated.set_epoch(producer_epoch)
         updated.coordinator_epoch = marker.coordinator_epoch
         updated.current_txn_first_offset = NO_TRANSACTION
-        updated.last_timestamp_ms = marker.timestamp_ms
+        # A control batch has one record.
+        updated.last_timestamp_ms = header.max_timestamp
         return completed
 
     def _check_epoch(self, producer_epoch: int, offset: int) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
+from engine.formats.control_records import read_end_transaction_marker
 from engine.formats.index_entries import AbortedTransaction
 from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.header import BatchHeader
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.producer_entry import NO_TRANSACTION, CompletedTransaction, ProducerAppend, ProducerEntry
 from engine.storage.producer_snapshots import ProducerSnapshots
-from engine.storage.transaction_markers import read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -131,9 +131,9 @@ class ProducerStateManager:
         append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
         completed = None
         if header.is_control:
-            marker = read_marker(buffer, position, header)
+            marker = read_end_transaction_marker(buffer, position, header)
             if marker is not None:
-                completed = append.end_transaction(marker, header.producer_epoch, header.base_offset)
+                completed = append.end_transaction(marker, header)
         else:
             append.add_data(header, header.base_offset)
         self.apply(append)

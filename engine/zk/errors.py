@@ -98,7 +98,7 @@ class ZnodeFormatError(CoordinationError):
 
 
 class ControllerMoved(CoordinationError):
-    """A write of this controller was refused, for the controller epoch in ZooKeeper is no longer its own."""
+    """This is not the controller any more: its epoch is refused, an election was lost, or the session ended."""
 
 
 _BY_CODE: dict[int, type[ZooKeeperError]] = {

@@ -32,7 +32,6 @@ from engine.controller.broker_requests import (
     UpdateMetadataToBroker,
 )
 from engine.controller.core import ControllerCore
-from engine.controller.errors import ControllerMoved
 from engine.controller.instructions import (
     Instruction,
     LeaderAndIsrUpdates,
@@ -42,6 +41,7 @@ from engine.controller.instructions import (
     TopicAssignment,
 )
 from engine.controller.options import ControllerOptions
+from engine.zk.errors import ControllerMoved
 
 CONTROLLER = 0
 
