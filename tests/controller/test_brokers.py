@@ -4,7 +4,8 @@ import logging
 from dataclasses import replace
 
 import pytest
-from controller_world import World, tp
+from controller_world import World
+from fake_zookeeper import tp
 
 from engine.common.errors import ErrorCode
 from engine.controller import events

@@ -7,7 +7,8 @@ compared with the run that nobody disturbed: the same assignments, leaders in sy
 from collections.abc import Callable
 
 import pytest
-from controller_world import World, tp
+from controller_world import World
+from fake_zookeeper import tp
 
 from engine.controller import events
 

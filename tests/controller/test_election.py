@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from controller_world import broker_info
+from fake_zookeeper import broker_info
 
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, TopicPartition
 from engine.controller.context import ControllerContext

@@ -1,7 +1,8 @@
 """AlterPartition: every check in its order; and the notifications leaders made before it existed."""
 
 import pytest
-from controller_world import World, tp
+from controller_world import World
+from fake_zookeeper import tp
 
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState

@@ -3,7 +3,8 @@
 import logging
 
 import pytest
-from controller_world import World, tp
+from controller_world import World
+from fake_zookeeper import tp
 
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment

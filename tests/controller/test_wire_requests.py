@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_world import broker_info, tp
+from fake_zookeeper import broker_info, tp
 
 from engine.common.errors import ErrorCode
 from engine.common.model import (
