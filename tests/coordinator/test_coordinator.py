@@ -29,6 +29,7 @@ from engine.coordinator.group.values import (
 from engine.formats.consumer_offsets import decode_key, decode_value
 from engine.protocol.records.attributes import Codec
 from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.header import iter_batches
 from engine.protocol.records.iterate import iter_records
 from engine.protocol.records.record import Record
 
@@ -235,11 +236,11 @@ def test_metadata_is_measured_as_kafka_does() -> None:
 
 
 def test_a_large_partition_is_loaded_beside_other_work() -> None:
-    """100,000 commits, half of them of groups of their own: no turn of the event loop is held for long."""
+    """50,000 commits, half of them of groups of their own: no turn of the event loop is held for long."""
 
     async def test() -> None:
         world = CoordinatorWorld()
-        for start in range(0, 1_000, 10):
+        for start in range(0, 500, 10):
             for group in (f"new-{start}", "same"):
                 for of in range(10):
                     offsets = {TopicPartition("read", p): CommittedOffset(start + of, "", 0, 1) for p in range(50)}
@@ -254,8 +255,8 @@ def test_a_large_partition_is_loaded_beside_other_work() -> None:
         assert longest_ms < 50, f"{longest_ms:.0f} ms of CPU in one turn"
         assert turns > 10
         _, found = world.coordinator.offsets.fetch("same-3", None)
-        assert {value.offset for value in found.values() if isinstance(value, CommittedOffset)} == {993}
-        assert len(world.coordinator.list_groups()[1]) == 1_010
+        assert {value.offset for value in found.values() if isinstance(value, CommittedOffset)} == {493}
+        assert len(world.coordinator.list_groups()[1]) == 510
         await world.stop()
 
     try:
@@ -311,3 +312,98 @@ def test_offsets_are_forgotten_when_their_retention_is_over() -> None:
         assert world.coordinator.list_groups() == (E.NONE, [])
 
     with_world(test, **{"offsets.retention.minutes": "600"})
+
+
+def test_offsets_and_groups_are_deleted() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        offsets, other = world.coordinator.offsets, TopicPartition("other", 0)
+        member_id, generation_id = await stable(world, "g")
+        for partition in (READ, other):
+            world.commit("g", 3, partition=partition, committer=Committer(member_id, generation_id))
+        assert offsets.delete("nobody", [READ]) == (E.GROUP_ID_NOT_FOUND, {})
+        assert offsets.delete("g", [READ, other]) == (E.NONE, {READ: E.GROUP_SUBSCRIBED_TO_TOPIC, other: E.NONE})
+        assert (world.committed("g"), world.committed("g", other)) == (3, None)
+        assert world.coordinator.delete_groups(["g", "nobody"]) == {
+            "g": E.NON_EMPTY_GROUP,
+            "nobody": E.GROUP_ID_NOT_FOUND,
+        }
+        assert world.coordinator.leave("g", [MemberIdentity(member_id)]) == (E.NONE, [E.NONE])
+        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        await world.move()
+        assert world.coordinator.list_groups() == (E.NONE, [])
+
+    with_world(test)
+
+
+def test_offsets_of_deleted_topics_go() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        other = TopicPartition("other", 0)
+        world.commit("g", 1)
+        world.commit("g", 2, partition=other)
+        world.commit("only", 3)
+        world.coordinator.offsets.partitions_deleted([READ])
+        assert (world.committed("g"), world.committed("g", other)) == (None, 2)
+        await world.move()
+        assert (world.committed("g"), world.committed("g", other)) == (None, 2)
+        assert [group.group_id for group in world.coordinator.list_groups()[1]] == ["g"]
+
+    with_world(test)
+
+
+def test_a_group_with_very_many_offsets_is_deleted() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        for start in range(0, 6_000, 3_000):
+            many = {TopicPartition("read", p): CommittedOffset(1) for p in range(start, start + 3_000)}
+            world.coordinator.offsets.commit("g", Committer(), many, lambda error, refused: None)
+        begin = len(world.partition.log.data)
+        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        sizes = [h.size_bytes for _, h in iter_batches(bytes(world.partition.log.data[begin:]))]
+        assert len(sizes) > 1 and max(sizes) < 1_048_588, "what a log takes as one batch by default"
+        await world.move()
+        assert world.coordinator.list_groups() == (E.NONE, [])
+
+    with_world(test)
+
+
+def test_who_is_not_a_consumer_keeps_its_offsets() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        await answered(join(world, "connect", protocol_type="connect"))
+        assert world.coordinator.offsets.delete("connect", [READ]) == (E.NON_EMPTY_GROUP, {})
+
+    with_world(test)
+
+
+def test_a_replica_that_is_taken_away_takes_its_groups() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.commit("g", 1)
+        for listener in world.replica_manager.stop_listeners:
+            listener([READ])
+        assert world.committed("g") == 1
+        for listener in world.replica_manager.stop_listeners:
+            listener([world.partition.topic_partition])
+        assert world.coordinator.offsets.fetch("g", None)[0] is E.NOT_COORDINATOR
+
+    with_world(test)
+
+
+def test_leadership_lost_while_loading(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        for number in range(2_000):
+            world.partition.log.append(
+                batch_of(offset_records(f"g{number}", {READ: CommittedOffset(7)}, 1, IBP), Codec.NONE)
+            )
+        await world.lead(waits=False)
+        await asyncio.sleep(0)
+        world.resign()
+        assert world.coordinator.offsets.fetch("g5", None)[0] is E.NOT_COORDINATOR
+        await world.lead()
+        assert world.committed("g5") == 7
+        assert caplog.text.count("Finished loading") == 1
+
+    with caplog.at_level(logging.INFO, "kafka.coordinator.group.GroupMetadataManager"):
+        with_world(test)

@@ -8,8 +8,10 @@ import pytest
 from group_world import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, World
 
 from engine.common.errors import ErrorCode
+from engine.coordinator.group.group import Group
+from engine.coordinator.group.outbox import TimerKey, TimerKind
 from engine.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
-from engine.coordinator.group.states import GroupState
+from engine.coordinator.group.states import VALID_PREVIOUS_STATES, GroupState
 from engine.coordinator.group.values import Committer
 
 E = ErrorCode
@@ -361,3 +363,116 @@ def test_a_loaded_group_above_its_limit_is_cut_down(world: World, make_world: Ma
     smaller.carry_out()
     answers = [smaller.join(member_id) for member_id in ids]
     assert [a[0].error for a in answers] == [E.NONE, E.NONE, E.GROUP_MAX_SIZE_REACHED]
+
+
+# -- what is rare
+
+
+def test_who_asks_twice_is_answered_once_for_each(world: World) -> None:
+    leader, follower = world.stable()
+    first, second = world.join(leader), world.join(leader)
+    assert (first[0].error, second) == (E.REBALANCE_IN_PROGRESS, [])
+    world.join(follower)
+    assert second[0].generation_id == 2
+    again = world.join(follower)
+    assert (again[0].error, again[0].generation_id) == (E.NONE, 2), "an answer that was lost is repeated"
+    waiting, repeated = world.sync(follower, 2), world.sync(follower, 2)
+    assert (waiting[0].error, repeated) == (E.REBALANCE_IN_PROGRESS, [])
+    world.sync(leader, 2, {follower: b"part"})
+    assert repeated[0].assignment == b"part"
+
+
+def test_a_leader_that_does_not_come_back_is_replaced(world: World) -> None:
+    leader = world.stable(1, group_instance_id="i1")[0]
+    second = world.join(group_instance_id="i2")
+    world.wait(SESSION_MS - 1)
+    world.heartbeat(leader, 1, "i1")
+    world.wait(REBALANCE_MS - SESSION_MS + 1_000)
+    assert second == [] or second[0].leader_id == second[0].member_id
+    world.wait(REBALANCE_MS)
+    assert (second[0].error, second[0].leader_id) == (E.NONE, second[0].member_id)
+
+
+def test_static_members_that_are_all_away_are_waited_for(world: World) -> None:
+    ids = world.stable(1, group_instance_id="i1")
+    world.machine._rebalance.prepare(world.group, "a test")
+    world.carry_out()
+    for _ in range(REBALANCE_MS // 1_000 + 1):
+        world.wait(1_000)
+        world.heartbeat(ids[0], 1, "i1")
+    assert (world.group.state, list(world.group.members)) == (S.PREPARING_REBALANCE, ids)
+    world.wait(SESSION_MS)
+    assert world.group.state is S.EMPTY
+
+
+def test_a_static_member_that_comes_back_with_another_protocol_rebalances(world: World) -> None:
+    old = world.stable(1, group_instance_id="i")[0]
+    answer = world.join(group_instance_id="i", protocols=(("rr", b"x"), ("range", b"r")))
+    assert (answer[0].generation_id, answer[0].protocol_name) == (2, "rr")
+    assert answer[0].member_id != old
+
+
+def test_an_empty_group_knows_no_member(world: World) -> None:
+    (member_id,) = world.stable(1)
+    world.leave(member_id)
+    assert world.group.state is S.EMPTY
+    assert world.join(member_id)[0].error is E.UNKNOWN_MEMBER_ID
+    assert world.sync(member_id, 2)[0].error is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_dead_group_takes_nothing(world: World) -> None:
+    (member_id,) = world.stable(1)
+    world.store_error = None
+    world.join(group_instance_id="new")
+    world.machine.unload(world.group)
+    world.carry_out()
+    check = world.machine.check_commit(world.group, Committer(member_id, 1))
+    assert check is E.COORDINATOR_NOT_AVAILABLE
+    world.machine.timer_is_due(world.group, TimerKey(TimerKind.SESSION, "g", member_id))
+    world.end_stores()
+    assert (world.group.state, world.machine.outbox.is_empty) == (S.DEAD, True)
+
+
+def test_an_empty_group_that_cannot_be_stored_is_empty_all_the_same(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    (member_id,) = world.stable(1)
+    world.store_error = E.NOT_ENOUGH_REPLICAS
+    assert world.leave(member_id) is E.NONE
+    assert world.group.state is S.EMPTY
+    assert "Failed to write empty metadata for group g: NOT_ENOUGH_REPLICAS" in caplog.text
+
+
+def test_every_transition_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the table allows nothing that no event brings about."""
+    seen: set[tuple[S, S]] = set()
+    transition_to = Group.transition_to
+
+    def watched(group: Group, state: S, now_ms: int) -> None:
+        seen.add((group.state, state))
+        transition_to(group, state, now_ms)
+
+    monkeypatch.setattr(Group, "transition_to", watched)
+
+    def bring(state: S) -> World:
+        world = World()
+        if state is S.STABLE:
+            world.stable(1)
+        elif state is not S.EMPTY:
+            world.join(group_instance_id="i")
+        if state is S.COMPLETING_REBALANCE:
+            world.wait(INITIAL_DELAY_MS)
+        if state is S.DEAD:
+            world.machine.unload(world.group)
+        assert world.group.state is state
+        return world
+
+    for state in S:
+        world = bring(state)
+        world.join()
+        world = bring(state)
+        world.leave("", "i")
+        world.wait(INITIAL_DELAY_MS)
+        world = bring(state)
+        world.machine.unload(world.group)
+    assert seen == {(before, after) for after, allowed in VALID_PREVIOUS_STATES.items() for before in allowed}

@@ -24,6 +24,9 @@ from engine.coordinator.group.writer import OffsetsTopicWriter
 _GROUPS_AT_ONCE: Final = 100
 """So many groups are looked through before the event loop does something else."""
 
+_TOMBSTONES_PER_BATCH: Final = 1_000
+"""The names of group and topic take up to half a kilobyte in each, and a log takes batches of one megabyte."""
+
 CommitErrors = dict[TopicPartition, ErrorCode]
 
 CommitDone = Callable[[ErrorCode, CommitErrors], None]
@@ -182,17 +185,19 @@ class OffsetRequests:
         records = offset_tombstones(group.group_id, removed, now_ms)
         if group.state is GroupState.DEAD and group.generation_id > 0:
             records.append(group_tombstone(group.group_id, now_ms))
-        if not records:
-            return
-        batch = batch_of(records, self._settings.codec)
-        error = self._writer.append_without_waiting(self._groups.index_of(group.group_id), batch)
-        if error is not ErrorCode.NONE:
-            logger.error(
-                "Tombstones could not be written, they are tried again when the group is loaded group=%s count=%d: %s",
-                group.group_id,
-                len(records),
-                error.name,
-            )
+        index = self._groups.index_of(group.group_id)
+        for start in range(0, len(records), _TOMBSTONES_PER_BATCH):
+            batch = batch_of(records[start : start + _TOMBSTONES_PER_BATCH], self._settings.codec)
+            error = self._writer.append_without_waiting(index, batch)
+            if error is not ErrorCode.NONE:
+                logger.error(
+                    "Tombstones could not be written, they are tried again when the group is loaded group=%s "
+                    "count=%d: %s",
+                    group.group_id,
+                    len(records) - start,
+                    error.name,
+                )
+                return
 
 
 def utf16_length(text: str) -> int:
