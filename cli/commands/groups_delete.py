@@ -71,8 +71,8 @@ async def delete_offsets(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.group_changes import deleted_offsets_report
-    from engine.admin.groups.deleting import delete_offsets as delete
-    from engine.admin.groups.deleting import find_offsets_to_delete
+    from engine.admin.groups.deleting_offsets import delete_offsets as delete
+    from engine.admin.groups.deleting_offsets import find_offsets_to_delete
     from engine.admin.groups.reset_spec import parse_topic_scope
 
     if group is None or not topic:
@@ -93,4 +93,6 @@ async def delete_offsets(
 
 
 def _counted(names: list[str]) -> str:
-    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({', '.join(names)})"
+    from engine.admin.groups.scope import by_name
+
+    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({by_name(names)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,34 @@ if TYPE_CHECKING:
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope
     from engine.admin.groups.resetting import PlannedReset
 
-_NAMED = 5
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
+]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition that the group has committed.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="As it is; where nothing is committed, behind the last record.")
+]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option("--to-datetime", metavar="TIME", help="To the first record since 2026-11-21T12:23:04.866 (UTC)."),
+]
+ByDuration = Annotated[
+    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by so much time from now: PT30M.")
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option("--from-file", metavar="CSV", help="topic,partition,offset; or group,topic,partition,offset."),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as such a CSV file.")]
+RollbackFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: offsets-TIME.csv]")
+]
 
 
 @group.command(
@@ -38,38 +66,19 @@ async def reset_offsets(
     groups: GroupNames = None,
     group: GroupOptions = None,
     all_groups: AllGroups = False,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every partition that the group has committed.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="As it is; where nothing is committed, behind the last record.")
-    ] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To the first record since 2026-11-21T12:23:04.866 (UTC)."),
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by so much time from now: PT30M.")
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option("--from-file", metavar="CSV", help="topic,partition,offset; or group,topic,partition,offset."),
-    ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as such a CSV file.")] = False,
-    rollback_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: offsets-TIME.csv]")
-    ] = None,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    export: Export = False,
+    rollback_file: RollbackFile = None,
 ) -> Report | ExitCode:
     """Set a group's committed offsets anew. A dry run unless --execute.
 
@@ -170,10 +179,11 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
 
 
 def _counted(plan: PlannedReset) -> str:
+    from engine.admin.groups.scope import by_name
+
     count = sum(len(one.resets) for one in plan.able)
     names = [one.group for one in plan.able]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    groups = f"group{'' if len(names) == 1 else 's'} {', '.join(names[:_NAMED])}{more}"
+    groups = f"group{'' if len(names) == 1 else 's'} {by_name(names)}"
     return f"{count} offset{'' if count == 1 else 's'} of {groups}"
 
 
@@ -192,8 +202,8 @@ def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | Non
         return "klamm groups delete-offsets"
     path = given or Path(f"offsets-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.csv")
     write_new_file(path, text)
-    which = "--all-groups" if with_group else f"--group {plan.able[0].group}"
-    command = f"klamm groups reset-offsets {which} --from-file {path} --execute"
+    which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
+    command = f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
     invocation.talk.say(f"the way back is in {path}: {command}")
     return command
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
+from engine.admin.groups.deleting import DeletedGroup, DeletionResult
+from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult
 
 PREVIEW_LINES_MAX = 20

@@ -22,7 +22,8 @@ from cli.output.printer import json_text, print_report
 from cli.output.report import Report
 from cli.views.group_changes import deleted_groups_report, deleted_offsets_report, reset_report
 from cli.views.groups import group_list_report, members_report, offsets_report, states_report
-from engine.admin.groups.deleting import DeletedGroup, DeletedOffset, DeletionResult
+from engine.admin.groups.deleting import DeletedGroup, DeletionResult
+from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group
 from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.old_consumers import OldGroup

@@ -59,11 +59,7 @@ async def ask_all(
     waiting, at_home = list(asked), dict(known or {})
     deadline = time.monotonic() + patience_s
     while waiting:
-        homeless = [key for key in waiting if key not in at_home]
-        if homeless:
-            found_homes = await _homes(homes, homeless, is_first=not found)
-            at_home |= {key: home for key, home in found_homes.items() if not isinstance(home, Unknown)}
-            found |= {key: home for key, home in found_homes.items() if isinstance(home, Unknown)}
+        await _find_homes(homes, waiting, at_home, found)
         by_broker: dict[int, list[K]] = {}
         for key in waiting:
             if key in at_home:
@@ -100,14 +96,25 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
         yield batch
 
 
-async def _homes(homes: Homes[K], keys: list[K], *, is_first: bool) -> Mapping[K, int | Unknown]:
-    """Ask where keys are. Where nobody can say that, at first nothing is known at all; later it is one more failure."""
+async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
+    """Learn where keys are whose home is not known. Who has none gets the reason as its answer.
+
+    Where nobody can say anything, at first that is the end of the whole; later it is one more reason.
+    """
+    homeless = [key for key in keys if key not in at_home]
+    if not homeless:
+        return
     try:
-        return await homes(keys)
+        told = await homes(homeless)
     except FAILURES as error:
-        if is_first:
+        if not found:
             raise
-        return dict.fromkeys(keys, Unknown.of_error(error))
+        told = dict.fromkeys(homeless, Unknown.of_error(error))
+    for key, home in told.items():
+        if isinstance(home, Unknown):
+            found[key] = home
+        else:
+            at_home[key] = home
 
 
 async def _ask_broker(

@@ -26,7 +26,8 @@ from engine.admin.groups.values import (
 )
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -68,7 +69,7 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
     failures = {broker_id: answer for broker_id, answer in answers.items() if isinstance(answer, Unknown)}
     # While a coordinator moves, two brokers may list the same group.
     groups = {group.group: group for listed in partly.values() for group in listed}
-    return GroupListing(tuple(groups[name] for name in sorted(groups)), failures)
+    return GroupListing(tuple(groups[name] for name in sorted(groups)), failures, await _leaderless(wire))
 
 
 async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[str, int | Unknown]:
@@ -176,6 +177,13 @@ async def describe_and_fetch(
         committed_offsets(wire, names, coordinators=coordinators, patience_s=patience_s),
     )
     return {name: (described[name], committed[name]) for name in names}
+
+
+async def _leaderless(wire: WireCluster) -> tuple[int, ...]:
+    metadata = await wire.metadata([GROUP_METADATA_TOPIC])
+    return tuple(
+        sorted(p.partition_index for topic in metadata.topics for p in topic.partitions if p.leader_id == NO_LEADER)
+    )
 
 
 async def _connect(wire: WireCluster, brokers: Iterable[int]) -> None:

@@ -17,6 +17,8 @@ from engine.admin.groups.values import (
     Unknown,
 )
 from engine.admin.target import Side
+from engine.common.errors import ErrorCode
+from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 NO_COORDINATOR = -1
@@ -98,6 +100,7 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
         else:
             found += await _with_states(cluster, listing)
             failures += [unlisted(broker_id, why) for broker_id, why in listing.failures.items()]
+            failures += [without_coordinator(listing.leaderless)] if listing.leaderless else []
     return sorted(found, key=lambda group: (group.group, group.type)), failures
 
 
@@ -147,6 +150,17 @@ def unlisted(broker_id: int, why: Unknown) -> AdminError:
     error = as_error(why, f"broker {broker_id}")
     error.message = f"the groups of a broker are not known: {error.message}"
     return error
+
+
+def without_coordinator(partitions: Sequence[int]) -> AdminError:
+    """Return the failure of groups that nobody can list, for their part of the offsets topic has no leader."""
+    count = len(partitions)
+    return Refused(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        f"groups in {count} partition{'' if count == 1 else 's'} of the offsets topic are not known: no leader",
+        where=by_name(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
+        hint=f"bring its brokers back: klamm topics describe {GROUP_METADATA_TOPIC} --unavailable-partitions",
+    )
 
 
 def by_name(groups: Iterable[str]) -> str:

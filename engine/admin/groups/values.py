@@ -105,10 +105,14 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """All groups that answered, by name, and why some brokers did not, by broker id."""
+    """All groups that answered, by name, and why some brokers did not, by broker id.
+
+    ``leaderless`` are partitions of the offsets topic that nobody leads: their groups have no coordinator.
+    """
 
     groups: tuple[ListedGroup, ...]
     failures: Mapping[int, Unknown]
+    leaderless: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,23 @@ def test_states_of_brokers_that_list_none_are_asked_for() -> None:
     play(scene)
 
 
+def test_groups_whose_coordinator_is_gone_are_told_of() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {}}
+        world.cluster.leaders["__consumer_offsets"] = [0, -1, 1, -1]
+        listed = await list_consumer_groups(cluster, parse_filter(None, None))
+        assert [group.group for group in listed.groups] == ["g1"]
+        assert told(listed.failures) == [
+            (
+                "groups in 2 partitions of the offsets topic are not known: no leader",
+                "__consumer_offsets-1, __consumer_offsets-3",
+            )
+        ]
+        assert len((await describe(cluster, all_of(), Wanted.STATE)).failures) == 1
+
+    play(scene)
+
+
 def test_groups_of_other_protocols_are_no_consumers() -> None:
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {("t", 0): 5}, "g2": {}}

@@ -1,0 +1,168 @@
+"""A group's committed offsets of topics removed, at its coordinator or in ZooKeeper, where no member reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import AdminError, BadRequest, Refused
+from engine.admin.groups.asking import ask_all
+from engine.admin.groups.committing import may_change_again
+from engine.admin.groups.deleting import DeletionResult
+from engine.admin.groups.group_reading import committed_offsets, find_coordinators
+from engine.admin.groups.reset_spec import TopicScope
+from engine.admin.groups.resetting import in_both
+from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, partitions_text
+from engine.admin.groups.values import CommittedOffset, GroupOffsets, Unknown
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+_SUBSCRIBED = "a member of the group reads the topic"
+
+_Outcomes = Mapping[TopicPartition, Unknown | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedOffset:
+    """One partition's offset; ``offset`` is what was committed, None where nothing was."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    result: DeletionResult
+    error: str | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+async def find_offsets_to_delete(
+    cluster: Cluster, group: str, topics: TopicScope
+) -> tuple[FoundGroups, list[DeletedOffset]]:
+    """Return the group, and the offsets that are meant: those named, or all that it has committed in a topic.
+
+    Raises:
+        NotFound: there is no such group, or nothing is committed in a topic.
+        BadRequest: it is at the brokers and in ZooKeeper.
+    """
+    found = await find_groups(cluster, GroupScope((group,)))
+    for error in (*found.failures, *in_both(found).values()):
+        raise error
+    committed: GroupOffsets | Unknown
+    if found.zookeeper:
+        from engine.admin.groups.old_consumers import read_old_groups
+
+        committed = (await read_old_groups(await cluster.zookeeper(), [group]))[group].offsets
+    else:
+        wire = await cluster.wire()
+        committed = (await committed_offsets(wire, [group], coordinators=found.coordinators))[group]
+    if isinstance(committed, Unknown):
+        raise as_error(committed, f"group {group}")
+    return found, [row for topic, wanted in topics.topics for row in _meant(group, topic, wanted, committed)]
+
+
+async def delete_offsets(
+    cluster: Cluster, found: FoundGroups, wanted: Sequence[DeletedOffset]
+) -> tuple[list[DeletedOffset], list[AdminError]]:
+    """Delete offsets of one group; return what became of each, and the failures."""
+    there = [one.name for one in wanted if one.result is DeletionResult.WOULD_BE_DELETED]
+    if not there:
+        return list(wanted), []
+    group = wanted[0].group
+    delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
+    outcomes = await delete(cluster, found, group, there)
+    rows: list[DeletedOffset] = []
+    for one in wanted:
+        if one.name not in outcomes:
+            rows.append(one)
+            continue
+        why = outcomes[one.name]
+        result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
+        rows.append(DeletedOffset(group, *one.name, one.offset, result, None if why is None else str(why)))
+    failed: dict[Unknown, list[str]] = {}
+    for name, why in outcomes.items():
+        if why is not None:
+            failed.setdefault(why, []).append(str(name))
+    return rows, [_explained(why, partitions_text(group, names)) for why, names in failed.items()]
+
+
+def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: GroupOffsets) -> list[DeletedOffset]:
+    own = sorted(partition.partition for partition in committed if partition.topic == topic)
+    rows = []
+    for index in own if wanted is None else wanted:
+        value = committed.get(TopicPartition(topic, index))
+        offset = value.offset if isinstance(value, CommittedOffset) else None
+        result = DeletionResult.NOTHING_COMMITTED if value is None else DeletionResult.WOULD_BE_DELETED
+        rows.append(DeletedOffset(group, topic, index, offset, result))
+    if not rows:
+        hint = f"see what it has with: klamm groups describe --group {group}"
+        raise BadRequest(f"the group has committed nothing in topic {topic!r}", where=f"group {group}", hint=hint)
+    return rows
+
+
+async def _delete_offsets_at_broker(
+    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+) -> _Outcomes:
+    wire = await cluster.wire()
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))
+    request = OffsetDeleteRequest(
+        group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=own) for topic, own in topics.items()]
+    )
+
+    async def ask(broker_id: int, _: list[str]) -> Mapping[str, _Outcomes | Unknown]:
+        response = await wire.call_broker(broker_id, request)
+        if response.error_code != ErrorCode.NONE:
+            return {group: Unknown.of_code(response.error_code)}
+        return {
+            group: {
+                TopicPartition(topic.name, p.partition_index): (
+                    Unknown.of_code(p.error_code) if p.error_code != ErrorCode.NONE else None
+                )
+                for topic in response.topics
+                for p in topic.partitions
+            }
+        }
+
+    answers = await ask_all(
+        wire,
+        [group],
+        lambda names: find_coordinators(wire, names),
+        ask,
+        batch=1,
+        known=found.coordinators,
+        may_repeat=may_change_again,
+    )
+    outcome = answers[group]
+    return dict.fromkeys(partitions, outcome) if isinstance(outcome, Unknown) else outcome
+
+
+async def _delete_offsets_in_zookeeper(
+    cluster: Cluster, found: FoundGroups, group: str, partitions: Sequence[TopicPartition]
+) -> _Outcomes:
+    from engine.admin.groups.old_consumers import delete_old_offsets, read_old_groups
+
+    zk = await cluster.zookeeper()
+    owned = (await read_old_groups(zk, [group]))[group].owners
+    read_topics = {partition.topic for partition in owned}
+    free = [partition for partition in partitions if partition.topic not in read_topics]
+    subscribed = Unknown(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+    refused: dict[TopicPartition, Unknown | None] = {
+        partition: subscribed for partition in partitions if partition.topic in read_topics
+    }
+    return refused | await delete_old_offsets(zk, group, free)
+
+
+def _explained(why: Unknown, where: str) -> AdminError:
+    if why.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        return Refused(why.code, _SUBSCRIBED, where=where, hint="stop its consumers of the topic first")
+    return as_error(why, where)
