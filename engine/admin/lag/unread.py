@@ -1,4 +1,4 @@
-"""When the records were made that a reader has before it: one small Fetch per place, whatever the format.
+"""When the records were made that readers have before them: small Fetches, one for all places in a batch.
 
 The record at an offset is the first one at or after it: compaction leaves holes, and markers of transactions are no
 records. A record of before Kafka 0.10 has no time.
@@ -6,6 +6,7 @@ records. A record of before Kafka 0.10 has no time.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -21,9 +22,11 @@ from engine.protocol.records.iterate import iter_batch_records
 
 _NAMES_VERSION_MAX = 12
 """The last version of Fetch that names topics instead of giving their ids."""
-_PLACES_PER_BROKER_TURN = 200
+_PLACES_PER_TURN = 5_000
 _PARTITIONS_PER_REQUEST = 50
 _PARTITION_BYTES = 64 * 1024
+_MANY = 20
+_PARTITION_BYTES_OF_MANY = 512 * 1024
 _ANSWER_BYTES = 4 * 1024 * 1024
 _STEPS_MAX = 200
 """So many answers without a record, and a place is given up: there can be long stretches of markers."""
@@ -48,113 +51,131 @@ Times = dict[Place, UnreadRecord | Unknown | None]
 
 
 class _Search:
-    """How far the search from one place has come."""
+    """The places of one partition that are still to be found, in order, and where to look next."""
 
-    __slots__ = ("is_alone", "place", "position", "steps")
+    __slots__ = ("is_alone", "name", "places", "position", "steps")
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.position = place.offset
+    def __init__(self, name: TopicPartition, offsets: Iterable[int]) -> None:
+        self.name = name
+        self.places = deque(sorted(offsets))
+        self.position = self.places[0]
         self.steps = 0
         self.is_alone = False
         """The batch there is larger than what was asked for beside other partitions."""
 
+    @property
+    def wanted_bytes(self) -> int:
+        return _PARTITION_BYTES if len(self.places) < _MANY else _PARTITION_BYTES_OF_MANY
+
+    def settle(self, found: Times, value: UnreadRecord | Unknown | None) -> None:
+        """Give the same answer to all places that are left."""
+        found.update({Place(self.name, offset): value for offset in self.places})
+        self.places.clear()
+
+    def pass_record(self, record: UnreadRecord, found: Times) -> None:
+        """Answer every place at or before a record."""
+        while self.places and self.places[0] <= record.offset:
+            found[Place(self.name, self.places.popleft())] = record
+            self.steps = 0
+
+    def go_on(self) -> None:
+        """Look next where the first place is, or further on where there was no record yet."""
+        if self.places:
+            self.position = max(self.position, self.places[0])
+
 
 async def read_times(wire: WireCluster, places: Iterable[Place], *, patience_s: float) -> Times:
-    """Read the first record at or after each place."""
+    """Read the first record at or after each place. A batch is fetched once for all places in it."""
 
     async def homes(wanted: list[Place]) -> Mapping[Place, int | Unknown]:
         leaders = await leaders_of(wire, {place.partition for place in wanted})
         return {place: leaders[place.partition] for place in wanted}
 
     async def ask(broker_id: int, some: list[Place]) -> Mapping[Place, UnreadRecord | Unknown | None]:
+        offsets: dict[TopicPartition, list[int]] = {}
+        for place in some:
+            offsets.setdefault(place.partition, []).append(place.offset)
         found: Times = {}
-        searches = [_Search(place) for place in some]
+        searches = [_Search(name, wanted) for name, wanted in offsets.items()]
         while searches:
-            now = _together(searches)
-            await _step(wire, broker_id, now, found)
-            searches = [search for search in searches if search.place not in found]
+            await _step(wire, broker_id, _together(searches), found)
+            searches = [search for search in searches if search.places]
         return found
 
-    return await ask_all(wire, places, homes, ask, batch=_PLACES_PER_BROKER_TURN, patience_s=patience_s)
+    return await ask_all(wire, sorted(places), homes, ask, batch=_PLACES_PER_TURN, patience_s=patience_s)
 
 
 def _together(searches: list[_Search]) -> list[_Search]:
-    """Return searches that one request can carry: no partition twice, and a large batch by itself."""
-    chosen: dict[TopicPartition, _Search] = {}
-    for search in searches:
-        if search.is_alone:
-            return [search]
-        chosen.setdefault(search.place.partition, search)
-        if len(chosen) == _PARTITIONS_PER_REQUEST:
-            break
-    return list(chosen.values())
+    """Return searches that one request can carry; a large batch goes by itself."""
+    alone = next((search for search in searches if search.is_alone), None)
+    return searches[:_PARTITIONS_PER_REQUEST] if alone is None else [alone]
 
 
 async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], found: Times) -> None:
     # Alone, a partition's first batch comes whole however little is asked for.
-    limit = 1 if len(searches) == 1 else _PARTITION_BYTES
+    is_single = len(searches) == 1 and len(searches[0].places) < _MANY
     topics: dict[str, list[FetchPartition]] = {}
     for search in searches:
-        name = search.place.partition
-        wanted = FetchPartition(partition=name.partition, fetch_offset=search.position, partition_max_bytes=limit)
-        topics.setdefault(name.topic, []).append(wanted)
+        limit = 1 if is_single else search.wanted_bytes
+        partition = FetchPartition(
+            partition=search.name.partition, fetch_offset=search.position, partition_max_bytes=limit
+        )
+        topics.setdefault(search.name.topic, []).append(partition)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=1 if len(searches) == 1 else _ANSWER_BYTES,
+        max_bytes=1 if is_single else _ANSWER_BYTES,
         topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
     response = await wire.call_broker(broker_id, request, version_max=_NAMES_VERSION_MAX)
+    waiting = {search.name: search for search in searches}
     if response.error_code != ErrorCode.NONE:
-        found.update({search.place: Unknown.of_code(response.error_code) for search in searches})
+        for search in searches:
+            search.settle(found, Unknown.of_code(response.error_code))
         return
-    by_name = {search.place.partition: search for search in searches}
     for topic in response.responses:
         for data in topic.partitions:
-            search = by_name.pop(TopicPartition(topic.topic, data.partition_index))
-            _look(search, data, found, is_only=len(searches) == 1)
-    found.update({search.place: Unknown("the broker left it out of its answer") for search in by_name.values()})
+            search = waiting.pop(TopicPartition(topic.topic, data.partition_index))
+            _look(search, data, found, is_first=len(searches) == 1)
+    for search in waiting.values():
+        search.settle(found, Unknown("the broker left it out of its answer"))
 
 
-def _look(search: _Search, data: PartitionData, found: Times, *, is_only: bool) -> None:
-    """Take what an answer tells of one place: a record, that there is none, an error, or to go on behind it."""
+def _look(search: _Search, data: PartitionData, found: Times, *, is_first: bool) -> None:
+    """Take what an answer tells of one partition: records, that there are none, an error, or to go on behind it."""
     if data.error_code != ErrorCode.NONE:
-        found[search.place] = Unknown.of_code(data.error_code)
+        search.settle(found, Unknown.of_code(data.error_code))
         return
-    try:
-        record, following = _first_record(data, search.position)
-    except KafkaError as error:
-        found[search.place] = Unknown(str(error), error.code)
-        return
+    before = search.position
     search.steps += 1
-    if record is not None:
-        found[search.place] = record
-    elif following > search.position:
-        search.position = following
-        if following >= data.high_watermark:
-            found[search.place] = None
-    elif search.position >= data.high_watermark:
-        found[search.place] = None
-    elif is_only:
-        found[search.place] = Unknown("the broker gives no whole batch")
-    else:
+    try:
+        _pass_batches(search, data, found)
+    except KafkaError as error:
+        search.settle(found, Unknown(str(error), error.code))
+        return
+    search.go_on()
+    if search.position >= data.high_watermark:
+        search.settle(found, None)
+    elif search.position == before and search.places:
+        # No batch came whole.
+        if is_first:
+            search.settle(found, Unknown("the broker gives no whole batch"))
         search.is_alone = True
-    if search.place not in found and search.steps >= _STEPS_MAX:
-        found[search.place] = Unknown("no record among very many markers")
+    else:
+        search.is_alone = False
+    if search.steps >= _STEPS_MAX:
+        search.settle(found, Unknown("no record among very many markers"))
 
 
-def _first_record(data: PartitionData, position: int) -> tuple[UnreadRecord | None, int]:
-    """Return the first record at or after a position, or None and where to look on."""
-    following = position
+def _pass_batches(search: _Search, data: PartitionData, found: Times) -> None:
+    """Answer the places in the batches that came, and move the position behind them."""
     if data.records is None:
-        return None, following
+        return
     for place, header in iter_batches(data.records):
-        if header.is_control:
-            following = max(following, header.next_offset)
-            continue
-        for record in iter_batch_records(data.records, place, header):
-            if record.offset >= position:
-                return UnreadRecord(record.offset, record.timestamp_ms if record.timestamp_ms >= 0 else None), following
-        following = max(following, header.next_offset)
-    return None, following
+        is_wanted = bool(search.places) and search.places[0] < header.next_offset
+        if is_wanted and not header.is_control:
+            for record in iter_batch_records(data.records, place, header):
+                if search.places and record.offset >= search.places[0]:
+                    time_ms = record.timestamp_ms if record.timestamp_ms >= 0 else None
+                    search.pass_record(UnreadRecord(record.offset, time_ms), found)
+        search.position = max(search.position, header.next_offset)
