@@ -1,0 +1,101 @@
+"""What each version of OffsetCommit makes of an offset: its time, its retention, who is answered what."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from coordinator_world import READ, CoordinatorWorld
+from virtual_time import run_virtual
+
+from engine.common.errors import ErrorCode
+from engine.coordinator.group.values import CommittedOffset
+from engine.handlers.context import RequestContext
+from engine.handlers.offset_commit import offset_commit
+from engine.network.request import Deferred, Peer
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.protocol.frames import decode_request, encode_request
+
+HOUR_MS = 3_600_000
+
+
+async def send(world: CoordinatorWorld, request: OffsetCommitRequest, version: int) -> dict[tuple[str, int], int]:
+    """Send a request as its version carries it; return each partition's error."""
+    partitions = {"read": {0: None, 1: None}}
+    broker: Any = SimpleNamespace(
+        clock=world.clock,
+        group_coordinator=world.coordinator,
+        metadata_cache=SimpleNamespace(partitions=lambda topic: partitions.get(topic, {})),
+    )
+    frame = encode_request(request, version, 1, "c")
+    _, received = decode_request(memoryview(frame)[4:])
+    context = RequestContext(broker, ApiKey.OFFSET_COMMIT, version, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+    deferred = offset_commit(context, received)
+    response = deferred.response if isinstance(deferred, Deferred) else deferred
+    return {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+
+
+def committing(*offsets: tuple[str, int], timestamp: int = -1, retention_ms: int = -1) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id="g",
+        retention_time_ms=retention_ms,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=7, commit_timestamp=timestamp, committed_metadata=None
+                    )
+                ],
+            )
+            for topic, index in offsets
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_when_a_commit_was_made_and_how_long_it_is_kept(version: int) -> None:
+    async def test() -> None:
+        world = CoordinatorWorld()
+        await world.lead()
+        request = committing(("read", 0), timestamp=5 if version == 1 else -1)
+        if 2 <= version <= 4:
+            request.retention_time_ms = HOUR_MS
+        assert await send(world, request, version) == {("read", 0): ErrorCode.NONE}
+        now_ms = world.clock.now_ms()
+        expected = CommittedOffset(
+            7,
+            "",
+            -1,
+            # Version 1 alone says when; 2 to 4 alone how long.
+            5 if version == 1 else now_ms,
+            now_ms + HOUR_MS if 2 <= version <= 4 else None,
+        )
+        for _ in range(2):
+            assert world.coordinator.offsets.fetch("g", [READ])[1] == {READ: expected}
+            await world.move()
+        await world.stop()
+
+    run_virtual(test)
+
+
+def test_each_partition_has_its_own_error() -> None:
+    async def test() -> None:
+        world = CoordinatorWorld()
+        await world.lead()
+        told = await send(world, committing(("read", 0), ("nowhere", 0), ("read", 9)), 8)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert told == {("read", 0): ErrorCode.NONE, ("nowhere", 0): unknown, ("read", 9): unknown}
+        assert await send(world, committing(("nowhere", 0)), 8) == {("nowhere", 0): unknown}
+        world.resign()
+        told = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
+        assert told == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
+        await world.stop()
+
+    run_virtual(test)
