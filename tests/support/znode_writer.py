@@ -13,16 +13,17 @@ Write = Callable[[Mapping[str, bytes], bool], None]
 
 @contextmanager
 def znode_writer(zookeeper: str) -> Iterator[Write]:
-    """Give the writer; ephemeral znodes go at the end."""
-    client = KazooClient(zookeeper, timeout=10)
+    """Give the writer; a chroot that is missing is made, ephemeral znodes go at the end."""
+    server, slash, chroot = zookeeper.partition("/")
+    client = KazooClient(server, timeout=10)
     client.start()
 
     def write(znodes: Mapping[str, bytes], is_ephemeral: bool) -> None:
         for path, data in znodes.items():
             if data:
-                client.create(path, data, ephemeral=is_ephemeral, makepath=True)
+                client.create(f"{slash}{chroot}{path}", data, ephemeral=is_ephemeral, makepath=True)
             else:
-                client.delete(path)
+                client.delete(f"{slash}{chroot}{path}")
 
     try:
         yield write

@@ -15,7 +15,7 @@ from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
 from engine.zk.errors import NoNode, ZooKeeperError
-from engine.zk.operations import Delete, SetData
+from engine.zk.operations import Create, Delete, SetData
 from engine.zk.znodes.consumer_znodes import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
@@ -108,16 +108,19 @@ async def write_old_offsets(
     zk: ZkClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Unknown | None]:
     """Write offsets, making znodes that are missing; return each partition's failure, or None."""
-    for topic in sorted({partition.topic for partition in offsets}):
+    paths = {partition: ConsumerOffsetZNode.path(group, partition) for partition in offsets}
+    encode = ConsumerOffsetZNode.encode
+    answers = await zk.write_many(SetData(paths[partition], encode(offset)) for partition, offset in offsets.items())
+    outcomes = dict(zip(offsets, answers, strict=True))
+    missing = [partition for partition, answer in outcomes.items() if isinstance(answer, NoNode)]
+    for topic in sorted({partition.topic for partition in missing}):
         await zk.ensure_path(ConsumerOffsetZNode.parent_path(group, topic))
-    for partition in offsets:
-        await zk.ensure_path(ConsumerOffsetZNode.path(group, partition))
-    answers = await zk.write_many(
-        SetData(ConsumerOffsetZNode.path(group, partition), ConsumerOffsetZNode.encode(offset))
-        for partition, offset in offsets.items()
-    )
-    failed = (Unknown(str(answer)) if isinstance(answer, ZooKeeperError) else None for answer in answers)
-    return dict(zip(offsets, failed, strict=True))
+    made = await zk.write_many(Create(paths[partition], encode(offsets[partition])) for partition in missing)
+    outcomes.update(zip(missing, made, strict=True))
+    return {
+        partition: Unknown(str(answer)) if isinstance(answer, ZooKeeperError) else None
+        for partition, answer in outcomes.items()
+    }
 
 
 async def delete_old_group(zk: ZkClient, group: str) -> None:
