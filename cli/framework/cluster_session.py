@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cli.framework.invocation import Invocation
+from cli.framework.progress import Progress
+from cli.framework.talk import Talk
 from engine.admin.connection import Cluster
 
 
@@ -13,8 +15,38 @@ from engine.admin.connection import Cluster
 async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> AsyncIterator[Cluster]:
     """Give the cluster; what was opened is closed at the end."""
     target = invocation.target(for_change=for_change)
+    reading = ReadingProgress(invocation.talk)
     cluster = Cluster(
-        target, observe=invocation.talk.detail, accepted=invocation.accepted, timeout_s=invocation.timeout_s
+        target,
+        observe=invocation.talk.detail,
+        accepted=invocation.accepted,
+        on_read=reading.update,
+        timeout_s=invocation.timeout_s,
     )
     async with cluster:
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            reading.end()
+
+
+class ReadingProgress:
+    """Tells how far the reading of very many topics is."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._progress: Progress | None = None
+
+    def update(self, done: int, total: int) -> None:
+        """Say how far it is; the line goes with the last topic."""
+        if self._progress is None:
+            self._progress = Progress(self._talk, "read", "topics", total)
+        self._progress.update(done)
+        if done == total:
+            self.end()
+
+    def end(self) -> None:
+        """Take the line away, if there is one."""
+        if self._progress is not None:
+            self._progress.end()
+        self._progress = None

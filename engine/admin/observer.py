@@ -13,3 +13,11 @@ Observer = Callable[[str], None]
 
 def tell_nobody(line: str) -> None:
     """The observer of a caller who does not want to know."""
+
+
+OnRead = Callable[[int, int], None]
+"""Is told how many topics were read so far, and of how many."""
+
+
+def tell_nobody_how_far(done: int, total: int) -> None:
+    """For a caller who does not want to know."""

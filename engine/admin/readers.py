@@ -16,7 +16,7 @@ async def topic_reader(cluster: Cluster) -> TopicReader:
     if cluster.reads_from is Side.ZOOKEEPER:
         from engine.admin.topic_reader_zk import ZkTopicReader
 
-        return ZkTopicReader(await cluster.zookeeper(), observe=cluster.observe)
+        return ZkTopicReader(await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read)
     from engine.admin.topic_reader_wire import WireTopicReader
 
     return WireTopicReader(await cluster.wire())

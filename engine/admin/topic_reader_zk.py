@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.admin.observer import Observer, tell_nobody
+from engine.admin.observer import Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.topic_reader import TopicName, topic_min_isr, topic_name
 from engine.admin.zookeeper_side import children_or_none, get_or_none
 from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
@@ -21,16 +21,17 @@ from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityZNode, Co
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
 
 _Answer = tuple[bytes, ZnodeStat] | ZooKeeperError
-_TOPICS_AT_ONCE = 2_000
+_TOPICS_AT_ONCE = 500
 """So many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
 
 
 class ZkTopicReader:
     """Reads topics from znodes."""
 
-    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody) -> None:
+    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody, on_read: OnRead = tell_nobody_how_far) -> None:
         self._zk = zk
         self._observe = observe
+        self._on_read = on_read
 
     async def names(self) -> list[TopicName]:
         names = await children_or_none(self._zk, TopicsZNode.path)
@@ -43,6 +44,7 @@ class ZkTopicReader:
         ordered = sorted(set(names))
         for start in range(0, len(ordered), _TOPICS_AT_ONCE):
             found += await self._read(ordered[start : start + _TOPICS_AT_ONCE])
+            self._on_read(min(start + _TOPICS_AT_ONCE, len(ordered)), len(ordered))
         return found
 
     async def live_brokers(self) -> frozenset[int]:
