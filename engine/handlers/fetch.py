@@ -4,8 +4,8 @@ Behaviour
 * Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
 * Answered at once when ``min_bytes`` are there, a partition has an error or a diverging epoch, or nothing was asked
   for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
-* Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, and then in portions
-  that do not hold the event loop for long.
+* Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, in portions and in a
+  thread.
 * A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
 
 Version notes
@@ -16,10 +16,16 @@ Version notes
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_answer import build_response, session_error
+from engine.handlers.fetch_conversion import converted, needs_conversion
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
 from engine.handlers.fetch_sessions import FetchContext, FetchPartition, PartitionKey
 from engine.handlers.registry import handles
@@ -28,11 +34,13 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from engine.runtime.purgatory import DelayedOperation
 
+logger = logging.getLogger(__name__)
+
 INT_MAX = 2**31 - 1
 
 
 @handles(ApiKey.FETCH)
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
     """Read what is asked for, now or when there is enough of it."""
     parameters = _parameters(context, request)
     opened = _open_session(context, request, parameters)
@@ -42,6 +50,8 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     reads = FetchReads(context.broker, parameters, opened.partitions)
     reads.read_all()
     if reads.is_satisfied():
+        if needs_conversion(context.api_version, reads):
+            return _converted_response(context, opened, reads)
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     keys = [TopicPartition(p.topic, p.key.partition) for p in opened.partitions if p.topic is not None]
@@ -52,13 +62,14 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
 class DelayedFetch(DelayedOperation):
     """A Fetch that waits for bytes."""
 
-    __slots__ = ("_context", "_fetch", "_reads", "deferred")
+    __slots__ = ("_context", "_conversion", "_fetch", "_reads", "deferred")
 
     def __init__(self, context: RequestContext, opened: FetchContext, reads: FetchReads, delay_ms: int) -> None:
         super().__init__(delay_ms)
         self._context = context
         self._fetch = opened
         self._reads = reads
+        self._conversion: asyncio.Task[None] | None = None
         self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
@@ -71,7 +82,24 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Answer with what is there; after the deadline that may be nothing."""
         self._reads.read_again()
-        self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+        if needs_conversion(self._context.api_version, self._reads):
+            self._conversion = asyncio.create_task(self._convert(), name="down-conversion")
+        else:
+            self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+
+    async def _convert(self) -> None:
+        try:
+            response = await _converted_response(self._context, self._fetch, self._reads)
+        except Exception:
+            logger.exception("Records could not be converted for an old reader request=%r", self._context)
+            response = session_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.deferred.complete(response)
+
+
+async def _converted_response(context: RequestContext, opened: FetchContext, reads: FetchReads) -> FetchResponse:
+    offsets = [wanted.fetch_offset for wanted in reads.partitions]
+    found = await context.broker.offloader.run(converted, context.api_version, offsets, reads.reads)
+    return build_response(context, opened, reads, found)
 
 
 def _parameters(context: RequestContext, request: FetchRequest) -> FetchParameters:

@@ -74,6 +74,7 @@ class StandInBroker:
         self.dynamic_configs = SimpleNamespace(knows_topic=lambda _topic: True)
         self.metadata_cache = MetadataCache(broker_id)
         self.fetch_sessions = FetchSessionCache(1000)
+        self.offloader = SimpleNamespace(run=_run_here)
         self.failed_dirs: list[Path] = []
         self.log_manager = LogManager(
             LogManagerConfig(tuple(world.folder / f"broker-{broker_id}-{n}" for n in range(world.dirs_per_broker))),
@@ -102,6 +103,10 @@ class StandInBroker:
             self.log_manager.shutdown()
         else:
             self.log_manager.release()
+
+
+async def _run_here(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)
 
 
 class InProcessConnection:

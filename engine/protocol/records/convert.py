@@ -18,6 +18,9 @@ from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.legacy import Message, encode_message_set
 from engine.protocol.records.record import Record
 
+DOWN_CONVERTED_RECORDS_MAX = 1_000_000
+"""Records of one batch that are all held in memory, some 200 bytes each, while it is converted."""
+
 
 def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Return the buffer's complete batches as messages of format v0 or v1, for Fetch 0-1 (magic 0) and 2-3 (magic 1).
@@ -29,7 +32,8 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends,
-            as in Kafka); or as ``iter_records``.
+            as in Kafka); MESSAGE_TOO_LARGE for a batch of more than ``DOWN_CONVERTED_RECORDS_MAX`` records; or as
+            ``iter_records``.
     """
     parts: list[bytes] = []
     for position, header in iter_batches(buffer):
@@ -94,6 +98,12 @@ def _has_no_place(sentence: str) -> KafkaError:
 def _down_convert_batch(
     buffer: Buffer, position: int, header: BatchHeader, magic: int, first_offset: int, size_max: int
 ) -> bytes:
+    if header.record_count > DOWN_CONVERTED_RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch at offset {header.base_offset} has {header.record_count} records, and no more than "
+            f"{DOWN_CONVERTED_RECORDS_MAX} are converted for an old reader",
+        )
     records = list(iter_batch_records(buffer, position, header, size_max=size_max))
     if not header.is_compressed:
         records = [record for record in records if record.offset >= first_offset]

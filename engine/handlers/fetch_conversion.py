@@ -1,0 +1,81 @@
+"""Records for readers from before format 2 (Fetch 0–3): decoded and written again in the old one, off the event loop.
+
+One batch may unpack to a hundred times its size, so all of it happens in a thread, at most one portion an answer; the
+reader asks for the rest again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.handlers.fetch_reads import BATCHES_VERSION, FetchReads
+from engine.protocol.records.convert import down_convert
+from engine.protocol.records.header import iter_batches
+from engine.protocol.records.layout import LOG_OVERHEAD
+from engine.replication.partition_read import PartitionRead, read_error
+from engine.storage.file_range import OpenFile, read_fully
+
+DOWN_CONVERTED_BYTES_MAX = 128 * 1024
+"""Bytes that are converted for one answer, as they stand in the log: a few milliseconds' work as a rule."""
+
+Converted = list[tuple[PartitionRead, bytes | None]]
+"""Per partition of a request what was read, or why it cannot be given out, and its records in the old format."""
+
+_SIZE_OF_ENTRY = struct.Struct(">qi")
+
+
+def needs_conversion(api_version: int, reads: FetchReads) -> bool:
+    """Return whether records were read that the reader would not understand."""
+    return api_version < BATCHES_VERSION and any(read.records is not None for read in reads.reads)
+
+
+def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead]) -> Converted:
+    """Convert what was read, within the bounds of one answer. Safe in any thread: the files are open as long."""
+    magic = 0 if api_version < 2 else 1
+    budget = DOWN_CONVERTED_BYTES_MAX
+    results: Converted = []
+    for fetch_offset, read in zip(fetch_offsets, reads, strict=True):
+        records: bytes | None = None
+        try:
+            records, used_bytes = _records(read, magic, fetch_offset, budget)
+            budget -= used_bytes
+        except KafkaError as error:
+            read = read_error(error.code)
+        except OSError:
+            read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
+        results.append((read, records))
+    return results
+
+
+def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int]:
+    """Return records in the old format and how many bytes of the log they were; None where there are none for now.
+
+    A portion that holds nothing for such a reader (control batches) must not end the answer, or it would ask for ever.
+    """
+    used_bytes = 0
+    if read.records is None:
+        return None, used_bytes
+    position, end = read.records.position, read.records.position + read.records.size_bytes
+    while position < end and used_bytes < budget:
+        portion = _whole_batches(read.records.file, position, end, budget - used_bytes)
+        if not portion:
+            break
+        position += len(portion)
+        used_bytes += len(portion)
+        records = down_convert(portion, magic, fetch_offset)
+        if records:
+            return records, used_bytes
+    return None, used_bytes
+
+
+def _whole_batches(file: OpenFile, position: int, end: int, size_wanted: int) -> bytes:
+    """Return about ``size_wanted`` bytes of whole batches, at least one batch where one is whole before ``end``."""
+    if end - position < LOG_OVERHEAD:
+        return b""
+    _, length = _SIZE_OF_ENTRY.unpack(read_fully(file.fd, position, LOG_OVERHEAD))
+    size = min(end - position, max(size_wanted, LOG_OVERHEAD + length))
+    data = read_fully(file.fd, position, size)
+    whole = sum(header.size_bytes for _, header in iter_batches(data))
+    return data[:whole]
