@@ -190,11 +190,19 @@ def _biggest_of_all(cluster: FaultCluster, broker_id: int, topic: str, producer:
         return found[0] if found else None
 
     for _ in range(_BALLAST_RECORDS_MAX):
-        others = [f for f in spec.directory.rglob("*") if f.is_file() and f.parent.name != f"{topic}-0"]
-        wanted = max((f.stat().st_size for f in others), default=0) + _BALLAST_BYTES
+        others = [f for f in spec.directory.rglob("*") if f.parent.name != f"{topic}-0"]
+        wanted = max(map(_size_bytes, others), default=0) + _BALLAST_BYTES
         path = segment()
         if path is not None and path.stat().st_size >= wanted:
             return path
         producer.produce(topic, rng.randbytes(_BALLAST_BYTES), partition=0)
         assert producer.flush(20.0) == 0, f"{topic} takes no records"
     raise AssertionError(f"{topic} did not become the biggest file of broker {broker_id}")
+
+
+def _size_bytes(path: Path) -> int:
+    """Return a file's size; 0 where it is none, or gone: the broker goes on replacing its checkpoints."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
