@@ -17,7 +17,7 @@ from engine.protocol.records.layout import BATCH_OVERHEAD
 from engine.protocol.records.legacy import encode_message_set, iter_messages
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
 from engine.storage.cleaner.messages import CleaningPlan
-from engine.storage.cleaner.record_scan import Survivors, find_survivors, max_timestamp_delta
+from engine.storage.cleaner.record_scan import Survivors, find_live, find_survivors, max_timestamp_delta
 from engine.storage.cleaner.stats import CleaningStats
 from engine.storage.cleaner.transactions import CleanedTransactions
 
@@ -83,7 +83,8 @@ class BatchCleaner:
             self._count(header.record_count, header.record_count)
             return data[position:whole_end]
         is_dirty = first_offset >= self._plan.first_dirty_offset
-        if is_dirty and not keys.has_live_offset(first_offset, last_offset):
+        live = keys.live_offsets(first_offset, last_offset) if is_dirty else []
+        if is_dirty and not live:
             self._count(header.record_count, 0)
             return b""
         section, start, end = data, position + BATCH_OVERHEAD, whole_end
@@ -91,15 +92,18 @@ class BatchCleaner:
             section = record_section(data, position, header)
             start, end = 0, len(section)
         horizon_ms = header.delete_horizon_ms
-        found = find_survivors(
-            section,
-            start,
-            end,
-            header.record_count,
-            first_offset,
-            keys.offsets,
-            keeps_tombstones=horizon_ms is None or self._plan.now_ms < horizon_ms,
-        )
+        keeps_tombstones = horizon_ms is None or self._plan.now_ms < horizon_ms
+        found = find_live(section, start, end, first_offset, live, keeps_tombstones=keeps_tombstones) if live else None
+        if found is None:
+            found = find_survivors(
+                section,
+                start,
+                end,
+                header.record_count,
+                first_offset,
+                keys.offsets,
+                keeps_tombstones=keeps_tombstones,
+            )
         self._count(header.record_count, found.record_count)
         if not is_dirty:
             self._stats.invalid_messages_read += found.null_keys
@@ -108,7 +112,7 @@ class BatchCleaner:
         needs_horizon = found.has_tombstone and horizon_ms is None
         if found.record_count == header.record_count and not needs_horizon:
             return data[position:whole_end]
-        kept = b"".join(section[one:other] for one, other in zip(found.runs[::2], found.runs[1::2], strict=True))
+        kept = b"".join(section[one:other] for one, other in zip(found.bounds[::2], found.bounds[1::2], strict=True))
         header = header._replace(record_count=found.record_count)
         if needs_horizon:
             return self._with_horizon(header, kept)

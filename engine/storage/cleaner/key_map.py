@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from hashlib import blake2b
 from itertools import islice
 
@@ -60,10 +60,11 @@ class KeyMap:
         """Note that the map is complete."""
         self._live = array("q", sorted(self.offsets.values()))
 
-    def has_live_offset(self, first_offset: int, last_offset: int) -> bool:
-        """Whether any record of this range, which must be of the mapped part, is the last of its key."""
-        slot = bisect_left(self._live, first_offset)
-        return slot < len(self._live) and self._live[slot] <= last_offset
+    def live_offsets(self, first_offset: int, last_offset: int) -> list[int]:
+        """Return the offsets of this range, which must be of the mapped part, that are the last of their keys."""
+        live = self._live
+        slot = bisect_left(live, first_offset)
+        return live[slot : bisect_right(live, last_offset, slot)].tolist()
 
     def _count(self) -> None:
         """Add what the newest keys take, by a sample of them."""

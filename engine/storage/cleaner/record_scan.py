@@ -17,13 +17,15 @@ NULL = 1
 
 
 class Survivors(NamedTuple):
-    """What stays of a batch: ``runs`` are starts and ends of neighbouring records, in turn."""
+    """What stays of a batch: ``bounds`` are start and end of one record after the other."""
 
-    runs: list[int]
-    record_count: int
+    bounds: list[int]
     has_tombstone: bool
     null_keys: int
-    last_start: int
+
+    @property
+    def record_count(self) -> int:
+        return len(self.bounds) // 2
 
 
 def index_records(data: bytes, position: int, end: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
@@ -71,7 +73,7 @@ def index_records(data: bytes, position: int, end: int, count: int, base_offset:
                 number, position = read_tail(data, position, number)
                 key_end = position + (number >> 1)
                 key = fold(data[position:key_end])
-            if key_end > following:
+            if key_end >= following:
                 raise _not_records(base_offset)
             offsets[key] = base_offset + (delta >> 1)
             position = following
@@ -97,9 +99,8 @@ def find_survivors(
     Raises:
         KafkaError: CORRUPT_MESSAGE where the bytes are not exactly so many records.
     """
-    runs: list[int] = []
-    kept = null_keys = 0
-    run_start = run_end = last_start = -1
+    bounds: list[int] = []
+    null_keys = 0
     has_tombstone = False
     latest = offsets.get
     try:
@@ -122,19 +123,14 @@ def find_survivors(
             delta = data[position]
             position += 1
             if delta > 127:
-                second = data[position]
-                if second < 128:
-                    delta += (second << 7) - 128
-                    position += 1
-                else:
-                    delta, position = read_tail(data, position, delta)
+                delta, position = read_tail(data, position, delta)
             number = data[position]
             position += 1
+            if number == NULL:
+                null_keys += 1
+                position = following
+                continue
             if number < 128:
-                if number & 1:
-                    null_keys += 1
-                    position = following
-                    continue
                 key_end = position + (number >> 1)
                 key = data[position:key_end]
             else:
@@ -144,46 +140,81 @@ def find_survivors(
             if key_end >= following:
                 raise _not_records(base_offset)
             position = following
-            if base_offset + (delta >> 1) < latest(key, -1):
-                continue
-            if data[key_end] == NULL:
-                if not keeps_tombstones:
-                    continue
-                has_tombstone = True
-            kept += 1
-            last_start = start
-            if start != run_end:
-                if run_end >= 0:
-                    runs += (run_start, run_end)
-                run_start = start
-            run_end = following
+            if base_offset + (delta >> 1) >= latest(key, -1):
+                if data[key_end] != NULL:
+                    bounds += (start, following)
+                elif keeps_tombstones:
+                    has_tombstone = True
+                    bounds += (start, following)
     except IndexError:
         raise _not_records(base_offset) from None
     if position != end:
         raise _not_records(base_offset)
-    if run_end >= 0:
-        runs += (run_start, run_end)
-    return Survivors(runs, kept, has_tombstone, null_keys, last_start)
+    return Survivors(bounds, has_tombstone, null_keys)
+
+
+def find_live(
+    data: bytes, position: int, end: int, base_offset: int, live_offsets: list[int], *, keeps_tombstones: bool
+) -> Survivors | None:
+    """Return the records with these offsets, which ascend; None where they are not found in this order.
+
+    For batches that ``index_records`` has been through: nothing is asked of keys, and nothing is read after the last
+    one. That halves the time of ``find_survivors``.
+    """
+    bounds: list[int] = []
+    has_tombstone = False
+    wanted = iter(live_offsets)
+    wanted_delta = (next(wanted) - base_offset) << 1
+    while position < end:
+        start = position
+        number = data[position]
+        position += 1
+        if number > 127:
+            second = data[position]
+            if second < 128:
+                number += (second << 7) - 128
+                position += 1
+            else:
+                number, position = read_tail(data, position, number)
+        following = position + (number >> 1)
+        position += 1
+        while data[position] > 127:
+            position += 1
+        position += 1
+        delta = data[position]
+        position += 1
+        if delta > 127:
+            second = data[position]
+            if second < 128:
+                delta += (second << 7) - 128
+                position += 1
+            else:
+                delta, position = read_tail(data, position, delta)
+        if delta == wanted_delta:
+            size, position = read_varint(data, position)
+            is_tombstone = data[position + size] == NULL
+            if keeps_tombstones or not is_tombstone:
+                has_tombstone = has_tombstone or is_tombstone
+                bounds += (start, following)
+            live_offset = next(wanted, -1)
+            if live_offset < 0:
+                return Survivors(bounds, has_tombstone, 0)
+            wanted_delta = (live_offset - base_offset) << 1
+        position = following
+    return None
 
 
 def max_timestamp_delta(data: bytes, survivors: Survivors, enough: int) -> int:
     """Return the largest timestamp delta of the survivors; ``enough`` is the largest there may be."""
-    largest = _timestamp_delta(data, survivors.last_start)[0]
+    largest = _timestamp_delta(data, survivors.bounds[-2])
     if largest == enough:
         return largest
-    bounds = iter(survivors.runs)
-    for position, end in zip(bounds, bounds, strict=True):
-        while position < end:
-            delta, position = _timestamp_delta(data, position)
-            largest = max(largest, delta)
-    return largest
+    return max(_timestamp_delta(data, start) for start in survivors.bounds[::2])
 
 
-def _timestamp_delta(data: bytes, position: int) -> tuple[int, int]:
-    """Return a record's timestamp delta, and where the next record begins."""
-    size_bytes, position = read_varint(data, position)
-    delta, _ = read_varint(data, position + 1)
-    return delta, position + size_bytes
+def _timestamp_delta(data: bytes, position: int) -> int:
+    _, position = read_varint(data, position)
+    return read_varint(data, position + 1)[0]
 
 
 def _not_records(base_offset: int) -> KafkaError:
