@@ -50,7 +50,10 @@ def _sent_rate(said: str) -> float:
 
 def _read_rate(said: str) -> float:
     """The rate of fetching, without the time to join a group."""
-    return float(said.splitlines()[-1].split(", ")[-1])
+    rate = float(said.splitlines()[-1].split(", ")[-1])
+    if "WARNING" in said or not rate:
+        raise RuntimeError(f"the consumer did not get its records: {said}")
+    return rate
 
 
 def _tools(bootstrap: str) -> dict[str, tuple[list[str], list[str], Callable[[str], float]]]:
@@ -66,7 +69,8 @@ def _tools(bootstrap: str) -> dict[str, tuple[list[str], list[str], Callable[[st
 
     def consuming(*more: str) -> tuple[list[str], list[str], Callable[[str], float]]:
         read = ["--topic", "p100", "--messages", count, *where]
-        theirs = [*java, "org.apache.kafka.tools.ConsumerPerformance", *read]
+        # Its group has to be made first, which takes more than the 10 s it waits by default on a busy machine.
+        theirs = [*java, "org.apache.kafka.tools.ConsumerPerformance", *read, "--timeout", "60000"]
         return [KLAMM, "perf", "consumer", *read, *more], theirs, _read_rate
 
     return {
