@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.configs import ConfigEntry, ConfigSource, EntityConfigs
 
@@ -27,8 +28,12 @@ def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report
     """A section per entity that has settings; one entity also where it has none."""
     rows = [(one.entity_type, one.entity_name or "<default>", *_row(entry)) for one in found for entry in one.configs]
     shown = [one for one in found if one.configs]
-    notes = () if shown else ("nothing is set",)
-    return Report(found[0] if is_single else found, Table(_ALL, rows), [_section(one) for one in shown], notes)
+    notes: tuple[str, ...] = () if shown else ("nothing is set",)
+    failed = [one for one in found if one.error is not None]
+    if failed:
+        notes = tuple(f"not known: {one.entity_type.value} {one.entity_name}: {one.error}" for one in failed)
+    code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
+    return Report(found[0] if is_single else found, Table(_ALL, rows), [_section(one) for one in shown], notes, code)
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:

@@ -220,10 +220,16 @@ async def _registrations(cluster: Cluster) -> dict[int, tuple[int | None, int | 
 
 
 async def _own_words(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnWords]:
-    if cluster.target.snapshot is not None:
+    chosen = list(brokers)
+    if cluster.target.snapshot is not None or not chosen:
         return {}
+    try:
+        # Once for all: the tasks below would each open it.
+        await (await cluster.wire()).nodes()
+    except AdminError as error:
+        return dict.fromkeys(chosen, OwnWords(trouble=error.message))
     async with asyncio.TaskGroup() as group:
-        tasks = {one: group.create_task(_ask(cluster, one), name=f"describe-{one}") for one in brokers}
+        tasks = {one: group.create_task(_ask(cluster, one), name=f"describe-{one}") for one in chosen}
     return {one: task.result() for one, task in tasks.items()}
 
 

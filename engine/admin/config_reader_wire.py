@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.admin.errors import Unreachable
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode
 from engine.protocol.apis.describe_configs import (
@@ -39,9 +41,23 @@ class WireConfigReader:
         if kind is EntityType.TOPIC:
             return await _describe_all_topics(self._wire, include_all=include_all)
         entities = [Entity(kind, str(broker_id)) for broker_id in sorted(await self._wire.nodes())]
+        default = Entity(kind, None)
+        defaults = []
         if kind is EntityType.BROKER:
-            entities.append(Entity(kind, None))
-        return [await describe_entity(self._wire, entity, include_all=include_all) for entity in entities]
+            defaults = [await describe_entity(self._wire, default, include_all=include_all)]
+        # All at the same time: one that is dead and not known to be holds nobody up.
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._described_or_not(entity, include_all), name=f"configs-of-{entity.name}")
+                for entity in entities
+            ]
+        return [*(task.result() for task in tasks), *defaults]
+
+    async def _described_or_not(self, entity: Entity, include_all: bool) -> EntityConfigs:
+        try:
+            return await describe_entity(self._wire, entity, include_all=include_all)
+        except Unreachable as error:
+            return EntityConfigs(entity.type, entity.name, (), str(error))
 
 
 async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:

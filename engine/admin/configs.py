@@ -115,11 +115,12 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntityConfigs:
-    """The settings of one entity, by name."""
+    """The settings of one entity, by name. ``error`` says why they are not known, where one of many did not answer."""
 
     entity_type: EntityType
     entity_name: str | None
     configs: tuple[ConfigEntry, ...]
+    error: str | None = None
 
 
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")

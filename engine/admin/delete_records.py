@@ -156,6 +156,8 @@ async def delete_records(
         if one.result is DeletionResult.WOULD_BE_DELETED:
             by_leader.setdefault(one.leader, []).append(one)
     done: dict[TopicPartition, RecordsDeletion] = {}
+    if by_leader:
+        cluster.accepted("what was sent is deleted all the same; see what is left with: klamm offsets --time earliest")
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_delete_at(cluster, leader, wanted, waits=waits), name=f"delete-records-at-{leader}")

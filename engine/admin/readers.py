@@ -19,4 +19,4 @@ async def topic_reader(cluster: Cluster) -> TopicReader:
         return ZkTopicReader(await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read)
     from engine.admin.topic_reader_wire import WireTopicReader
 
-    return WireTopicReader(await cluster.wire())
+    return WireTopicReader(await cluster.wire(), observe=cluster.observe)

@@ -35,14 +35,16 @@ async def read_snapshot(cluster: Cluster, clock: Clock | None = None) -> Cluster
 
 async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
     """Return the dynamic settings of brokers that have any; the cluster-wide defaults stand under None."""
-    from engine.admin.configs import Entity, EntityType, settings_of
+    from engine.admin.configs import EntityType, settings_of
     from engine.admin.reading_configs import config_reader
 
-    reader = await config_reader(cluster)
+    live = {broker.id for broker in members.brokers}
     found: dict[int | None, Mapping[str, str]] = {}
-    for broker_id in (None, *(broker.id for broker in members.brokers)):
-        entity = Entity(EntityType.BROKER, None if broker_id is None else str(broker_id))
-        settings = settings_of(await reader.describe(entity, include_all=False))
-        if settings:
+    for one in await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False):
+        broker_id = None if one.entity_name is None else int(one.entity_name)
+        if one.error is not None:
+            cluster.observe(f"the settings of broker {broker_id} are not known: {one.error}")
+        settings = settings_of(one)
+        if settings and (broker_id is None or broker_id in live):
             found[broker_id] = settings
     return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.admin.config_reader_wire import read_effective, read_overrides
-from engine.admin.errors import Refused
+from engine.admin.errors import Refused, Unreachable
+from engine.admin.observer import Observer, tell_nobody
 from engine.admin.topic_reader import DEFAULT_MIN_ISR, TopicName, topic_name
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode
@@ -24,8 +25,9 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
 class WireTopicReader:
     """Reads topics from brokers."""
 
-    def __init__(self, wire: WireCluster) -> None:
+    def __init__(self, wire: WireCluster, *, observe: Observer = tell_nobody) -> None:
         self._wire = wire
+        self._observe = observe
 
     async def names(self) -> list[TopicName]:
         response = await self._wire.metadata(None)
@@ -42,9 +44,17 @@ class WireTopicReader:
                 refuse(topic.error_code, None, f"topic {topic.name}")
         there = sorted(topic.name for topic in answers if topic.name is not None)
         overrides = await read_overrides(self._wire, there)
-        reassignments = await read_reassignments(self._wire) if there else {}
+        reassignments = await self._reassignments() if there else {}
         answers.sort(key=lambda topic: topic.name or "")
         return [topic_from_metadata(topic, overrides.get(topic.name or "", {}), reassignments) for topic in answers]
+
+    async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return what is under way; a controller that has just died is no reason to tell nothing about topics."""
+        try:
+            return await read_reassignments(self._wire)
+        except Unreachable as error:
+            self._observe(f"reassignments are not known, the controller does not answer: {error}")
+            return {}
 
     async def live_brokers(self) -> frozenset[int]:
         return frozenset(await self._wire.nodes())

@@ -1,0 +1,120 @@
+"""Half of the brokers dead: commands that only look tell what can be told, and what cannot; soon, and in every form."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from klamm_program import Ran, in_process
+
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+
+READERS = {
+    "topics list": 0,
+    "topics describe": 0,
+    "topics describe --unavailable-partitions": 0,
+    "configs describe --topic both": 0,
+    "configs describe --entity-type brokers": None,
+    "reassign list": 0,
+    "brokers list": 0,
+    "brokers describe": 1,
+    "brokers log-dirs": None,
+    "brokers log-dirs --summary topic": None,
+    "offsets": 1,
+    "offsets both --time earliest": 0,
+    "cluster describe": 0,
+    "cluster health": 1,
+    "cluster load": 0,
+    "elect preferred --all-topic-partitions --dry-run": None,
+    "replicas verify --topic both": 1,
+}
+"""Each reading command with its exit code; None where it depends on how much of the death is known already."""
+
+OF_THE_CONTROLLER = ("reassign list",)
+"""By the wire only the controller knows: while it is dead and no other is elected nobody can be asked."""
+
+
+@pytest.fixture(scope="module")
+def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two brokers; the test kills broker 1."""
+    settings = {
+        "auto.leader.rebalance.enable": "false",
+        "offsets.topic.num.partitions": "1",
+        "zookeeper.session.timeout.ms": "6000",
+        "controlled.shutdown.enable": "false",
+    }
+    folder = tmp_path_factory.mktemp("half-dead")
+    with LocalCluster(2, directory=folder, config=settings) as cluster:
+        yield cluster
+
+
+def run(cluster: LocalCluster, words: str, *more: str, capture: Capture, znodes: bool = False, stdin: str = "") -> Ran:
+    side = ("--zookeeper", cluster.zookeeper_connect) if znodes else ("-b", cluster.bootstrap_servers)
+    return in_process(*words.split(), *side, *more, capture=capture, stdin=stdin)
+
+
+def test_commands_that_look(half_dead: LocalCluster, capsys: Capture) -> None:
+    """All in one, for the cluster dies only once: as long as its session lives, and when everybody knows."""
+    for topic, assignment in (("both", "0:1,0:1"), ("gone", "1")):
+        created = run(half_dead, f"topics create {topic} --replica-assignment {assignment}", capture=capsys)
+        assert created.code == 0, created.err
+    assert run(half_dead, "produce both --partition 0", capture=capsys, stdin="a\nb\n").code == 0
+    half_dead.kill_broker(1)
+    for words in READERS:
+        for znodes in (False, True):
+            _is_told(half_dead, words, capsys, znodes=znodes)
+    _wait_until_known(half_dead, capsys)
+    for words, code in READERS.items():
+        for znodes in (False, True):
+            ran = _is_told(half_dead, words, capsys, znodes=znodes)
+            assert code is None or ran.code == code, (words, znodes, ran.out, ran.err)
+    _looks_closer(half_dead, capsys)
+
+
+def _is_told(cluster: LocalCluster, words: str, capture: Capture, *, znodes: bool) -> Ran:
+    started = time.monotonic()
+    ran = run(cluster, words, "--timeout", "5", "-o", "json", capture=capture, znodes=znodes)
+    if words in OF_THE_CONTROLLER and not znodes and ran.code == 3:
+        return ran
+    assert ran.code in (0, 1), (words, znodes, ran.err)
+    json.loads(ran.out)
+    assert time.monotonic() - started < 7, f"{words} is held up by the dead broker"
+    return ran
+
+
+def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        described = run(cluster, "topics describe gone", "-o", "json", capture=capture)
+        live = run(cluster, "brokers list", "-o", "json", capture=capture, znodes=True).json
+        if described.json[0]["partitions"][0]["leader"] == -1 and [one["id"] for one in live] == [0]:
+            return
+        time.sleep(0.2)
+    raise AssertionError("the death of broker 1 is not known after 40 s")
+
+
+def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
+    found = run(cluster, "offsets", "-o", "json", capture=capture).json
+    told = {(one["topic"], one["partition"]): (one["offset"], one["leader"], one["error"]) for one in found}
+    assert told == {
+        ("both", 0): (2, 0, None),
+        ("both", 1): (0, 0, None),
+        ("gone", 0): (None, -1, "LEADER_NOT_AVAILABLE"),
+    }
+    dead, live = run(cluster, "brokers describe", "-o", "json", capture=capture, znodes=True).json[::-1]
+    assert (dead["id"], dead["alive"], dead["error"]) == (1, False, "not alive")
+    assert (dead["partitions"]["held"], dead["partitions"]["leaderless"]) == (3, ["gone-0"])
+    assert dead["partitions"]["out_of_sync"] == ["both-0", "both-1"]
+    assert (live["id"], live["alive"], live["partitions"]["led"]) == (0, True, 2)
+    refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
+    assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
+    named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
+    assert (named.code, "not alive: 1" in named.err) == (2, True)
+    # The low watermark is that of the replicas that live.
+    words = "records delete --topic both --partition 0 --before-offset 1 --yes"
+    gone = run(cluster, words, "-o", "json", capture=capture)
+    assert (gone.code, gone.json[0]["low_watermark"]) == (0, 1), gone.err

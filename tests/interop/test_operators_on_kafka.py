@@ -1,0 +1,174 @@
+"""Brokers, log dirs, offsets, old records, settings and quotas of Apache Kafka's brokers, beside its own tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from operator_rounds import ROUNDS, Operated, Round
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
+]
+
+CONFIGS = "kafka.admin.ConfigCommand"
+SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Bootstrap servers and ZooKeeper of two brokers of Kafka's."""
+    host, folder = own_loopback_address(), tmp_path_factory.mktemp("operators-on-kafka")
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        brokers = []
+        for broker_id in range(2):
+            home = folder / str(broker_id)
+            broker = ApacheKafkaBroker(
+                home,
+                broker_id=broker_id,
+                host=host,
+                port=21092 + broker_id,
+                zookeeper_connect=zookeeper,
+                overrides={
+                    "log.dirs": f"{home / 'one'},{home / 'two'}",
+                    "auto.create.topics.enable": "false",
+                    "auto.leader.rebalance.enable": "false",
+                    # The last broker has nobody to hand its partitions to, and would try three times.
+                    "controlled.shutdown.enable": "false",
+                },
+                heap="300m",
+            )
+            brokers.append(stack.enter_context(broker))
+        yield ",".join(broker.bootstrap for broker in brokers), zookeeper
+
+
+@pytest.fixture
+def kafka(addresses: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Operated:
+    bootstrap, zookeeper = addresses
+    return Operated(("--bootstrap-server", bootstrap), ("--zookeeper", zookeeper), capsys, tmp_path)
+
+
+def theirs(kafka: Operated, main_class: str, *arguments: str) -> str:
+    """Run one of Kafka's tools, which must succeed; return what it printed."""
+    done = run_tool(main_class, *kafka.by_wire, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("operate", ROUNDS, ids=lambda one: one.__name__)
+def test_the_same_as_on_our_brokers(operate: Round, kafka: Operated) -> None:
+    operate(kafka, f"round-{operate.__name__}")
+
+
+def test_log_dirs_and_offsets_as_kafkas_tools_tell_them(kafka: Operated) -> None:
+    kafka.fill("compared", 20, 7, 0)
+    told = theirs(kafka, "org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "compared")
+    expected = {
+        (broker["broker"], log_dir["logDir"], p["partition"], p["size"], p["offsetLag"], p["isFuture"])
+        for broker in json.loads(told.splitlines()[-1])["brokers"]
+        for log_dir in broker["logDirs"]
+        for p in log_dir["partitions"]
+    }
+    found = kafka.json("brokers", "log-dirs", "--topic-list", "compared")
+    assert expected == {
+        (one["broker"], one["log_dir"], f"compared-{r['partition']}", r["size_bytes"], r["offset_lag"], r["is_future"])
+        for one in found
+        for r in one["replicas"]
+    }
+    assert len(found) == 4, "also the log dirs without replicas of the topic"
+    for words in (["--time", "-1"], ["--time", "max-timestamp"], ["--time", "1700000005000"]):
+        told = theirs(kafka, "org.apache.kafka.tools.GetOffsetShell", "--topic", "compared", *words)
+        ours = kafka.json("offsets", "compared", *words)
+        # Of a partition without such a record Kafka's tool says nothing.
+        assert told.split() == [f"compared:{o['partition']}:{o['offset']}" for o in ours if o["offset"] is not None]
+
+
+def test_records_deleted_as_kafkas_tool_deletes_them(kafka: Operated) -> None:
+    kafka.fill("by-ours", 20, 7)
+    kafka.fill("by-theirs", 20, 7)
+    marks = {}
+    for topic in ("by-ours", "by-theirs"):
+        plan = kafka.folder / f"{topic}.json"
+        wishes = [{"topic": topic, "partition": index, "offset": offset} for index, offset in ((0, 11), (1, -1))]
+        plan.write_text(json.dumps({"version": 1, "partitions": wishes}))
+        if topic == "by-ours":
+            gone = kafka.json("records", "delete", "--offset-json-file", plan, "--yes")
+            marks[topic] = {(one["partition"], one["low_watermark"]) for one in gone}
+        else:
+            told = theirs(kafka, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(plan))
+            lines = re.findall(r"partition: by-theirs-(\d+)\tlow_watermark: (\d+)", told)
+            marks[topic] = {(int(partition), int(mark)) for partition, mark in lines}
+    assert marks["by-ours"] == marks["by-theirs"] == {(0, 11), (1, 7)}
+
+
+def test_settings_as_kafkas_tool_tells_them(kafka: Operated) -> None:
+    kafka.fill("settled", 0)
+    entity = ("--entity-type", "topics", "--entity-name", "settled")
+    added = "min.insync.replicas=2,cleanup.policy=[compact,delete],retention.ms=5"
+    assert kafka("configs", "alter", *entity, "--add-config", added).code == 0
+    for words in ([], ["--all"]):
+        told = theirs(kafka, CONFIGS, "--describe", *entity, *words).splitlines()[1:]
+        ours = [
+            f"  {one['name']}={'null' if one['value'] is None else one['value']} "
+            f"sensitive={str(one['sensitive']).lower()} synonyms={{{', '.join(map(_synonym, one['synonyms']))}}}"
+            for one in kafka.json("configs", "describe", *entity, *words)["configs"]
+        ]
+        assert ours == told
+
+
+def _synonym(one: dict[str, str]) -> str:
+    return f"{one['source']}:{one['name']}={one['value']}"
+
+
+def test_quotas_and_credentials(kafka: Operated) -> None:
+    theirs(kafka, CONFIGS, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config", SCRAM)
+    pair = ("--user", "alice", "--client", "app/1")
+    for words in (
+        [*pair, "--add-config", "producer_byte_rate=1024,request_percentage=50.5"],
+        ["--user-defaults", "--add-config", "consumer_byte_rate=2048"],
+        ["--client-defaults", "--add-config", "controller_mutation_rate=5"],
+        ["--ip", "127.0.0.1", "--add-config", "connection_creation_rate=100"],
+    ):
+        altered = kafka("configs", "alter", *words)
+        assert altered.code == 0, altered.err
+    credentials = {"SCRAM-SHA-256": "iterations=8192", "SCRAM-SHA-512": "iterations=4096"}
+    of_pair = {"producer_byte_rate": "1024.0", "request_percentage": "50.5"}
+    for kind, expected in (
+        (["users"], [(None, {"consumer_byte_rate": "2048.0"}), ("alice", credentials)]),
+        (["users", "clients"], [("alice/app%2F1", of_pair)]),
+        (["clients"], [(None, {"controller_mutation_rate": "5.0"})]),
+        (["ips"], [("127.0.0.1", {"connection_creation_rate": "100.0"})]),
+    ):
+        words = [word for one in kind for word in ("--entity-type", one)]
+        for znodes in (False, True):
+            found = kafka.json("configs", "describe", *words, znodes=znodes)
+            told = [(one["entity_name"], {c["name"]: c["value"] for c in one["configs"]}) for one in found]
+            assert told == expected, (kind, znodes)
+    assert "secret" not in str(kafka.json("configs", "describe", "--user", "alice", znodes=True))
+    said = theirs(
+        kafka, CONFIGS, "--describe", "--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients"
+    )
+    assert "Quota configs for user-principal 'alice', client-id 'app/1' are" in said
+    for words, code, message in (
+        ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number above 0"),
+        ([*pair, "--add-config", "nonsense=1"], 2, "only quotas can be set"),
+        ([*pair, "--delete-config", "consumer_byte_rate"], 2, "(not set)"),
+        (["--user", "alice", "--add-config", "SCRAM-SHA-256=[password=x]"], 2, "no credentials can be altered"),
+        (["--ip", "not-an-ip.invalid", "--add-config", "connection_creation_rate=1"], 4, "not-an-ip.invalid"),
+    ):
+        refused = kafka("configs", "alter", *words)
+        assert (refused.code, message in refused.err) == (code, True), refused.err
+    by_znodes = kafka("configs", "alter", *pair, "--add-config", "producer_byte_rate=1", znodes=True)
+    assert (by_znodes.code, "altered by the brokers alone" in by_znodes.err) == (2, True)
+    assert kafka("configs", "alter", *pair, "--delete-config", "producer_byte_rate,request_percentage").code == 0
+    assert kafka.json("configs", "describe", *pair)["configs"] == []
