@@ -68,6 +68,8 @@ class ReplicaElections:
             else:
                 answer[partition] = error
         results = yield from self._elect(electable, election_type, trigger)
+        # A partition that had no state yet has been given one, or could not be: the results do not tell.
+        answer.update({p: self._first_leader(p, election_type) for p in electable})
         answer.update({p: _outcome(result, election_type) for p, result in results.items()})
         if self._log.is_debug_enabled:
             self._log.debug(
@@ -101,6 +103,12 @@ class ReplicaElections:
         if is_needed:
             return None
         return ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+
+    def _first_leader(self, partition: TopicPartition, election_type: ElectionType) -> int | ApiError:
+        leadership = self._context.leadership.get(partition)
+        if leadership is not None:
+            return leadership.leader_and_isr.leader
+        return _outcome(StateChangeFailed(f"Partition {partition} could not be given its first state"), election_type)
 
     def resume_znode(self) -> Steps[None]:
         """At take-over: carry out what is left of ``/admin/preferred_replica_election``, and delete it in any case."""

@@ -167,6 +167,27 @@ def test_partitions_on_the_move_are_left_alone() -> None:
     assert world.take_writes() == []
 
 
+def test_an_election_on_request_during_a_move_is_done_and_the_move_goes_on() -> None:
+    world = displaced({0: (1, 2)})
+    world.run(events.AlterPartitionReassignments({tp("t-0"): (1, 0)}))
+    assert world.run(ElectLeaders((tp("t-0"),), ElectionType.PREFERRED)) == {tp("t-0"): 1}
+    assert world.zk.states[tp("t-0")].state.leader == 1
+    assert world.assignment("t-0") == "102+0-2"
+    world.catch_up(tp("t-0"), 1, 2, 0)
+    world.run()
+    assert world.assignment("t-0") == "10"
+    assert sorted(world.zk.states[tp("t-0")].state.isr) == [0, 1]
+
+
+def test_the_znode_may_name_what_moves_is_gone_or_is_named_twice() -> None:
+    world = displaced({0: (1, 2), 1: (1, 2)})
+    world.run(events.AlterPartitionReassignments({tp("t-0"): (1, 0)}))
+    world.zk.ask_for_preferred_election((tp("t-0"), tp("gone-0"), tp("t-1"), tp("t-1"), tp("t-9")))
+    world.run()
+    assert [world.zk.states[tp(f"t-{p}")].state.leader for p in (0, 1)] == [1, 1]
+    assert world.zk.preferred_election is None
+
+
 # Producer ids
 
 

@@ -300,6 +300,31 @@ def test_a_senseless_topic_znode_harms_no_other_topic(zk_chroot: str) -> None:
     run(test)
 
 
+def test_a_senseless_state_znode_harms_no_other_partition_and_can_be_mended(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await create(cluster, {0: (1, 2), 1: (1, 2)})
+            zk = cluster.brokers[2].zk.client
+            path = "/brokers/topics/t/partitions/0/state"
+            whole, _ = await zk.get(path)
+            await zk.set(path, b"{")
+            await cluster.brokers[1].crash()
+            await eventually(lambda: knows(cluster.brokers[2], T1, 2), "the new leader of the other partition")
+            await cluster.idle()
+            assert (await zk.get(path))[0] == b"{"
+            await cluster.brokers[0].crash()
+            new = await cluster.wait_for_controller()
+            await eventually(lambda: is_idle(new), "the end of the take-over")
+            await create(cluster, {0: (2,)}, topic="another")
+            answer = await new.controller.ask(events.ElectLeaders((T0,), events.ElectionType.UNCLEAN))
+            assert answer[T0].code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            await zk.set(path, whole)
+            await zk.delete("/controller")
+            await eventually(lambda: knows(cluster.brokers[2], T0, 2), "the leader of the mended partition")
+
+    run(test)
+
+
 def test_a_state_by_a_later_controller_is_left_alone(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 2, is_alter_partition_enabled=False) as cluster:
