@@ -11,14 +11,14 @@ from typer._click.exceptions import UsageError
 from cli.commands.perf_group import Partitions, ReportingInterval, group, refuse, use_bootstrap
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 
 _IDLE_S = 10.0
 
 
 @group.command(
     "consumer",
-    needs=Needs(cluster=True, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False),
     examples=(
         "klamm perf consumer --topic orders --messages 1000000",
         "klamm perf consumer --topic orders --messages 1000000 --show-detailed-stats --reporting-interval 1000",

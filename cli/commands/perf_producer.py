@@ -19,7 +19,7 @@ from cli.commands.perf_group import (
     words_and_properties,
 )
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 
 if TYPE_CHECKING:
     from engine.admin.perf.producer import Load
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @group.command(
     "producer",
-    needs=Needs(cluster=True, changes=True, bounded=False),
+    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False),
     examples=(
         "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
         "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",

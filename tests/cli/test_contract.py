@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,36 @@ def test_a_snapshot_cannot_be_changed(words: str, capsys: Capture, tmp_path: Pat
     ran = run(words, "--snapshot", "s.json", "-o", "json", capture=capsys)
     assert (ran.code, ran.out) == (ExitCode.USAGE, ""), ran.err
     assert "snapshot" in ran.error["message"]
+
+
+READ_OFFLINE = {
+    "topics list", "topics describe", "configs describe", "reassign generate", "reassign list", "brokers list",
+    "brokers describe", "brokers log-dirs", "cluster describe", "cluster health", "cluster load", "cluster snapshot",
+}  # fmt: skip
+"""What a snapshot is enough for. Of the others each says that it is not."""
+
+
+@pytest.mark.parametrize("words", sorted(set(OF_CLUSTERS) - set(CHANGING)))
+def test_a_snapshot_is_read_or_refused(
+    words: str, recorded: Callable[[str], str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = recorded("reassignment-under-way")
+    taken = in_process("cluster", "snapshot", "s.json", "--zookeeper", where, capture=capsys)
+    assert taken.code == 0, taken.err
+    Path("topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "move"}]}))
+    monkeypatch.setitem(WORDS, "configs describe", ["--topic", "move"])
+    generate = ["--topics-to-move-json-file", "topics.json", "--broker-list", "0,1,2"]
+    monkeypatch.setitem(WORDS, "reassign generate", generate)
+    ran = run(words, "--snapshot", "s.json", "-o", "json", capture=capsys)
+    if words == "brokers log-dirs":
+        assert (ran.code, "--sizes" in ran.error["hint"]) == (ExitCode.USAGE, True), "this one was taken without"
+    elif words in READ_OFFLINE:
+        assert ran.code in (ExitCode.DONE, ExitCode.BAD_ANSWER), ran.err
+        assert not ran.out or json.loads(ran.out) is not None
+    else:
+        assert (ran.code, ran.out) == (ExitCode.USAGE, ""), ran.err
+        assert "snapshot" in ran.error["message"]
+        assert "--bootstrap-server" in ran.error["hint"] or "--zookeeper" in ran.error["hint"]
 
 
 @pytest.mark.parametrize("words", OF_CLUSTERS)
