@@ -93,5 +93,7 @@ def _cells(table: Table, row: Sequence[object]) -> list[str]:
 def _yaml_text(data: object) -> str:
     import yaml
 
-    text: str = yaml.safe_dump(json_value(data), sort_keys=False, allow_unicode=True, width=4096)
+    # libyaml writes the same four times faster, where it is installed.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(json_value(data), Dumper=dumper, sort_keys=False, allow_unicode=True, width=4096)
     return text

@@ -11,6 +11,9 @@ from engine.admin.groups.description import DescribedGroup, DescribedMember, Par
 from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.values import GroupState, GroupType
 
+SECTIONS_MAX = 20
+"""More groups than these are one table with a column for the group, as Kafka's tool has it."""
+
 NOTES_MAX = 10
 """For more groups than these the states are not told one by one; as many partitions' errors are told of a group."""
 
@@ -100,7 +103,11 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
     """Partitions of each group, and how far they have been read."""
     data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
     rows = [(group.group, *_partition_row(one)) for group in groups for one in group.partitions]
-    sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)
+    if len(groups) > SECTIONS_MAX:
+        shown = [(group.group, *_shown_row(one), one.error) for group in groups for one in group.partitions]
+        sections: tuple[Section, ...] = _one_table((_GROUP, *_SHOWN_OFFSETS, _ERROR), shown, groups)
+    else:
+        sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)
     return Report(data, Table(_OFFSETS, rows), sections, _notes(groups, exit_code), exit_code)
 
 
@@ -109,9 +116,13 @@ def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_c
     data = [_summary(group) | {"error": group.error, "members": group.members} for group in groups]
     rows = [(group.group, *_member_row(member)) for group in groups for member in group.members]
     shown = _MEMBERS[1:] if is_verbose else _MEMBERS[1:-1]
-    sections = tuple(
-        _section(group, shown, (_member_row(member)[: len(shown)] for member in group.members)) for group in groups
-    )
+    if len(groups) > SECTIONS_MAX:
+        cells = [row[: len(shown) + 1] for row in rows]
+        sections: tuple[Section, ...] = _one_table((_GROUP, *shown), cells, groups)
+    else:
+        sections = tuple(
+            _section(group, shown, (_member_row(member)[: len(shown)] for member in group.members)) for group in groups
+        )
     return Report(data, Table(_MEMBERS, rows), sections, _notes(groups, exit_code), exit_code)
 
 
@@ -132,6 +143,13 @@ def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> R
     ]
     shown = _without_empty(Table(_STATES, rows))
     return Report(data, Table(_STATES, rows), (Section(body=shown),), _notes(groups, exit_code), exit_code)
+
+
+def _one_table(
+    columns: tuple[Column, ...], rows: Sequence[Sequence[object]], groups: Sequence[DescribedGroup]
+) -> tuple[Section, ...]:
+    errors = [f"{group.group}: {group.error}" for group in groups if group.error is not None]
+    return (Section(body=_without_empty(Table(columns, rows)), text=errors),)
 
 
 def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[Sequence[object]]) -> Section:

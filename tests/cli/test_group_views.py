@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -190,6 +191,17 @@ def test_what_is_not_known_is_null() -> None:
         "member_count": None,
         "error": "COORDINATOR_NOT_AVAILABLE",
     }
+
+
+@pytest.mark.parametrize("report_of", [offsets_report, states_report])
+def test_many_groups_are_one_table(report_of: Callable[..., Report], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    billing, lost, *_ = described()
+    many = [replace(billing, group=f"g{number}") for number in range(40)]
+    lines = printed(report_of([*many, lost], exit_code=ExitCode.DONE), OutputFormat.TABLE).splitlines()
+    assert sum(line.startswith("─") for line in lines) == 1
+    assert sum("COORDINATOR_NOT_AVAILABLE" in line for line in lines) == 1
+    assert {line.split()[0] for line in lines} >= {f"g{number}" for number in range(40)}
 
 
 def test_names_cannot_move_the_cursor() -> None:

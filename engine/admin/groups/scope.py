@@ -23,6 +23,12 @@ from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 NO_COORDINATOR = -1
 LIST_HINT = "list the groups with: klamm groups list"
+_LEADERLESS_HINT = f"see who is missing: klamm topics describe {GROUP_METADATA_TOPIC} --unavailable-partitions"
+_HINTS = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _LEADERLESS_HINT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still reading its groups: try again in a moment",
+    ErrorCode.NON_EMPTY_GROUP: "a consumer joined meanwhile: stop it, then try again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,8 @@ def as_error(unknown: Unknown, where: str) -> AdminError:
     if unknown.code is None:
         return Unreachable(unknown.message, where=where)
     message = unknown.message.removeprefix(f"{unknown.code.name}: ")
-    return Refused(unknown.code, None if message == unknown.code.name else message, where=where)
+    hint = _HINTS.get(unknown.code)
+    return Refused(unknown.code, None if message == unknown.code.name else message, where=where, hint=hint)
 
 
 def group_not_found(name: str) -> NotFound:
@@ -159,7 +166,7 @@ def without_coordinator(partitions: Sequence[int]) -> AdminError:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         f"groups in {count} partition{'' if count == 1 else 's'} of the offsets topic are not known: no leader",
         where=by_name(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
-        hint=f"bring its brokers back: klamm topics describe {GROUP_METADATA_TOPIC} --unavailable-partitions",
+        hint=_LEADERLESS_HINT,
     )
 
 
