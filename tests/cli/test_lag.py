@@ -6,20 +6,19 @@ import csv
 import io
 import json
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, Producer
 from golden import Seen, check_golden
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
 from klamm_program import Ran, in_process
+from lag_story import every_kind_of_reader
+from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
@@ -192,100 +191,8 @@ def program(
     return run
 
 
-class Steady:
-    """A consumer of one group, polled by a thread; it commits what it has read as often as it polls, or never again."""
-
-    def __init__(self, servers: str, group_id: str, topic: str) -> None:
-        settings = {
-            "bootstrap.servers": servers, "group.id": group_id, "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 2,
-        }  # fmt: skip
-        self._consumer = Consumer(settings)
-        self._consumer.subscribe([topic])
-        self._end = threading.Event()
-        self.commits = True
-        self.read = 0
-        self._thread = threading.Thread(target=self._run, name=f"consumer in {group_id}")
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._end.is_set():
-            messages = self._consumer.consume(500, 0.05)
-            if self.commits and messages:
-                self._consumer.commit(asynchronous=False)
-            self.read += len(messages)
-        self._consumer.close()
-
-    def close(self) -> None:
-        self._end.set()
-        self._thread.join()
-
-
-@contextmanager
-def producing(servers: str, topic: str) -> Iterator[None]:
-    """Records come to both partitions as long as this lasts."""
-    end = threading.Event()
-    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
-
-    def run() -> None:
-        while not end.wait(0.05):
-            for number in (0, 1):
-                producer.produce(topic, b"more", partition=number)
-            producer.poll(0)
-        producer.flush(10)
-
-    thread = threading.Thread(target=run, name="steady producer")
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
-
-
 def test_every_kind_of_reader_is_named_right(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
-    """One keeps up, one stopped, one stands still, one was set back, one never commits; the log grows all the time."""
-    servers = live_cluster.bootstrap_servers
-    names = {kind: f"{topic_name}-{kind}" for kind in ("keeps-up", "stopped", "stalled", "set-back", "never")}
-    fill(servers, topic_name, 2, 200)
-    readers = {kind: Steady(servers, name, topic_name) for kind, name in names.items() if kind != "set-back"}
-    try:
-        readers["never"].commits = False
-        wait_for(lambda: all(reader.read >= 400 for reader in readers.values()), "all have read what is there")
-        readers["stopped"].close()
-        readers["stalled"].commits = False
-        commit(servers, names["set-back"], {(topic_name, 0): 150, (topic_name, 1): 200})
-        with producing(servers, topic_name):
-            set_back = threading.Timer(1.0, commit, (servers, names["set-back"], {(topic_name, 0): 20}))
-            set_back.start()
-            words = [word for name in names.values() for word in ("--group", name)]
-            ran = program("lag", *words, "--interval", "0.7", "--samples", "5", "--partitions", "-o", "json")
-            set_back.join()
-    finally:
-        for reader in readers.values():
-            reader.close()
-    check_json("lag", Seen(ran.code, ran.out, ran.err))
-    found = {one["group"].removeprefix(f"{topic_name}-"): one for one in ran.json}
-    assert {kind: (one["status"], one["reason"]) for kind, one in found.items()} == {
-        "keeps-up": ("OK", found["keeps-up"]["reason"]),
-        "stopped": ("STOP", "nobody_reads"),
-        "stalled": ("STALL", "stands_still"),
-        "set-back": ("REWIND", "went_back"),
-        "never": ("UNKNOWN", "nothing_committed"),
-    }
-    assert (ran.code, ran.json[0]["group"]) == (1, names["set-back"])
-    assert found["never"]["lag"] is None
-    assert found["keeps-up"]["sample_count"] == 5
-    assert found["keeps-up"]["out_per_sec"] > 1
-    stopped = found["stopped"]
-    assert stopped["out_per_sec"] == 0
-    assert stopped["clear_in_ms"] is None
-    assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
-    # The oldest unread record came when the producer began, some seconds ago.
-    assert 1_000 < stopped["time_lag_ms"] < 60_000
-    assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
-    assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
-    assert all(one["consumer_id"].startswith("rdkafka-") for one in found["stalled"]["partitions"])
+    every_kind_of_reader(program, live_cluster.bootstrap_servers, topic_name)
 
 
 def test_two_runs_by_cron_know_what_one_does_not(
@@ -341,6 +248,25 @@ def test_deleted_topics_and_offsets_beyond_the_end(
         return [row[4] for row in rows] in (["no_such_partition"] * 2, [])
 
     wait_for(is_told, "the topic is gone, or with it the group's offsets")
+
+
+def test_groups_in_zookeeper(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    """A consumer of before 0.9: its owner's znode says that somebody reads, and goes with its session."""
+    fill(live_cluster.bootstrap_servers, topic_name, 2, 50)
+    name, where = f"{topic_name}-old", ("--zookeeper", live_cluster.zookeeper_connect)
+    root, member = f"/consumers/{name}", f"{name}_host-1500000000000-0a1b2c3d"
+    look = ("lag", "--group", name, "--interval", "0.3", "--samples", "3", "--partitions", "-o", "json", *where)
+    with znode_writer(live_cluster.zookeeper_connect) as write:
+        write({f"{root}/offsets/{topic_name}/0": b"50", f"{root}/offsets/{topic_name}/1": b"20"}, False)
+        write({f"{root}/ids/{member}": b"{}", f"{root}/owners/{topic_name}/1": f"{member}-0".encode()}, True)
+        ran = program(*look)
+        assert (ran.code, ran.json[0]["type"], ran.json[0]["state"]) == (1, "zookeeper", "Active")
+        caught_up, still = ran.json[0]["partitions"]
+        assert (caught_up["status"], caught_up["lag"]) == ("OK", 0)
+        assert (still["status"], still["lag"], still["consumer_id"]) == ("STALL", 30, f"{member}-0")
+        assert still["time_lag_ms"] > 0
+    ran = program(*look)
+    assert (ran.json[0]["state"], ran.json[0]["status"]) == ("Empty", "STOP")
 
 
 def test_only_some_topics(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:

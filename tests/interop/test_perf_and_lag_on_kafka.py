@@ -1,0 +1,141 @@
+"""Performance tests and lag on Apache Kafka 3.9.1; and Kafka's own performance tools on ours, line for line alike."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from confluent_kafka import Producer
+from group_members import commit
+from klamm_program import Ran, in_process
+from lag_story import every_kind_of_reader
+
+from engine.local.addresses import own_loopback_address
+from engine.local.cluster import LocalCluster
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
+]
+PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+COUNT = 20_000
+_NUMBER = re.compile(r"\d[\d.:-]*( \d\d:\d\d:\d\d:\d{3})?")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One broker of Kafka's."""
+    host, folder = own_loopback_address(), tmp_path_factory.mktemp("perf-on-kafka")
+    with (
+        EmbeddedZooKeeper(host=host, fsync=False) as zookeeper,
+        ApacheKafkaBroker(
+            folder,
+            broker_id=0,
+            host=host,
+            port=21292,
+            zookeeper_connect=zookeeper.connect_string,
+            overrides={"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"},
+            heap="300m",
+        ) as broker,
+    ):
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def program(kafka: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", kafka)
+    return Program(capsys)
+
+
+class Program:
+    """Runs commands on Kafka's broker."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *words: str | Path) -> Ran:
+        return in_process(*words, capture=self._capture)
+
+    def new_topic(self) -> str:
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        assert self("topics", "create", topic, "--partitions", "2", "--replication-factor", "1").code == 0
+        return topic
+
+
+def shape(line: str) -> str:
+    """Return a line with every number and time taken out."""
+    return _NUMBER.sub("#", line)
+
+
+@pytest.mark.parametrize("options", [[], ["--acks", "1", "--compression", "lz4"], ["--acks", "0"]], ids=str)
+def test_what_is_produced_is_there(program: Program, options: list[str]) -> None:
+    topic = program.new_topic()
+    load = ("--num-records", str(COUNT), "--record-size", "50")
+    ran = program("perf", "producer", "--topic", topic, *load, *options, "-o", "json")
+    assert (ran.code, ran.json["records_sent"]) == (0, COUNT), ran.err
+    read = program("perf", "consumer", "--topic", topic, "--messages", str(COUNT), "--decode", "-o", "json")
+    assert read.json["consumed_records"] == COUNT
+    assert read.json["consumed_mb"] == round(COUNT * 50 / 2**20, 4)
+
+
+def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str) -> None:
+    topic = program.new_topic()
+    load = ("--topic", topic, "--num-records", "500", "--record-size", "50", "--throughput", "-1")
+    theirs = run_tool(PRODUCER, *load, "--producer-props", f"bootstrap.servers={kafka}", "acks=1")
+    ours = program("kafka-producer-perf-test", *load, "--producer-props", f"bootstrap.servers={kafka}", "acks=1")
+    assert ours.code == 0, ours.err
+    assert shape(ours.out.splitlines()[-1]) == shape(theirs.stdout.splitlines()[-1])
+    read = ("--topic", topic, "--messages", "1000", "--bootstrap-server", kafka)
+    for details in ((), ("--show-detailed-stats", "--reporting-interval", "1")):
+        their_header, *their_rows = run_tool(CONSUMER, *read, *details).stdout.splitlines()
+        our_header, *our_rows = program("kafka-consumer-perf-test", *read, *details, "--decode").out.splitlines()
+        assert our_header == their_header
+        assert {shape(row) for row in our_rows} <= {shape(row) for row in their_rows}
+        if not details:
+            counted = [row.split(", ")[2:5:2] for row in (*our_rows, *their_rows)]
+            assert counted[0] == counted[1], "as many MB, as many records"
+
+
+def test_kafkas_tools_load_our_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalCluster(1, directory=tmp_path / "ours") as cluster:
+        where = ("--bootstrap-server", cluster.bootstrap_servers)
+        made = in_process(
+            "topics", "create", "p", "--partitions", "2", "--replication-factor", "1", *where, capture=capsys
+        )
+        assert made.code == 0, made.err
+        load = ("--topic", "p", "--num-records", "5000", "--record-size", "100", "--throughput", "-1")
+        sent = run_tool(PRODUCER, *load, "--producer-props", f"bootstrap.servers={cluster.bootstrap_servers}")
+        assert sent.stdout.startswith("5000 records sent"), sent.stdout + sent.stderr
+        read = run_tool(CONSUMER, *where, "--topic", "p", "--messages", "5000", "--timeout", "30000")
+        assert read.stdout.splitlines()[-1].split(", ")[4] == "5000", read.stdout + read.stderr
+        ours = in_process("perf", "consumer", "p", "--messages", "5000", *where, "-o", "json", capture=capsys)
+        assert ours.json["consumed_records"] == 5000
+
+
+def test_every_kind_of_reader_is_named_right(program: Program, kafka: str) -> None:
+    every_kind_of_reader(program, kafka, program.new_topic())
+
+
+def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Program, kafka: str) -> None:
+    topic, group = program.new_topic(), f"g-{uuid.uuid4().hex[:8]}"
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": group, "log_level": 2})
+    producer.init_transactions(20)
+    for text in (b"first", b"second"):
+        producer.begin_transaction()
+        producer.produce(topic, text, partition=0)
+        producer.commit_transaction(20)
+    # Offsets 1 and 3 are markers.
+    commit(kafka, group, {(topic, 0): 3})
+    (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
+    assert (one["log_end_offset"], one["lag"], one["time_lag_ms"]) == (4, 1, 0)
+    commit(kafka, group, {(topic, 0): 1})
+    (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
+    assert (one["lag"], one["span_ms"]) == (3, None), "the newest is a marker, and has no time"
+    assert one["time_lag_ms"] > 0

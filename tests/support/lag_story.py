@@ -1,0 +1,115 @@
+"""Readers of every kind on one growing topic, written once: the tests play it on our engine and on Apache Kafka."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from golden import Seen
+from group_members import commit, fill, wait_for
+from json_schemas import check_json
+from klamm_program import Ran
+
+Run = Callable[..., Ran]
+
+
+class Steady:
+    """A consumer of one group, polled by a thread; it commits whatever it has read, for as long as ``commits``."""
+
+    def __init__(self, servers: str, group_id: str, topic: str) -> None:
+        settings = {
+            "bootstrap.servers": servers, "group.id": group_id, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 2,
+        }  # fmt: skip
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe([topic])
+        self._end = threading.Event()
+        self.commits = True
+        self.read = 0
+        self._thread = threading.Thread(target=self._run, name=f"consumer in {group_id}")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            messages = self._consumer.consume(500, 0.05)
+            if self.commits and messages:
+                self._consumer.commit(asynchronous=False)
+            self.read += len(messages)
+        self._consumer.close()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._end.set()
+        self._thread.join()
+
+
+@contextmanager
+def producing(servers: str, topic: str) -> Iterator[None]:
+    """Records come to both partitions as long as this lasts."""
+    end = threading.Event()
+    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
+
+    def run() -> None:
+        while not end.wait(0.05):
+            for number in (0, 1):
+                producer.produce(topic, b"more", partition=number)
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=run, name="steady producer")
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def every_kind_of_reader(run: Run, servers: str, topic: str) -> None:
+    """One keeps up, one stopped, one stands still, one is set back, one never commits; the log grows all the time."""
+    names = {kind: f"{topic}-{kind}" for kind in ("keeps-up", "stopped", "stalled", "set-back", "never")}
+    fill(servers, topic, 2, 200)
+    readers = {kind: Steady(servers, name, topic) for kind, name in names.items() if kind not in ("set-back", "never")}
+    readers["never"] = Steady(servers, names["never"], topic)
+    readers["never"].commits = False
+    try:
+        wait_for(lambda: all(reader.read >= 400 for reader in readers.values()), "all have read what is there")
+        readers["stopped"].close()
+        readers["stalled"].commits = False
+        commit(servers, names["set-back"], {(topic, 0): 150, (topic, 1): 200})
+        with producing(servers, topic):
+            set_back = threading.Timer(1.0, commit, (servers, names["set-back"], {(topic, 0): 20}))
+            set_back.start()
+            words = [word for name in names.values() for word in ("--group", name)]
+            ran = run("lag", *words, "--interval", "0.7", "--samples", "5", "--partitions", "-o", "json")
+            set_back.join()
+    finally:
+        for reader in readers.values():
+            reader.close()
+    check_json("lag", Seen(ran.code, ran.out, ran.err))
+    assert (ran.code, ran.json[0]["group"]) == (1, names["set-back"]), "the worst comes first"
+    _all_are_named_right({one["group"].removeprefix(f"{topic}-"): one for one in ran.json})
+
+
+def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
+    assert {kind: (one["status"], one["reason"]) for kind, one in found.items()} == {
+        "keeps-up": ("OK", found["keeps-up"]["reason"]),
+        "stopped": ("STOP", "nobody_reads"),
+        "stalled": ("STALL", "stands_still"),
+        "set-back": ("REWIND", "went_back"),
+        "never": ("UNKNOWN", "nothing_committed"),
+    }
+    never, keeps_up, stopped = found["never"], found["keeps-up"], found["stopped"]
+    assert [never[key] for key in ("lag", "time_lag_ms", "out_per_sec", "clear_in_ms")] == [None] * 4
+    assert keeps_up["sample_count"] == 5
+    assert keeps_up["out_per_sec"] > 1
+    assert (stopped["out_per_sec"], stopped["clear_in_ms"]) == (0, None)
+    assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
+    # The oldest unread record came when the producer began, some seconds ago.
+    assert 1_000 < stopped["time_lag_ms"] < 60_000
+    assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
+    assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
+    assert all(one["consumer_id"].startswith("rdkafka-") for one in found["stalled"]["partitions"])
