@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TypeVar
 
-from engine.admin.errors import AdminError
+from engine.admin.errors import AdminError, Unreachable
 from engine.admin.groups.values import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import RemoteProtocolError
@@ -22,6 +23,9 @@ FAILURES = (AdminError, RemoteProtocolError)
 
 PATIENCE_S = 5.0
 """So long coordinators and leaders that are just moving are waited for; Kafka's tool gives them as long."""
+
+ANSWER_LIMIT_S = 8.0
+"""So long a broker may take for one answer, though its connection is open: a frozen one never gives it."""
 
 WINDOW = 4
 """Requests under way at one broker at once: it works on one while the next is on its way."""
@@ -117,6 +121,23 @@ async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int],
             at_home[key] = home
 
 
+@asynccontextmanager
+async def answer_limit(broker_id: int, limit_s: float | None = None) -> AsyncIterator[None]:
+    """Give a broker so long: one that hangs must not take the time that the others' answers are shown in.
+
+    Raises:
+        Unreachable: the time is over.
+    """
+    limit_s = ANSWER_LIMIT_S if limit_s is None else limit_s
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise Unreachable(f"no answer within {limit_s:g} s", where=f"broker {broker_id}") from error
+
+
 async def _ask_broker(
     wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int
 ) -> dict[K, V | Unknown]:
@@ -125,13 +146,15 @@ async def _ask_broker(
         if broker_id == NO_LEADER:
             return dict.fromkeys(keys, Unknown("there is no leader"))
         # Connected once, before several requests would each open a connection.
-        await wire.client_of(broker_id)
+        async with answer_limit(broker_id):
+            await wire.client_of(broker_id)
     except FAILURES as error:
         return dict.fromkeys(keys, Unknown.of_error(error))
 
     async def part(some: list[K]) -> None:
         try:
-            answers = await ask(broker_id, some)
+            async with answer_limit(broker_id):
+                answers = await ask(broker_id, some)
         except FAILURES as error:
             answers = dict.fromkeys(some, Unknown.of_error(error))
         for key in some:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from engine.admin.errors import Unreachable
-from engine.admin.groups.asking import FAILURES, PATIENCE_S, ask_all, batches_of, run_window
+from engine.admin.groups.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.groups.committed_offsets import fetch_committed
 from engine.admin.groups.values import (
     CommittedOffset,
@@ -39,6 +39,7 @@ __all__ = ["CommittedOffset", "committed_offsets", "describe_groups", "find_coor
 _GROUPS_PER_REQUEST = 200
 _KEYS_PER_REQUEST = 500
 _SINGLE_REQUESTS_AT_ONCE = 100
+_CHOOSING_LIMIT_S = 3.0
 _SINGLE_KEY = 3
 """The last version of FindCoordinator that takes one key."""
 
@@ -200,7 +201,8 @@ async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
     last: Exception = Unreachable("no broker is alive")
     for broker_id in sorted(await wire.nodes()):
         try:
-            return broker_id, await wire.version(await wire.client_of(broker_id), key)
+            async with answer_limit(broker_id, _CHOOSING_LIMIT_S):
+                return broker_id, await wire.version(await wire.client_of(broker_id), key)
         except FAILURES as error:
             last = error
     raise last

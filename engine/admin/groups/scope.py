@@ -155,7 +155,8 @@ def group_not_found(name: str) -> NotFound:
 def unlisted(broker_id: int, why: Unknown) -> AdminError:
     """Return the failure of a broker that does not list its groups."""
     error = as_error(why, f"broker {broker_id}")
-    error.message = f"the groups of a broker are not known: {error.message}"
+    error.where = None
+    error.message = f"the groups of broker {broker_id} are not known: {error.message}"
     return error
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from scripted_brokers import HANG_UP, scripted_cluster
+from scripted_brokers import HANG_UP, SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
 
 from engine.admin.connection import Cluster
@@ -14,12 +14,14 @@ from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unrea
 from engine.admin.groups.committing import reset_offsets
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
 from engine.admin.groups.describing import Wanted, describe
+from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.listing import list_consumer_groups, parse_filter
+from engine.admin.groups.partition_offsets import end_offsets
 from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
-from engine.admin.groups.scope import GroupScope, scope_of
-from engine.admin.groups.values import GroupState
+from engine.admin.groups.scope import GroupScope, scope_of, unlisted
+from engine.admin.groups.values import GroupState, Unknown
 from engine.admin.target import ClusterTarget, Origin
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -106,6 +108,24 @@ def test_groups_whose_coordinator_is_gone_are_told_of() -> None:
             )
         ]
         assert len((await describe(cluster, all_of(), Wanted.STATE)).failures) == 1
+
+    play(scene)
+
+
+def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.admin.groups.asking.ANSWER_LIMIT_S", 0.2)
+
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {}, "g2": {("t", 0): 60, ("t", 1): 61}}
+        frozen = world.cluster.brokers[1].answers
+        frozen |= dict.fromkeys(frozen, lambda _: SILENCE)
+        wire = await cluster.wire()
+        listing = await list_groups(wire, patience_s=0)
+        assert ([group.group for group in listing.groups], list(listing.failures)) == (["g2"], [1])
+        message = unlisted(1, listing.failures[1]).message
+        assert message == "the groups of broker 1 are not known: no answer within 0.2 s: broker 1"
+        ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0)
+        assert [isinstance(end, Unknown) for end in ends.values()] == [False, True]
 
     play(scene)
 
