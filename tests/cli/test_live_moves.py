@@ -95,7 +95,10 @@ def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_n
     assert klamm_by(*words, "-o", "json").json["proposed"] == json.loads(plan.read_text())
     target = [one["replicas"] for one in json.loads(plan.read_text())["partitions"]]
 
+    assert "before and after" in klamm_by(*words, "-o", "table").out
+    assert "before and after" not in klamm_by(*words, "-o", "table", "--no-plot").out
     execute = ("reassign", "execute", "--reassignment-json-file", plan, "--rollback-file", back)
+    assert "before and after" in klamm_by(*execute, "--dry-run", "-o", "table").out
     would = klamm_by(*execute, "--dry-run", "-o", "json")
     assert would.code == 0 and would.json[0]["replicas"] == [0, 1]
     assert not back.exists() and by_znodes.replicas(topic_name) == [[0, 1], [1, 2]]
@@ -194,6 +197,12 @@ def test_replicas_are_compared_until_a_byte_goes_bad(
     filled(by_wire, topic_name, "0:1:2")
     good = by_znodes("replicas", "verify", "--topic", f"{topic_name}.*", "-o", "json")
     assert good.code == 0, good.err
+    for klamm in (by_wire, by_znodes):
+        carried = klamm("cluster", "load", topic_name, "-o", "json").json
+        assert [(one["broker"], one["replica_count"], one["leader_count"]) for one in carried] == [
+            (0, 1, 1), (1, 1, 0), (2, 1, 0),
+        ]  # fmt: skip
+        assert all(one["size_bytes"] > 3_000_000 for one in carried)
     assert [(one["from_offset"], one["to_offset"]) for one in good.json] == [(0, 3000)]
     assert [one["agrees"] for one in good.json[0]["replicas"]] == [True] * 3
 

@@ -1,0 +1,156 @@
+"""Bars and heat in tables: what they look like, where they shrink, and that a table without them is rich's table."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from golden import Terminal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from cli.output.drawing import BAR_WIDTH_MAX, bar, heat
+from cli.output.report import Column, Drawing, Kind, Report, Table, Tone
+from cli.output.terminal_grid import RIGHT, grid_lines
+from cli.output.terminal_tables import print_sections
+from cli.output.values import human_text
+
+
+@pytest.mark.parametrize(
+    ("share", "blocks", "plain"),
+    [
+        (0.0, "", ""),
+        (0.001, "▏", "#"),
+        (0.5, "████", "####"),
+        (0.55, "████▍", "####"),
+        (1.0, "████████", "########"),
+        (7.0, "████████", "########"),
+        (-1.0, "", ""),
+    ],
+)
+def test_a_bar_is_as_long_as_its_share(share: float, blocks: str, plain: str) -> None:
+    assert bar(share, 8, has_blocks=True) == blocks
+    assert bar(share, 8, has_blocks=False) == plain
+
+
+@pytest.mark.parametrize(
+    ("share", "shade", "plain", "tone"),
+    [
+        (0.0, "··", "  ", Tone.QUIET),
+        (0.5, "░░", "..", Tone.COLD),
+        (1.0, "▒▒", "--", Tone.GOOD),
+        (1.4, "▓▓", "++", Tone.WARNING),
+        (3.0, "██", "##", Tone.BAD),
+    ],
+)
+def test_heat_tells_the_distance_from_the_mean(share: float, shade: str, plain: str, tone: Tone) -> None:
+    assert heat(share, has_blocks=True) == (shade, tone)
+    assert heat(share, has_blocks=False) == (plain, tone)
+
+
+BARS = Table(
+    (Column("id", Kind.NUMBER), Column("size", Kind.BYTES, drawing=Drawing.BAR), Column("note")),
+    [(1, 4096, "a"), (22, 1024, "b"), (3, 0, "c"), (4, None, "d")],
+)
+
+
+def lines_of(table: Table, width: int, *, has_blocks: bool = True) -> list[str] | None:
+    lines = grid_lines(table, width, has_colour=False, has_blocks=has_blocks)
+    return None if lines is None else list(lines)
+
+
+def test_bars_stand_beside_their_figures() -> None:
+    lines = lines_of(BARS, 42)
+    assert lines is not None
+    assert lines[2:] == [
+        " 1  4.0 KiB ████████████████████████  a",
+        "22  1.0 KiB ██████                    b",
+        " 3      0 B                           c",
+        " 4        -                           d",
+    ]
+
+
+def test_bars_shrink_and_go_before_figures_do() -> None:
+    assert lines_of(BARS, 22) == [
+        "Id  Size          Note",
+        "──────────────────────",
+        " 1  4.0 KiB ████  a",
+        "22  1.0 KiB █     b",
+        " 3      0 B       c",
+        " 4        -       d",
+    ]
+    narrow = lines_of(BARS, 18)
+    assert narrow is not None and not any("█" in line for line in narrow)
+    assert lines_of(BARS, 14) is None
+    wide = lines_of(BARS, 400)
+    assert wide is not None and max(line.count("█") for line in wide) == BAR_WIDTH_MAX
+
+
+def test_columns_of_one_scale_can_be_compared() -> None:
+    columns = tuple(Column(name, Kind.NUMBER, drawing=Drawing.HEAT, scale="n") for name in ("before", "after"))
+    lines = lines_of(Table(columns, [(10, 0), (10, 20)]), 40)
+    assert lines is not None
+    assert [line.split() for line in lines[2:]] == [["10", "▒▒", "0", "··"], ["10", "▒▒", "20", "██"]]
+
+
+@pytest.mark.parametrize(
+    ("term", "is_terminal", "has_blocks"), [("xterm", True, True), ("dumb", True, False), ("xterm", False, False)]
+)
+def test_blocks_are_for_terminals_that_can_show_them(
+    monkeypatch: pytest.MonkeyPatch, term: str, is_terminal: bool, has_blocks: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal() if is_terminal else io.StringIO()
+    print_sections(Report((), BARS), stream)
+    assert ("█" in stream.getvalue()) == has_blocks
+    assert ("#" in stream.getvalue()) != has_blocks
+
+
+def test_free_text_that_does_not_fit_falls_below_its_row() -> None:
+    columns = (Column("topic"), Column("error", falls_below=True))
+    table = Table(columns, [("orders", None), ("payments", "the broker is dead and nobody knows why")])
+    assert lines_of(table, 30) == [
+        "Topic",
+        "────────",
+        "orders",
+        "payments",
+        "    the broker is dead and",
+        "    nobody knows why",
+    ]
+
+
+KINDS = st.sampled_from([Kind.TEXT, Kind.NUMBER, Kind.BYTES, Kind.LIST, Kind.FLAG])
+VALUES = {
+    Kind.TEXT: st.one_of(st.none(), st.text(alphabet="abc-Ωé", max_size=8)),
+    Kind.NUMBER: st.one_of(st.none(), st.integers(-10, 10**9)),
+    Kind.BYTES: st.integers(0, 2**50),
+    Kind.LIST: st.lists(st.integers(0, 99), max_size=4).map(tuple),
+    Kind.FLAG: st.booleans(),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    kinds = draw(st.lists(KINDS, min_size=1, max_size=5))
+    columns = tuple(Column(f"column{index}", kind) for index, kind in enumerate(kinds))
+    rows = draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
+    return Table(columns, rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_a_table_that_fits_is_drawn_as_rich_draws_it(table: Table) -> None:
+    drawn = io.StringIO()
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        grid.add_column(column.heading, justify="right" if column.kind in RIGHT else "left")
+    for row in table.rows:
+        grid.add_row(*(human_text(c.kind, value) for c, value in zip(table.columns, row, strict=True)))
+    Console(file=drawn, width=400, color_system=None, highlight=False, markup=False, emoji=False).print(grid)
+    lines = lines_of(table, 400)
+    assert lines is not None
+    assert [line.rstrip(" ") for line in drawn.getvalue().splitlines()] == lines
