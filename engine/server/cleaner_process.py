@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, TypeVar
 
 from engine.storage.cleaner.messages import (
     CleaningPlan,
@@ -19,6 +20,8 @@ from engine.storage.cleaner.messages import (
     decode_report,
     encode_plan,
 )
+
+T = TypeVar("T")
 
 _LINE_BYTES_MAX = 16 * 1024 * 1024
 _COMMAND = (sys.executable, "-m", "engine.storage.cleaner.worker")
@@ -61,8 +64,8 @@ class CleanerProcess:
         except (OSError, ValueError) as error:
             await self.kill()
             raise CleanerProcessEnded(f"it cannot be talked to: {error}") from error
-        code = await process.wait()
-        self._process = None
+        code = await _to_the_end(process.wait())
+        await self.kill()
         raise CleanerProcessEnded(f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}")
 
     async def kill(self) -> None:
@@ -72,15 +75,32 @@ class CleanerProcess:
             return
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.communicate()
+        await _to_the_end(process.communicate())
 
     async def _started(self) -> Process:
         if self._process is None:
-            try:
-                # A session of its own: a Ctrl-C in the terminal is for the broker, which ends this process itself.
-                self._process = await asyncio.create_subprocess_exec(
+            # A session of its own: a Ctrl-C in the terminal is for the broker, which ends this process itself.
+            starting = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
                     *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_LINE_BYTES_MAX
                 )
+            )
+            try:
+                self._process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                with contextlib.suppress(OSError):
+                    self._process = await starting  # for ``kill`` to find it
+                raise
             except OSError as error:
                 raise CleanerProcessEnded(f"it cannot be started: {error}") from error
         return self._process
+
+
+async def _to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
+    """Wait for what comes soon and must not be left half done, also when the waiter is cancelled."""
+    work = asyncio.ensure_future(awaitable)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await work
+        raise
