@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from klamm_program import Ran, in_process
+from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
 from engine.local.cluster import LocalCluster
 
@@ -44,7 +47,7 @@ def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
     settings = {
         "auto.leader.rebalance.enable": "false",
         "offsets.topic.num.partitions": "1",
-        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.session.timeout.ms": "9000",
         "controlled.shutdown.enable": "false",
     }
     folder = tmp_path_factory.mktemp("half-dead")
@@ -57,22 +60,80 @@ def run(cluster: LocalCluster, words: str, *more: str, capture: Capture, znodes:
     return in_process(*words.split(), *side, *more, capture=capture, stdin=stdin)
 
 
-def test_commands_that_look(half_dead: LocalCluster, capsys: Capture) -> None:
+@pytest.fixture
+def paused(slow: LocalCluster, capsys: Capture) -> Iterator[LocalCluster]:
+    """Broker 1 stands still, for less time than its session lasts."""
+    slow.pause_broker(1)
+    yield slow
+    slow.resume_broker(1)
+    slow.wait_until_serving()
+    deadline = time.monotonic() + 30
+    while run(slow, "topics describe slow --under-replicated-partitions", capture=capsys).out:
+        assert time.monotonic() < deadline, "broker 1 does not catch up"
+        time.sleep(0.2)
+
+
+DELETE = "records delete --topic slow --partition 0 --yes --before-offset"
+
+
+@pytest.fixture(scope="module")
+def slow(half_dead: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
+    """A topic with two records, whose follower is about to stand still."""
+    folder = tmp_path_factory.mktemp("slow")
+    where = ("-b", half_dead.bootstrap_servers)
+    assert klamm("topics", "create", "slow", "--replica-assignment", "0:1", *where, folder=folder).code == 0
+    assert klamm("produce", "slow", "--acks", "all", *where, folder=folder, stdin="a\nb\nc\n").code == 0
+    return half_dead
+
+
+def test_a_replica_that_stands_still_keeps_a_deletion_under_way(paused: LocalCluster, capsys: Capture) -> None:
+    ran = run(paused, f"{DELETE} 1", "--timeout", "3", "-o", "json", capture=capsys)
+    assert (ran.code, ran.json[0]["result"], ran.json[0]["error"]) == (5, "under_way", "REQUEST_TIMED_OUT")
+    assert "not followed yet" in ran.err
+    ran = run(paused, f"{DELETE} 2", "--no-wait", "-o", "json", capture=capsys)
+    assert (ran.code, ran.json[0]["result"]) == (5, "under_way")
+    started = run(paused, "offsets slow --time earliest", "-o", "json", capture=capsys).json
+    assert started[0]["offset"] == 2, "the leader has begun at once"
+
+
+def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, tmp_path: Path) -> None:
+    words = [*f"{DELETE} 3".split(), "-b", paused.bootstrap_servers, "--verbose"]
+    process = subprocess.Popen(
+        [PROGRAM, *words], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "DescribeLogDirs" in line:
+            break
+    deadline = time.monotonic() + 20
+    while run(paused, "offsets slow --time earliest", capture=capsys).rows[0][2] != "3":
+        assert time.monotonic() < deadline, "the leader has not begun"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-2:] == [
+        "error: interrupted",
+        "hint: what was sent is deleted all the same; see what is left with: klamm offsets --time earliest",
+    ]
+
+
+def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
     """All in one, for the cluster dies only once: as long as its session lives, and when everybody knows."""
     for topic, assignment in (("both", "0:1,0:1"), ("gone", "1")):
-        created = run(half_dead, f"topics create {topic} --replica-assignment {assignment}", capture=capsys)
+        created = run(slow, f"topics create {topic} --replica-assignment {assignment}", capture=capsys)
         assert created.code == 0, created.err
-    assert run(half_dead, "produce both --partition 0", capture=capsys, stdin="a\nb\n").code == 0
-    half_dead.kill_broker(1)
+    assert run(slow, "produce both --partition 0", capture=capsys, stdin="a\nb\n").code == 0
+    slow.kill_broker(1)
     for words in READERS:
         for znodes in (False, True):
-            _is_told(half_dead, words, capsys, znodes=znodes)
-    _wait_until_known(half_dead, capsys)
+            _is_told(slow, words, capsys, znodes=znodes)
+    _wait_until_known(slow, capsys)
     for words, code in READERS.items():
         for znodes in (False, True):
-            ran = _is_told(half_dead, words, capsys, znodes=znodes)
+            ran = _is_told(slow, words, capsys, znodes=znodes)
             assert code is None or ran.code == code, (words, znodes, ran.out, ran.err)
-    _looks_closer(half_dead, capsys)
+    _looks_closer(slow, capsys)
 
 
 def _is_told(cluster: LocalCluster, words: str, capture: Capture, *, znodes: bool) -> Ran:
@@ -104,12 +165,13 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
         ("both", 0): (2, 0, None),
         ("both", 1): (0, 0, None),
         ("gone", 0): (None, -1, "LEADER_NOT_AVAILABLE"),
+        ("slow", 0): (3, 0, None),
     }
     dead, live = run(cluster, "brokers describe", "-o", "json", capture=capture, znodes=True).json[::-1]
     assert (dead["id"], dead["alive"], dead["error"]) == (1, False, "not alive")
-    assert (dead["partitions"]["held"], dead["partitions"]["leaderless"]) == (3, ["gone-0"])
-    assert dead["partitions"]["out_of_sync"] == ["both-0", "both-1"]
-    assert (live["id"], live["alive"], live["partitions"]["led"]) == (0, True, 2)
+    assert (dead["partitions"]["held"], dead["partitions"]["leaderless"]) == (4, ["gone-0"])
+    assert dead["partitions"]["out_of_sync"] == ["both-0", "both-1", "slow-0"]
+    assert (live["id"], live["alive"], live["partitions"]["led"]) == (0, True, 3)
     refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
     assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
