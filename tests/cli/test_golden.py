@@ -65,6 +65,11 @@ READING = {
         ["reassign", "execute", "--dry-run", "--via", "wire", "--reassignment-json-file", "plan.json"],
         "error",
     ),
+    "reassign-execute-small-plan": (
+        "leaderless",
+        ["reassign", "execute", "--dry-run", "--reassignment-json-file", "small-plan.json"],
+        "reassign execute --dry-run",
+    ),
     "reassign-generate": (
         "reassignment-under-way",
         [
@@ -100,6 +105,8 @@ def files_of_a_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     Path("topics.json").write_text('{"version":1,"topics":[{"topic":"move"},{"topic":"manual"}]}')
     Path("large-topics.json").write_text('{"version":1,"topics":[{"topic":"orders.00000"}]}')
+    small = [{"topic": "t1", "partition": p, "replicas": [2, 0]} for p in (0, 1, 2)]
+    Path("small-plan.json").write_text(json.dumps({"version": 1, "partitions": small}))
     partitions: list[dict[str, Any]] = [
         {"topic": "move", "partition": 0, "replicas": [1, 2]},
         {"topic": "move", "partition": 1, "replicas": [0, 2]},
