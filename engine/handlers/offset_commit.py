@@ -15,7 +15,7 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -53,7 +53,8 @@ def offset_commit(
         deferred.complete(_response(request, error, errors | refused if refused else errors))
 
     context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
-    return deferred
+    # Without followers the answer is there at once, and needs no place to wait.
+    return deferred if deferred.response is None else cast("OffsetCommitResponse", deferred.response)
 
 
 def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offsets, CommitErrors]:
@@ -101,7 +102,9 @@ def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErro
         indexes = [p.partition_index for p in topic.partitions]
         if errors:
             codes = [errors.get(TopicPartition(topic.name, index), error) for index in indexes]
-            partitions = [make(partition_index=index, error_code=code) for index, code in zip(indexes, codes, strict=True)]
+            partitions = [
+                make(partition_index=index, error_code=code) for index, code in zip(indexes, codes, strict=True)
+            ]
         else:
             partitions = [make(partition_index=index, error_code=error) for index in indexes]
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))

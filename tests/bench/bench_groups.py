@@ -48,7 +48,7 @@ ONLY = [name.strip() for name in os.environ.get("KLAMM_BENCH_ONLY", "").split(",
 ENGINES = os.environ.get("KLAMM_BENCH_ENGINES", "klamm,kafka").split(",")
 HERE = Path(__file__).parent
 
-COMMITS = 40_000
+COMMITS = 20_000
 MEMBERS = 100
 STORED_COMMITS = 1_000_000
 STORED_GROUPS = 1_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from engine.config.metadata_version import MetadataVersion, offset_commit_value_version
+from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.coordinator.group.values import Offsets
 from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
@@ -64,7 +64,7 @@ def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray
     varints, join = VARINTS, b"".join
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
-    is_plain_version = offset_commit_value_version(ibp, has_expire_timestamp=False) == _VALUE_VERSION
+    is_plain_version = ibp >= MetadataVersion.IBP_2_1_IV1
     topic_before = None
     topic_head = b""
     out = bytearray()

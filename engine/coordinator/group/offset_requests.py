@@ -57,25 +57,27 @@ class OffsetRequests:
 
     def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: CommitDone) -> None:
         """Commit offsets; ``done`` is called when they are replicated, or at once with an error."""
-        error = self._groups.status(group_id)
-        group = self._groups.find(group_id) if error is ErrorCode.NONE else None
-        if error is ErrorCode.NONE and group is None:
-            if committer.generation_id < 0:
-                # Assigns its partitions itself: the group is nothing but its offsets.
-                group = self._groups.find_or_add(group_id)
-            else:
-                error = ErrorCode.ILLEGAL_GENERATION
-        if group is not None:
-            error = self._machine.check_commit(group, committer)
-            self._driver.run()
-        if group is None or error is not ErrorCode.NONE:
+        error, owned = self._groups.locate(group_id)
+        if owned is None or error is not ErrorCode.NONE:
+            done(error, {})
+            return
+        group = owned.groups.get(group_id)
+        if group is None:
+            if committer.generation_id >= 0:
+                done(ErrorCode.ILLEGAL_GENERATION, {})
+                return
+            # Assigns its partitions itself: the group is nothing but its offsets.
+            group = self._groups.find_or_add(group_id)
+        error = self._machine.check_commit(group, committer)
+        self._driver.run()
+        if error is not ErrorCode.NONE:
             done(error, {})
             return
         too_large = self._too_large(offsets)
         if too_large:
             offsets = {partition: value for partition, value in offsets.items() if partition not in too_large}
         if offsets:
-            self._write(group, offsets, too_large, done)
+            self._write(owned.index, group, offsets, too_large, done)
         else:
             done(ErrorCode.NONE, too_large)
 
@@ -84,7 +86,7 @@ class OffsetRequests:
         error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         return {p: error for p, value in offsets.items() if value[1] and utf16_length(value.metadata) > length_max}
 
-    def _write(self, group: Group, offsets: Offsets, refused: CommitErrors, done: CommitDone) -> None:
+    def _write(self, index: int, group: Group, offsets: Offsets, refused: CommitErrors, done: CommitDone) -> None:
         is_pending = False
 
         def written(error: ErrorCode, log_offset: int) -> None:
@@ -99,7 +101,7 @@ class OffsetRequests:
 
         settings = self._settings
         batch = commit_batch(group.group_id, offsets, self._clock.now_ms(), settings.codec, settings.ibp)
-        if not self._writer.append(self._groups.index_of(group.group_id), batch, written):
+        if not self._writer.append(index, batch, written):
             # It waits for the followers: not visible until they have it.
             is_pending = True
             group.offsets.begin_commit(offsets)

@@ -78,11 +78,15 @@ class OwnedGroups:
 
     def status(self, group_id: str) -> ErrorCode:
         """Return NONE where this broker answers for the group."""
+        return self.locate(group_id)[0]
+
+    def locate(self, group_id: str) -> tuple[ErrorCode, OwnedPartition | None]:
+        """Return NONE and the group's partition where this broker answers for the group, else why it does not."""
         index = self.index_of(group_id)
         owned = self._owned.get(index)
         if owned is None or self._writer.partition(index) is None:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
+            return ErrorCode.NOT_COORDINATOR, None
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE, owned
 
     def find(self, group_id: str) -> Group | None:
         """Return the group if it is there. The status has been asked for before."""

@@ -24,10 +24,14 @@ class OffsetsTopicWriter:
     def __init__(self, replica_manager: ReplicaManager, commit_timeout_ms: int) -> None:
         self._replica_manager = replica_manager
         self._commit_timeout_ms = commit_timeout_ms
+        self._names: dict[int, TopicPartition] = {}
 
     def partition(self, index: int) -> Partition | None:
         """Return the partition if this broker leads it."""
-        partition = self._replica_manager.hosted_partition(TopicPartition(GROUP_METADATA_TOPIC, index))
+        name = self._names.get(index)
+        if name is None:
+            name = self._names[index] = TopicPartition(GROUP_METADATA_TOPIC, index)
+        partition = self._replica_manager.hosted_partition(name)
         return partition if partition is not None and partition.is_leader else None
 
     def append(self, index: int, batch: memoryview, done: Done) -> bool:
