@@ -59,5 +59,9 @@ def test_groups_in_zookeeper(stage: Stage) -> None:
         group_story.groups_in_zookeeper(stage, write)
 
 
+def test_an_old_client_goes_on_where_a_reset_says(stage: Stage) -> None:
+    group_story.an_old_client_goes_on_where_a_reset_says(stage)
+
+
 def test_bad_input(stage: Stage) -> None:
     group_story.bad_input(stage)

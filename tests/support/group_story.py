@@ -16,7 +16,15 @@ from typing import Any
 
 from group_members import commit, fill, kafka_python_member, librdkafka_member, wait_for
 from klamm_program import Ran
+from wire_client import WireClient
 from znode_writer import Write
+
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 PARTITIONS = 3
 EACH = 10
@@ -279,6 +287,24 @@ def groups_in_zookeeper(stage: Stage, write: Write) -> None:
     gone = stage.run_on_both("groups", "delete-offsets", "--group", group, "--topic", "deleted-topic", "--yes")
     assert (gone.code, gone.rows[0][3:5]) == (0, ["3", "deleted"]), gone.err
     _old_group_beside_a_new_one(stage, topic, group)
+
+
+def an_old_client_goes_on_where_a_reset_says(stage: Stage) -> None:
+    """A client of Kafka 0.8.1 commits (version 0: into ZooKeeper), is reset, and reads its offset back."""
+    topic, group = stage.new_topic(), stage.new_group()
+    with WireClient(stage.servers.partition(",")[0]) as client:
+        own = OffsetCommitRequestPartition(partition_index=1, committed_offset=3, committed_metadata="")
+        wanted = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[own])])
+        answer = client.ask(wanted, 0)
+        assert answer.topics[0].partitions[0].error_code == 0
+        assert stage.run_on_zookeeper("groups", "describe", group).rows[0][:6] == [group, topic, "1", "3", "10", "7"]
+        reset = ("groups", "reset-offsets", "--group", group, "--all-topics", "--shift-by", "4", "--execute", "--yes")
+        done = stage.run_on_zookeeper(*reset)
+        assert (done.code, done.rows) == (0, [[group, topic, "1", "3", "7", "reset", "-"]]), done.err
+        question = OffsetFetchRequest(
+            group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[1])]
+        )
+        assert client.ask(question, 0).topics[0].partitions[0].committed_offset == 7
 
 
 def _old_group_is_told(stage: Stage, topic: str, group: str, member: str) -> None:
