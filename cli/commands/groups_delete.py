@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
+from cli.framework.completing import complete_groups
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -59,11 +60,10 @@ async def delete(
 )
 async def delete_offsets(
     invocation: Invocation,
-    group: Annotated[str | None, typer.Option("--group", metavar="G", help="The group's id.")] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="G", help="The group's id.", autocompletion=complete_groups)
     ] = None,
+    topic: Topics = None,
 ) -> Report:
     """Delete a group's committed offsets of topics.
 

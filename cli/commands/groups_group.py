@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.framework.command import CommandGroup
+from cli.framework.completing import complete_groups, complete_topics
 
 if TYPE_CHECKING:
     from engine.admin.groups.scope import GroupScope
@@ -17,8 +18,22 @@ group = CommandGroup(
     action_flags={f"--{word}": word for word in ("list", "describe", "reset-offsets", "delete-offsets", "delete")},
 )
 
-GroupNames = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.")]
-GroupOptions = Annotated[list[str] | None, typer.Option("--group", metavar="G", help="A group's id; may be repeated.")]
+GroupNames = Annotated[
+    list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups)
+]
+GroupOptions = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="G", help="A group's id; may be repeated.", autocompletion=complete_groups),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="T[:P,…]",
+        help="A topic, or these partitions of it; may be repeated.",
+        autocompletion=complete_topics,
+    ),
+]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of consumers.")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope
     from engine.admin.groups.resetting import PlannedReset
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="T[:P,…]", help="A topic, or these partitions of it; may be repeated."),
-]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition that the group has committed.")]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")]
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]

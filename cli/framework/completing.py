@@ -40,6 +40,17 @@ def complete_brokers(ctx: Context, incomplete: str) -> list[str]:
     return _offered(ids, ctx.params, incomplete)
 
 
+def complete_groups(ctx: Context, incomplete: str) -> list[str]:
+    """Offer the ids of consumer groups."""
+
+    async def names(cluster: Cluster) -> list[str]:
+        from engine.admin.groups.listing import list_consumer_groups, parse_filter
+
+        return [entry.group for entry in (await list_consumer_groups(cluster, parse_filter(None, None))).groups]
+
+    return _offered(names, ctx.params, incomplete)
+
+
 def complete_profiles(incomplete: str) -> list[str]:
     """Offer the names of profiles."""
     import os

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import group_story
 import pytest
+from group_members import commit
 from group_story import Stage
-from klamm_program import in_process
+from klamm_program import in_process, klamm
 from znode_writer import znode_writer
 
 from engine.local.cluster import LocalCluster
@@ -61,6 +62,14 @@ def test_groups_in_zookeeper(stage: Stage) -> None:
 
 def test_an_old_client_goes_on_where_a_reset_says(stage: Stage) -> None:
     group_story.an_old_client_goes_on_where_a_reset_says(stage)
+
+
+def test_the_tab_key_offers_groups(stage: Stage) -> None:
+    group = stage.new_group()
+    commit(stage.servers, group, {(stage.new_topic(), 0): 1})
+    line = f"klamm groups describe -b {stage.servers} {group[:5]}"
+    asked = {"_KLAMM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    assert klamm(folder=stage.folder, env=asked).out.splitlines() == [group]
 
 
 def test_bad_input(stage: Stage) -> None:
