@@ -37,31 +37,46 @@ def say(text: str) -> None:
 
 
 def klamm(
-    *words: str, show: bool = True, code: int = 0, until_says: str | None = None, stdin: str = "", lines_max: int = 60
+    *words: str,
+    show: bool = True,
+    code: int = 0,
+    until_says: str | None = None,
+    stdin: str = "",
+    lines_max: int | None = None,
 ) -> str:
-    """Run a klamm command as a user would and return its stdout.
+    """Run a klamm command as a user would and return its stdout, unless a terminal got it.
 
     It has to end with ``code``; with ``until_says`` it is run again until it does and says that, as an operator would
-    who waits for something. Of very much only the end is shown.
+    who waits for something. Of very much only the last ``lines_max`` lines are shown.
     """
     if show:
         print(f"$ klamm {shlex.join(words)}", flush=True)
+    goes_to_terminal = show and until_says is None and lines_max is None and sys.stdout.isatty()
+    environment = os.environ | {"COLUMNS": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else None
     deadline = time.monotonic() + DEADLINE_S
     while True:
         done = subprocess.run(
-            [KLAMM, *words], input=stdin, stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False
-        )
-        if done.returncode == code and (until_says or "") in done.stdout:
+            [KLAMM, *words], input=stdin, stdout=None if goes_to_terminal else subprocess.PIPE, text=True,
+            timeout=DEADLINE_S, check=False, env=environment,
+        )  # fmt: skip
+        said = done.stdout or ""
+        if done.returncode == code and (until_says or "") in said:
             break
         if until_says is None or time.monotonic() > deadline:
             raise DemoFailed(f"klamm {shlex.join(words)} ended with code {done.returncode}")
         time.sleep(0.2)
-    lines = done.stdout.rstrip().splitlines() if show else []
-    if len(lines) > lines_max:
-        print(f"  … {len(lines) - lines_max} lines before these …")
-    for line in lines[-lines_max:]:
+    if show:
+        show_end(said.rstrip().splitlines(), lines_max)
+    return said
+
+
+def show_end(lines: list[str], lines_max: int | None) -> None:
+    """Print the last lines."""
+    left_out = 0 if lines_max is None else max(0, len(lines) - lines_max)
+    if left_out:
+        print(f"  … {left_out} lines before these …")
+    for line in lines[left_out:]:
         print(line, flush=True)
-    return done.stdout
 
 
 def steps(folder: Path) -> None:
