@@ -14,7 +14,7 @@ from engine.admin.broker_releases import release_of
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, NotFound
 from engine.admin.snapshot import read_snapshot
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import Endpoint, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 
@@ -227,7 +227,7 @@ async def _own_words(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnW
         # Once for all: the tasks below would each open it.
         await (await cluster.wire()).nodes()
     except AdminError as error:
-        return dict.fromkeys(chosen, OwnWords(trouble=error.message))
+        return dict.fromkeys(chosen, OwnWords(trouble=str(error)))
     async with asyncio.TaskGroup() as group:
         tasks = {one: group.create_task(_ask(cluster, one), name=f"describe-{one}") for one in chosen}
     return {one: task.result() for one, task in tasks.items()}
@@ -247,8 +247,8 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
             )
     except TimeoutError:
         return OwnWords(trouble=f"no answer within {limit_s:g} s")
-    except AdminError as error:
-        return OwnWords(trouble=error.message)
+    except (AdminError, RemoteProtocolError) as error:
+        return OwnWords(trouble=str(error))
 
 
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.errors import Unreachable
 from engine.admin.wire import WireCluster, refuse
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -56,7 +56,7 @@ class WireConfigReader:
     async def _described_or_not(self, entity: Entity, include_all: bool) -> EntityConfigs:
         try:
             return await describe_entity(self._wire, entity, include_all=include_all)
-        except Unreachable as error:
+        except (Unreachable, RemoteProtocolError) as error:
             return EntityConfigs(entity.type, entity.name, (), str(error))
 
 

@@ -20,7 +20,8 @@ from engine.admin.log_dirs import read_log_dirs
 from engine.admin.offset_lookup import look_up
 from engine.admin.offset_times import parse_offset_time
 from engine.admin.topics import topic_not_found
-from engine.common.errors import ErrorCode, error_code
+from engine.admin.wire import RETRY_PAUSE_S
+from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.protocol.apis.delete_records import (
@@ -34,6 +35,9 @@ HIGH_WATERMARK = -1
 _EXAMPLE = 'write {"version":1,"partitions":[{"topic":"orders","partition":0,"offset":100}]}'
 _MARGIN_MS = 2000
 """The brokers give up sooner than we do, so that they can say which partitions they wait for."""
+
+_TRIES = 3
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name)
 
 
 class DeletionResult(StrEnum):
@@ -151,21 +155,34 @@ async def delete_records(
     With ``waits`` until all live replicas have done so, for the operation's time at most; else it is enough that the
     leader has begun.
     """
-    by_leader: dict[int, list[RecordsDeletion]] = {}
-    for one in previews:
-        if one.result is DeletionResult.WOULD_BE_DELETED:
-            by_leader.setdefault(one.leader, []).append(one)
+    wanted = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+    if not wanted:
+        return list(previews)
+    cluster.accepted("what was sent is deleted all the same; see what is left with: klamm offsets --time earliest")
     done: dict[TopicPartition, RecordsDeletion] = {}
-    if by_leader:
-        cluster.accepted("what was sent is deleted all the same; see what is left with: klamm offsets --time earliest")
+    for attempt in range(_TRIES):
+        for one in await _delete_once(cluster, wanted, waits=waits):
+            done[one.name] = one
+        moved = [one for one in wanted if done[one.name].error in _MOVED]
+        if not moved or attempt == _TRIES - 1:
+            break
+        # Leadership has moved since. The offsets are fixed, so nothing more goes if it is asked for again.
+        await asyncio.sleep(RETRY_PAUSE_S)
+        leaders = await _known_leaders(cluster, [one.name for one in moved])
+        wanted = [replace(one, leader=leaders[one.name]) for one in moved if leaders.get(one.name, NO_LEADER) >= 0]
+    return [done.get(one.name, one) for one in previews]
+
+
+async def _delete_once(cluster: Cluster, wanted: Sequence[RecordsDeletion], *, waits: bool) -> list[RecordsDeletion]:
+    by_leader: dict[int, list[RecordsDeletion]] = {}
+    for one in wanted:
+        by_leader.setdefault(one.leader, []).append(one)
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_delete_at(cluster, leader, wanted, waits=waits), name=f"delete-records-at-{leader}")
-            for leader, wanted in by_leader.items()
+            group.create_task(_delete_at(cluster, leader, deletions, waits=waits), name=f"delete-records-at-{leader}")
+            for leader, deletions in by_leader.items()
         ]
-    for task in tasks:
-        done |= {one.name: one for one in task.result()}
-    return [done.get(one.name, one) for one in previews]
+    return [one for task in tasks for one in task.result()]
 
 
 async def _delete_at(
@@ -184,7 +201,7 @@ async def _delete_at(
         wire = await cluster.wire()
         limit_ms = int(cluster.timeout_s * 1000)
         response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=limit_ms)
-    except AdminError as error:
+    except (AdminError, RemoteProtocolError) as error:
         return [replace(one, result=DeletionResult.FAILED, error=str(error)) for one in wanted]
     answers = {
         TopicPartition(topic.name, p.partition_index): (error_code(p.error_code), p.low_watermark)
@@ -204,14 +221,7 @@ def _outcome(one: RecordsDeletion, code: ErrorCode, low_watermark: int) -> Recor
 
 
 async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    wire = await cluster.wire()
-    response = await wire.metadata(sorted({name.topic for name in names}))
-    known = {
-        TopicPartition(topic.name or "", p.partition_index): p.leader_id
-        for topic in response.topics
-        for p in topic.partitions
-        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    }
+    known = await _known_leaders(cluster, names)
     unknown_topics = sorted({name.topic for name in names} - {name.topic for name in known})
     if unknown_topics:
         raise topic_not_found(unknown_topics)
@@ -223,6 +233,17 @@ async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[To
     if leaderless:
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads it", where=", ".join(map(str, leaderless)))
     return {name: known[name] for name in names}
+
+
+async def _known_leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the leaders (-1: none) of all partitions of the topics; a topic that does not exist has none."""
+    response = await (await cluster.wire()).metadata(sorted({name.topic for name in names}))
+    return {
+        TopicPartition(topic.name or "", p.partition_index): p.leader_id
+        for topic in response.topics
+        for p in topic.partitions
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
 
 
 async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, BadRequest, NotFound
-from engine.common.errors import ErrorCode, error_code
+from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog
 from engine.protocol.apis.describe_log_dirs import (
@@ -169,8 +169,8 @@ async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest) -
             response: DescribeLogDirsResponse = await (await cluster.wire()).call_broker(broker, request)
     except TimeoutError:
         return [_silent(broker, f"no answer within {limit_s:g} s")]
-    except AdminError as error:
-        return [_silent(broker, error.message)]
+    except (AdminError, RemoteProtocolError) as error:
+        return [_silent(broker, str(error))]
     if response.error_code != ErrorCode.NONE:
         return [_silent(broker, error_code(response.error_code).name)]
     return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]

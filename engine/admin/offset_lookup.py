@@ -16,7 +16,7 @@ from engine.admin.offset_selection import PartitionSelection
 from engine.admin.offset_times import OffsetTime
 from engine.admin.offsets import FoundOffset, ask_offsets
 from engine.admin.wire import RETRY_PAUSE_S, WireCluster
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import NO_LEADER, IsolationLevel, TopicPartition
 from engine.protocol.api_keys import ApiKey
 
@@ -62,7 +62,7 @@ async def choose_partitions(wire: WireCluster, selection: PartitionSelection) ->
     Raises:
         NotFound: a rule matches nothing, or there is nothing to match.
     """
-    response = await wire.metadata(None)
+    response = await wire.metadata(selection.topics)
     leaders = {
         TopicPartition(topic.name or "", p.partition_index): p.leader_id
         for topic in response.topics
@@ -161,7 +161,7 @@ async def _ask(
         return [PartitionOffset(*name, leader, error=f"no answer within {limit_s:g} s") for name in names]
     except Refused as error:
         return error
-    except AdminError as error:
+    except (AdminError, RemoteProtocolError) as error:
         return [PartitionOffset(*name, leader, error=str(error)) for name in names]
     return [_told(name, leader, answers.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)) for name in names]
 

@@ -1,7 +1,8 @@
 """Which partitions a caller means: names or patterns of topics, with numbers or ranges of partitions.
 
 The rules of ``--topic-partitions`` are those of kafka-get-offsets: ``t1:1,t2:0-3,t3,t4:5-,t5:-3``, where the end of a
-range is not in it and a missing topic means every topic.
+range is not in it and a missing topic means every topic. A text that could be a topic's name is one, dots and all; only
+others are patterns.
 """
 
 from __future__ import annotations
@@ -12,22 +13,36 @@ from dataclasses import dataclass
 
 from engine.admin.errors import BadRequest
 from engine.common.model import TopicPartition
-from engine.common.topic_names import INTERNAL_TOPICS
+from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 
 _RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?P<range>(?P<one>\d+)|(?P<low>\d*)-(?P<high>\d*))?)?")
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRule:
-    """One rule: topics whose whole name matches, partitions from ``low`` to before ``high`` (None: no end)."""
+class TopicRule:
+    """Topics that are meant: one by its name, or (``pattern``) all whose whole name matches."""
 
-    pattern: re.Pattern[str]
+    text: str
+    pattern: re.Pattern[str] | None
+
+    def means(self, topic: str) -> bool:
+        return topic == self.text if self.pattern is None else self.pattern.fullmatch(topic) is not None
+
+
+_EVERY_TOPIC = TopicRule(".*", re.compile(".*"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """One rule: of these topics the partitions from ``low`` to before ``high`` (None: no end)."""
+
+    topics: TopicRule
     low: int = 0
     high: int | None = None
 
     def means(self, name: TopicPartition) -> bool:
         is_in_range = self.low <= name.partition and (self.high is None or name.partition < self.high)
-        return is_in_range and self.pattern.fullmatch(name.topic) is not None
+        return is_in_range and self.topics.means(name.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,13 @@ class PartitionSelection:
 
     rules: tuple[PartitionRule, ...] = ()
     exclude_internal: bool = False
+
+    @property
+    def topics(self) -> list[str] | None:
+        """The topics that must be looked at; None for all, where that cannot be told before."""
+        if not self.rules or any(rule.topics.pattern is not None for rule in self.rules):
+            return None
+        return sorted({rule.topics.text for rule in self.rules})
 
     def choose(self, partitions: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
         """Return the chosen ones of the partitions that there are, by topic, sorted."""
@@ -51,7 +73,7 @@ class PartitionSelection:
         """Return the rules that mean none of the chosen partitions, as they were written."""
         there = list(chosen)
         idle = [rule for rule in self.rules if not any(rule.means(name) for name in there)]
-        return [rule.pattern.pattern + _range_text(rule) for rule in idle]
+        return [rule.topics.text + _range_text(rule) for rule in idle]
 
 
 def select_partitions(
@@ -68,12 +90,12 @@ def select_partitions(
             raise BadRequest("--topic-partitions cannot be used with --topic or --partitions")
         rules = [_rule(text.strip()) for text in topic_partitions.split(",")]
         return PartitionSelection(tuple(rules), exclude_internal)
-    patterns = [_pattern(text, "--topic") for text in named] or [re.compile(".*")]
+    chosen = [_topics(text, "--topic") for text in named] or [_EVERY_TOPIC]
     if partitions is None:
-        rules = [PartitionRule(pattern) for pattern in patterns] if named else []
+        rules = [PartitionRule(topics_meant) for topics_meant in chosen] if named else []
         return PartitionSelection(tuple(rules), exclude_internal)
     indexes = _indexes(partitions)
-    rules = [PartitionRule(pattern, index, index + 1) for pattern in patterns for index in indexes]
+    rules = [PartitionRule(topics_meant, index, index + 1) for topics_meant in chosen for index in indexes]
     return PartitionSelection(tuple(rules), exclude_internal)
 
 
@@ -82,15 +104,17 @@ def _rule(text: str) -> PartitionRule:
     if match is None:
         hint = "write t1:1, t2:0-3 (without 3), t3, t4:5- or t5:-3, with commas between them"
         raise BadRequest(f"invalid rule: {text!r}", where="--topic-partitions", hint=hint)
-    pattern = _pattern(match["topic"] or ".*", "--topic-partitions")
+    topics = _topics(match["topic"], "--topic-partitions") if match["topic"] else _EVERY_TOPIC
     if match["one"] is not None:
-        return PartitionRule(pattern, int(match["one"]), int(match["one"]) + 1)
-    return PartitionRule(pattern, int(match["low"] or 0), int(match["high"]) if match["high"] else None)
+        return PartitionRule(topics, int(match["one"]), int(match["one"]) + 1)
+    return PartitionRule(topics, int(match["low"] or 0), int(match["high"]) if match["high"] else None)
 
 
-def _pattern(text: str, where: str) -> re.Pattern[str]:
+def _topics(text: str, where: str) -> TopicRule:
+    if invalid_topic_name(text) is None:
+        return TopicRule(text, None)
     try:
-        return re.compile(text)
+        return TopicRule(text, re.compile(text))
     except re.error as error:
         raise BadRequest(f"not a regular expression ({error}): {text!r}", where=where) from error
 

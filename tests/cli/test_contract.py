@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +140,9 @@ def test_a_wrong_chroot_is_named(words: str, zookeeper: EmbeddedZooKeeper, capsy
     assert "/absent" in ran.error["message"]
 
 
-@pytest.fixture(scope="module")
-def silent() -> Iterator[str]:
-    """A server that takes every connection and never answers."""
+@contextmanager
+def serving(says: bytes = b"") -> Iterator[str]:
+    """Give the address of a server that takes every connection, says something or nothing, and never more."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken: list[socket.socket] = []
 
@@ -151,6 +152,8 @@ def silent() -> Iterator[str]:
                     taken.append(server.accept()[0])
                 except OSError:
                     return
+                with suppress(OSError):
+                    taken[-1].sendall(says)
 
         thread = threading.Thread(target=take, name="silent-server")
         thread.start()
@@ -159,6 +162,25 @@ def silent() -> Iterator[str]:
         thread.join(10)
         for connection in taken:
             connection.close()
+
+
+@pytest.fixture(scope="module")
+def silent() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def web_server() -> Iterator[str]:
+    with serving(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") as address:
+        yield address
+
+
+@pytest.mark.parametrize("words", [words for words in OF_CLUSTERS if not words.startswith("zk ")])
+def test_something_else_than_kafka_is_there(words: str, web_server: str, capsys: Capture) -> None:
+    ran = run(words, "--bootstrap-server", web_server, "--timeout", "2", "-o", "json", capture=capsys)
+    assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
+    assert web_server in ran.error["message"]
 
 
 @pytest.mark.parametrize("words", OF_CLUSTERS)
