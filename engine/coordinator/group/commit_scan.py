@@ -2,9 +2,9 @@
 
 Nearly every record is an offset without a text, and most repeat one before with another number. Such a record differs
 from the last one of its group and partition in its last 23 bytes only: offset, leader epoch, length of the text (0),
-timestamp, number of headers (0). The bytes before, once a record with them was read the slow way and found to be
-plain, say where everything is. So a commit is one lookup of those bytes, and nothing is decoded but what is left at
-the end of the log.
+timestamp, number of headers (0). The bytes before are read once; if they are those of a plain commit, they say where
+everything is in each record that begins so. So a commit is one lookup of those bytes, and no number is decoded but
+what is left at the end of the log.
 
 What is not plain is left to the caller, batch by batch.
 """
@@ -15,12 +15,12 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.coordinator.group.values import CommittedOffset
+from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
 from engine.protocol.records import layout
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.record import Record
-from engine.protocol.records.varint import VARINTS
+from engine.protocol.records.varint import VARINTS, read_varint
 
 OffsetName = tuple[str, TopicPartition]
 """A group, and a partition that it has committed an offset for."""
@@ -31,9 +31,18 @@ _HEAD = struct.Struct(">qi4xB4xhi30xi")
 _TAIL = struct.Struct(">qihq")
 """What follows the version in a value without a text: offset, leader epoch, length of the text, timestamp."""
 
+_KEY_HEAD = struct.Struct(">hh")
+"""A key's version and the length of the group's id."""
+
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_KEY_BYTES_AFTER_GROUP: Final = _LENGTH.size + _PARTITION.size
+_KEY_BYTES_MIN: Final = _KEY_HEAD.size + _KEY_BYTES_AFTER_GROUP
 _TAIL_BYTES: Final = _TAIL.size + 1
 _VALUE_VERSION: Final = b"\0\3"
-_VALUE_BYTES: Final = len(_VALUE_VERSION) + _TAIL.size
+_PLAIN_VALUE: Final = VARINTS[len(_VALUE_VERSION) + _TAIL.size] + _VALUE_VERSION
+"""How a plain commit's value begins: its length and its version."""
+
 _LENGTH_MIN: Final = layout.BATCH_OVERHEAD - layout.LOG_OVERHEAD
 _MAGIC: Final = 2
 
@@ -46,15 +55,17 @@ class CommitScan:
         self.next_offset = 0
         """The offset after the last batch that was taken."""
         self._names: dict[bytes, OffsetName] = {}
+        self._topics: dict[str, str] = {}
+        """One text for each topic's name, which thousands of offsets share."""
         self._latest: dict[bytes, tuple[int, bytes]] = {}
 
     def take(self, buffer: bytes, position: int, records_max: int) -> int:
         """Take plain commits from the position on; return where that ended.
 
-        That is before a batch that is not known to be plain or not all there, or after ``records_max`` records (a
+        That is before a batch that has other records or is not all there, or after ``records_max`` records (a
         batch is taken whole).
         """
-        names, latest, read_head = self._names, self._latest, _HEAD.unpack_from
+        latest, read_head = self._latest, _HEAD.unpack_from
         end = len(buffer) - layout.BATCH_OVERHEAD
         overhead, log_overhead = layout.BATCH_OVERHEAD, layout.LOG_OVERHEAD
         while records_max > 0 and position <= end:
@@ -65,7 +76,9 @@ class CommitScan:
             if count == 1:
                 prefix = buffer[position + overhead : following - _TAIL_BYTES]
                 # Two bytes of the text's length, eight of the timestamp, one of the headers' number.
-                if prefix not in names or buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
+                if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
+                    break
+                if prefix not in latest and not self._learn(prefix):
                     break
                 latest[prefix] = (base, buffer[following - _TAIL_BYTES : following - 1])
             elif not self._take_records(buffer, position + overhead, following, base, count):
@@ -78,7 +91,7 @@ class CommitScan:
 
     def _take_records(self, buffer: bytes, position: int, end: int, base_offset: int, count: int) -> bool:
         """Take the records of one batch if all of them are plain; return whether they were."""
-        names = self._names
+        latest = self._latest
         found = []
         for number in range(count):
             if position + 2 > end:
@@ -93,7 +106,7 @@ class CommitScan:
                 following += 1
             following += size >> 1
             prefix = buffer[position : following - _TAIL_BYTES]
-            if size & 1 or following > end or prefix not in names:
+            if size & 1 or following > end or (prefix not in latest and not self._learn(prefix)):
                 return False
             if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
                 return False
@@ -105,19 +118,26 @@ class CommitScan:
         self._latest.update(found)
         return True
 
-    def learn(self, header: BatchHeader, record: Record, name: OffsetName) -> bool:
-        """Remember what a plain commit looks like, and take it; False for a record that is not plain.
-
-        ``record`` is one that was read the slow way and stands in the log as it is, in the batch of this header.
-        """
-        value = record.value
-        if header.magic != _MAGIC or header.attributes or value is None or len(value) != _VALUE_BYTES:
+    def _learn(self, prefix: bytes) -> bool:
+        """Remember whose commits begin so; False for a record that is not plain."""
+        key = _key_of(prefix)
+        if key is None:
             return False
-        if record.headers or not value.startswith(_VALUE_VERSION) or _TAIL.unpack_from(value, 2)[2]:
+        version, group_size = _KEY_HEAD.unpack_from(key)
+        topic_at = _KEY_HEAD.size + group_size
+        if not 0 <= version <= OFFSET_KEY_VERSION or group_size < 0 or len(key) < topic_at + _KEY_BYTES_AFTER_GROUP:
             return False
-        prefix = _prefix_of(header, record)
-        self._names[prefix] = name
-        self._latest[prefix] = (record.offset, value[len(_VALUE_VERSION) :])
+        (topic_size,) = _LENGTH.unpack_from(key, topic_at)
+        topic_at += _LENGTH.size
+        if topic_size < 0 or topic_at + topic_size + _PARTITION.size != len(key):
+            return False
+        try:
+            group = key[_KEY_HEAD.size : _KEY_HEAD.size + group_size].decode()
+            topic = key[topic_at : topic_at + topic_size].decode()
+        except UnicodeDecodeError:
+            return False
+        (index,) = _PARTITION.unpack_from(key, len(key) - _PARTITION.size)
+        self._names[prefix] = (group, TopicPartition(self._topics.setdefault(topic, topic), index))
         return True
 
     def left(self) -> Iterator[tuple[OffsetName, int, CommittedOffset]]:
@@ -128,19 +148,17 @@ class CommitScan:
             yield names[prefix], log_offset, CommittedOffset(offset, "", leader_epoch, timestamp_ms)
 
 
-def _prefix_of(header: BatchHeader, record: Record) -> bytes:
-    """Return a plain record's bytes up to its last 23, as every producer of records writes them."""
-    key = record.key
-    assert key is not None
-    body = b"".join(
-        (
-            b"\0",
-            VARINTS[record.timestamp_ms - header.base_timestamp],
-            VARINTS[record.offset - header.base_offset],
-            VARINTS[len(key)],
-            key,
-            VARINTS[_VALUE_BYTES],
-            _VALUE_VERSION,
-        )
-    )
-    return VARINTS[len(body) + _TAIL_BYTES] + body
+def _key_of(prefix: bytes) -> bytes | None:
+    """Return the key of the record that begins so, if its value is a plain one's and ends where 23 bytes are left."""
+    try:
+        body_size, position = read_varint(prefix, 0)
+        if body_size != len(prefix) - position + _TAIL_BYTES:
+            return None
+        # The record's attributes, which nobody uses, and what it adds to the batch's timestamp and offset.
+        _, position = read_varint(prefix, position + 1)
+        _, position = read_varint(prefix, position)
+        key_size, position = read_varint(prefix, position)
+    except (IndexError, KafkaError):
+        return None
+    end = position + key_size
+    return prefix[position:end] if key_size >= _KEY_BYTES_MIN and prefix[end:] == _PLAIN_VALUE else None

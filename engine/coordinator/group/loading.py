@@ -157,7 +157,7 @@ class GroupLoader:
                 held[name] = StoredOffset(committed_offset(value), record.offset)
         elif value is None:
             self._offsets[name] = _Removed(None, record.offset)
-        elif not self._commits.learn(header, record, name):
+        else:
             self._offsets[name] = StoredOffset(committed_offset(value), record.offset)
 
     def _end_transaction(self, header: BatchHeader, record: Record) -> None:
