@@ -35,7 +35,7 @@ from engine.storage.cleaner.throttle import Pace
 from engine.storage.cleaner.transactions import CleanedTransactions
 from engine.storage.segment_paths import SegmentPaths
 
-GROUP_SEGMENTS_MAX = 64
+GROUP_SEGMENTS_MAX = 32
 """Segments replaced at once: the renames hold the broker's event loop."""
 
 _OFFSETS_MAX = 2**31 - 1
