@@ -37,6 +37,7 @@ JsonFile = Annotated[
     needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm elect preferred --all-topic-partitions --dry-run",
+        "klamm elect preferred --all-topic-partitions --dry-run --snapshot before.json",
         "klamm elect preferred --topic orders --partition 3",
         "klamm elect preferred --path-to-json-file partitions.json --zookeeper 127.0.0.1:2181",
     ),
@@ -104,7 +105,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from engine.admin.elections_run import run_election
     from engine.admin.readers import topic_reader
 
-    async with open_cluster(invocation, for_change=True) as cluster:
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         reader = await topic_reader(cluster)
         previews = preview(election, await read_scope(reader, scope), await reader.live_brokers())
         needed = [one for one in previews if one.is_needed]

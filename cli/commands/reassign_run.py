@@ -78,7 +78,7 @@ async def execute(
 
     plan = read_plan(reassignment_json_file)
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
-    async with open_cluster(invocation, for_change=True) as cluster:
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
             prepared = await prepare_reassignment(cluster, plan, limits, is_additional=additional)
         for warning in prepared.warnings:

@@ -94,7 +94,7 @@ class PreparedReassignment:
 async def prepare_reassignment(
     cluster: Cluster, plan: Sequence[PartitionMove], throttle: Throttle, *, is_additional: bool = False
 ) -> PreparedReassignment:
-    """Check a plan against the cluster. Changes nothing.
+    """Check a plan against the cluster. Changes nothing; of a snapshot all is checked but what brokers alone can tell.
 
     Raises:
         BadRequest, NotFound: a partition, broker or log dir is unknown, or a new replica's broker is dead.
@@ -108,12 +108,15 @@ async def prepare_reassignment(
     if deleted:
         raise BadRequest(f"topic {deleted[0]} is being deleted", hint="take it out of the file")
     live = await (await topic_reader(cluster)).live_brokers()
-    warnings = _check_brokers(plan, found, live, is_strict=cluster.changes_by is Side.ZOOKEEPER)
+    is_live = cluster.target.snapshot is None
+    is_znode = is_live and cluster.changes_by is Side.ZOOKEEPER
+    warnings = _check_brokers(plan, found, live, is_strict=is_znode)
     running = await read_running(cluster)
-    _check_running(running, is_additional=is_additional, is_znode=cluster.changes_by is Side.ZOOKEEPER)
+    _check_running(running, is_additional=is_additional, is_znode=is_znode)
     changing = tuple(move for move in plan if found[move.name].assignment.target_replicas != move.replicas)
-    await check_can_alter(cluster, {move.name: move.replicas for move in changing})
-    await _check_dirs(cluster, plan)
+    if is_live:
+        await check_can_alter(cluster, {move.name: move.replicas for move in changing})
+        await _check_dirs(cluster, plan)
     flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in found.items()})
     settings = await plan_throttle(cluster, throttle, flows, plan, live) if throttle.is_set else None
     if settings is not None:

@@ -168,6 +168,15 @@ def test_plans_that_do_not_fit_the_cluster(untouched: Untouched, document: Any, 
         assert message in untouched("reassign", "execute", *PLAN, *words).err
 
 
+def test_a_cluster_that_must_not_be_changed_may_be_tried_dry(recorded: Recorded, capsys: Capture) -> None:
+    where = ("--zookeeper", recorded("leaderless"))
+    assert in_process("profiles", "add", "prod", *where, "--read-only", capture=capsys).code == 0
+    for words in (("elect", "preferred", "--topic", "lag", "--partition", "0"), ("reassign", "execute", *PLAN)):
+        refused = in_process(*words, "--cluster", "prod", capture=capsys)
+        assert (refused.code, "read-only" in refused.err) == (2, True)
+        assert in_process(*words, "--cluster", "prod", "--dry-run", capture=capsys).code == 0
+
+
 def test_a_throttle_that_makes_no_sense(untouched: Untouched) -> None:
     assert "a throttle below" in untouched("reassign", "execute", *PLAN, "--throttle", "5").err
 

@@ -88,6 +88,16 @@ OFFLINE = {
     ),
     "cluster-load": ("large", ["cluster", "load"], "cluster load"),
     "cluster-load-of-a-topic": ("large", ["cluster", "load", "orders.00000"], "cluster load"),
+    "reassign-execute-offline": (
+        "large",
+        ["reassign", "execute", "--dry-run", "--throttle", "50000000", "--reassignment-json-file", "large-plan.json"],
+        "reassign execute --dry-run",
+    ),
+    "elect-preferred-offline": (
+        "leaderless",
+        ["elect", "preferred", "--topic", "t1", "--dry-run"],
+        "elect",
+    ),
     "reassign-generate-with-sizes": (
         "large",
         [
@@ -105,6 +115,8 @@ def files_of_a_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     Path("topics.json").write_text('{"version":1,"topics":[{"topic":"move"},{"topic":"manual"}]}')
     Path("large-topics.json").write_text('{"version":1,"topics":[{"topic":"orders.00000"}]}')
+    large = [{"topic": "orders.00000", "partition": p, "replicas": [p, p + 1, p + 2]} for p in range(3)]
+    Path("large-plan.json").write_text(json.dumps({"version": 1, "partitions": large}))
     small = [{"topic": "t1", "partition": p, "replicas": [2, 0]} for p in (0, 1, 2)]
     Path("small-plan.json").write_text(json.dumps({"version": 1, "partitions": small}))
     partitions: list[dict[str, Any]] = [
