@@ -39,6 +39,9 @@ async def consumer(
     fetch_size: Annotated[
         int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="At most so much of a partition at once.")
     ] = 1_048_576,
+    group_id: Annotated[
+        str | None, typer.Option("--group", metavar="G", help="Join a group: several runs share the partitions.")
+    ] = None,
     decode: Annotated[
         bool, typer.Option("--decode", help="Look at every record; MB are then those of keys and values.")
     ] = False,
@@ -51,7 +54,6 @@ async def consumer(
         Path | None,
         typer.Option("--consumer.config", "--consumer-config", metavar="FILE", help="For its bootstrap.servers."),
     ] = None,
-    group_id: Annotated[str | None, typer.Option("--group", hidden=True)] = None,
     threads: Annotated[int | None, typer.Option("--threads", "--num-fetch-threads", hidden=True)] = None,
     socket_buffer_size: Annotated[int | None, typer.Option("--socket-buffer-size", hidden=True)] = None,
     date_format: Annotated[str | None, typer.Option("--date-format", hidden=True)] = None,
@@ -60,11 +62,10 @@ async def consumer(
     """Read a topic as fast as it comes, and tell rates.
 
     Columns are those of kafka-consumer-perf-test. Records are counted by the headers of their batches, and MB are those
-    that came over the wire; with --decode every batch is decompressed and every record looked at. rebalance.time.ms is
-    the time to find leaders and first offsets, for no group is joined. Ends with 1 when no record comes for --timeout
-    seconds (10) before there are enough.
+    that came over the wire; with --decode every batch is decompressed and every record looked at. With --group it
+    begins at what is committed and commits what it has read. rebalance.time.ms is the time to join, or to find leaders
+    and first offsets. Ends with 1 when no record comes for --timeout seconds (10) before there are enough.
     """
-    refuse(group_id, "--group", "no group is joined: all partitions are read, or those of --partition")
     refuse(date_format, "--date-format", "times are told as kafka-consumer-perf-test does by default, or in ISO 8601")
     refuse(print_metrics, "--print-metrics", "the metrics are those of the Java client; -o json has all figures")
     for option, value in (("--threads", threads), ("--socket-buffer-size", socket_buffer_size)):
@@ -77,6 +78,8 @@ async def consumer(
         raise UsageError("no topic is named: give --topic TOPIC")
     if messages is None:
         raise UsageError("how many records? give --messages N")
+    if group_id is not None and (partition or not group_id):
+        raise UsageError("--group wants a name, and the group says which partitions are read, not --partition")
     if consumer_config is not None:
         from engine.admin.client_properties import load_client_properties
 
@@ -97,6 +100,8 @@ async def consumer(
         decode,
         idle_s,
         reporting_interval / 1000,
+        group_id,
+        invocation.timeout_s,
     )
     async with open_cluster(invocation) as cluster:
         test = PerfConsumer(await cluster.wire(), load, observe=invocation.talk.detail)

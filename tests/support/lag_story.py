@@ -22,7 +22,7 @@ class Steady:
     def __init__(self, servers: str, group_id: str, topic: str) -> None:
         settings = {
             "bootstrap.servers": servers, "group.id": group_id, "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 2,
+            "enable.auto.commit": False, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "log_level": 2,
         }  # fmt: skip
         self._consumer = Consumer(settings)
         self._consumer.subscribe([topic])

@@ -1,6 +1,7 @@
 """Reads a topic as fast as it comes and counts: records by the headers of their batches, or one by one if asked for.
 
-Joins no group and commits nothing. Leaders are followed as they move.
+Leaders are followed as they move. By default it joins no group and commits nothing; as a member of one it reads what it
+is given, begins at what is committed, and commits what it has read.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engine.admin.errors import NotFound, Unreachable
+from engine.admin.errors import NotFound, Refused, Unreachable
 from engine.admin.groups.asking import PATIENCE_S
+from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.partition_offsets import offsets_at
-from engine.admin.groups.values import Unknown
+from engine.admin.groups.values import CommittedOffset, Unknown
 from engine.admin.observer import Observer, tell_nobody
 from engine.admin.offsets import EARLIEST, LATEST
 from engine.admin.perf.data_bytes import count_data
+from engine.admin.perf.membership import Membership
 from engine.admin.perf.results import MB, ConsumeFigures, Span, wall_time
 from engine.admin.topics import topic_not_found
 from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
@@ -30,6 +33,8 @@ _NAMES_VERSION_MAX = 12
 _ANSWER_BYTES_MAX = 50 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _LOOK_EVERY_S = 0.1
+_BEAT_S = 3.0
+_LEAVE_S = 5.0
 
 OnWindow = Callable[[ConsumeFigures], None]
 OnProgress = Callable[[int], None]
@@ -48,6 +53,8 @@ class ReadLoad:
     """Decompress every batch and look at every record; bytes are those of keys and values then."""
     idle_s: float = 10.0
     window_s: float = 5.0
+    group: str | None = None
+    give_up_s: float = 30.0
 
 
 class _Position:
@@ -75,8 +82,13 @@ class PerfConsumer:
         self._records = 0
         self._bytes = 0
         self._start_time = wall_time()
-        self._start_s = self._ready_s = self._data_s = self._end_s = 0.0
-        self._window = (0.0, 0, 0)
+        self._start_s = self._data_s = self._end_s = self._beat_s = 0.0
+        self._setup_s = 0.0
+        self._window = (0.0, 0, 0, 0.0)
+        self._mine: frozenset[int] | None = None
+        self._membership = (
+            Membership(wire, load.group, load.topic, give_up_s=load.give_up_s, observe=observe) if load.group else None
+        )
 
     async def run(self, on_window: OnWindow, on_progress: OnProgress) -> bool:
         """Read until there are enough records, or none has come for too long; return whether there are enough.
@@ -87,12 +99,13 @@ class PerfConsumer:
         """
         loop = asyncio.get_running_loop()
         self._start_time, self._start_s = wall_time(), loop.time()
-        self._ready_s = self._end_s = self._start_s
+        self._end_s = self._start_s
+        self._window = (self._start_s, 0, 0, 0.0)
         try:
             await self._locate(is_first=True)
-            self._ready_s = self._data_s = loop.time()
-            self._window = (self._start_s, 0, 0)
+            await self._join(self._start_s)
             while not self._is_enough and loop.time() - self._data_s <= self._load.idle_s:
+                await self._beat()
                 await self._keep_reading()
                 timer = loop.call_later(_LOOK_EVERY_S, self._wake.set)
                 await self._wake.wait()
@@ -105,26 +118,29 @@ class PerfConsumer:
         finally:
             self._end_s = loop.time()
             await self._stop()
+            await self._leave()
         return self._is_enough
 
     @property
     def totals(self) -> ConsumeFigures:
         """What was read in all."""
-        return self._figures(Span.TOTAL, self._start_s, self._end_s, self._records, self._bytes)
+        return self._figures(Span.TOTAL, self._start_s, self._end_s, (self._records, self._bytes, self._setup_s))
 
     @property
     def _is_enough(self) -> bool:
         return self._records >= self._load.record_count
 
     def _report(self, now: float, on_window: OnWindow) -> None:
-        since, records, size = self._window
+        since, records, size, setup_s = self._window
         if now - since < self._load.window_s:
             return
-        on_window(self._figures(Span.WINDOW, since, now, self._records - records, self._bytes - size))
-        self._window = (now, self._records, self._bytes)
+        gained = (self._records - records, self._bytes - size, self._setup_s - setup_s)
+        on_window(self._figures(Span.WINDOW, since, now, gained))
+        self._window = (now, self._records, self._bytes, self._setup_s)
 
-    def _figures(self, kind: Span, since: float, now: float, records: int, size: int) -> ConsumeFigures:
-        setup_s = max(0.0, min(self._ready_s, now) - since)
+    def _figures(self, kind: Span, since: float, now: float, gained: tuple[int, int, float]) -> ConsumeFigures:
+        """Return the figures of a span in which so many records, bytes and seconds of preparation were added."""
+        records, size, setup_s = gained
         elapsed_s = max(now - since, 1e-6)
         fetching_s = max(elapsed_s - setup_s, 1e-6)
         return ConsumeFigures(
@@ -143,11 +159,10 @@ class PerfConsumer:
 
     async def _keep_reading(self) -> None:
         """See that every partition has a reader; look for leaders that are missing."""
-        if any(
-            position.leader_id == NO_LEADER or position.next_offset is None for position in self._positions.values()
-        ):
+        wanted = self._wanted()
+        if any(position.leader_id == NO_LEADER or position.next_offset is None for position in wanted):
             await self._locate(is_first=False)
-        for leader_id in {position.leader_id for position in self._positions.values()} - {NO_LEADER}:
+        for leader_id in {position.leader_id for position in wanted} - {NO_LEADER}:
             if leader_id not in self._readers or self._readers[leader_id].done():
                 name = f"perf consumer: broker {leader_id}"
                 self._readers[leader_id] = asyncio.create_task(self._read(leader_id), name=name)
@@ -156,6 +171,56 @@ class PerfConsumer:
         for reader in self._readers.values():
             reader.cancel()
         await asyncio.gather(*self._readers.values(), return_exceptions=True)
+        self._readers.clear()
+
+    async def _join(self, since: float) -> None:
+        """Join the group if there is one, and find where to begin; the time since then was preparation."""
+        if self._membership is not None:
+            await self._stop()
+            self._mine = frozenset(await self._membership.join())
+            await self._begin_at_committed(self._membership.group)
+        await self._find_starts(PATIENCE_S)
+        now = asyncio.get_running_loop().time()
+        self._setup_s += now - since
+        self._data_s = self._beat_s = now
+
+    async def _begin_at_committed(self, group: str) -> None:
+        committed = (await committed_offsets(self._wire, [group]))[group]
+        if isinstance(committed, Unknown):
+            raise Unreachable(f"the committed offsets are not known: {committed}", where=f"group {group}")
+        for position in self._wanted():
+            offset = committed.get(position.name)
+            position.next_offset = offset.offset if isinstance(offset, CommittedOffset) else None
+
+    async def _beat(self) -> None:
+        """Tell the group that this member lives and how far it is; join again where it has to."""
+        now = asyncio.get_running_loop().time()
+        if self._membership is None or now - self._beat_s < _BEAT_S:
+            return
+        self._beat_s = now
+        if not (await self._membership.heartbeat() and await self._commit()):
+            # What was read is committed before it may be somebody else's.
+            await self._stop()
+            await self._commit()
+            await self._join(now)
+
+    async def _commit(self) -> bool:
+        offsets = {p.name.partition: p.next_offset for p in self._wanted() if p.next_offset is not None}
+        return self._membership is None or not offsets or await self._membership.commit(offsets)
+
+    async def _leave(self) -> None:
+        if self._membership is None:
+            return
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._commit()
+                await self._membership.leave()
+        except (TimeoutError, Unreachable, Refused) as error:
+            self._observe(f"not left in order: {error}")
+
+    def _wanted(self) -> list[_Position]:
+        """Return the partitions to read: all, or those that the group gave."""
+        return [p for p in self._positions.values() if self._mine is None or p.name.partition in self._mine]
 
     async def _read(self, leader_id: int) -> None:
         """Read what a broker leads; the next request is on its way while records of the last answer are counted."""
@@ -207,7 +272,7 @@ class PerfConsumer:
         return asyncio.create_task(asking, name=f"perf consumer: fetch from broker {leader_id}")
 
     def _led_by(self, leader_id: int) -> list[_Position]:
-        return [p for p in self._positions.values() if p.leader_id == leader_id and p.next_offset is not None]
+        return [p for p in self._wanted() if p.leader_id == leader_id and p.next_offset is not None]
 
     def _take(self, data: PartitionData) -> tuple[PartitionData, list[tuple[int, BatchHeader]]]:
         """Return the batches that are new, and move the position past them."""
@@ -261,10 +326,11 @@ class PerfConsumer:
             position = self._positions.setdefault(partition, _Position(TopicPartition(self._load.topic, partition)))
             if position.leader_id == NO_LEADER:
                 position.leader_id = leaders.get(partition, NO_LEADER)
-        await self._find_starts(PATIENCE_S if is_first else 0.0)
+        if not is_first:
+            await self._find_starts(0.0)
 
     async def _find_starts(self, patience_s: float) -> None:
-        missing = {p.name: p for p in self._positions.values() if p.next_offset is None and p.leader_id != NO_LEADER}
+        missing = {p.name: p for p in self._wanted() if p.next_offset is None and p.leader_id != NO_LEADER}
         if not missing:
             return
         at = LATEST if self._load.is_from_latest else EARLIEST

@@ -1,0 +1,254 @@
+"""A member of a consumer group, as simple as one can be: joins, shares partitions by range, commits, leaves.
+
+For performance tests that several machines run together. It speaks the classic protocol with the eager ``range``
+assignor, which every consumer offers by default, so others may be in the group too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from engine.admin.errors import Refused, Unreachable
+from engine.admin.groups.group_reading import find_coordinators
+from engine.admin.groups.values import Unknown
+from engine.admin.observer import Observer, tell_nobody
+from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.common.errors import ErrorCode, KafkaError, error_code
+from engine.formats.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolPartitions,
+    ConsumerProtocolSubscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.heartbeat import HeartbeatRequest
+from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.protocol.declaration import Request
+
+SESSION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_MS = 60_000
+_RANGE = "range"
+_OLDEST_SUBSCRIPTION = 0
+_SEVERAL_MEMBERS = 3
+"""From this version of LeaveGroup on members are a list."""
+_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_JOIN_ANEW = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class Membership:
+    """One member that reads one topic. ``join`` again whenever ``heartbeat`` or ``commit`` says that it must."""
+
+    def __init__(
+        self, wire: WireCluster, group: str, topic: str, *, give_up_s: float, observe: Observer = tell_nobody
+    ) -> None:
+        self._wire = wire
+        self.group = group
+        self._topic = topic
+        self._give_up_s = give_up_s
+        self._observe = observe
+        self._coordinator: int | None = None
+        self._member_id = ""
+        self._generation = -1
+
+    async def join(self) -> list[int]:
+        """Join, or join again, and return the partitions that are this member's.
+
+        Raises:
+            Refused: the group does not take it, for one because it has no protocol in common.
+            Unreachable: no coordinator takes it in time.
+        """
+        patience_s = self._give_up_s + REBALANCE_TIMEOUT_MS / 1000
+        try:
+            async with asyncio.timeout(patience_s):
+                partitions = await self._keep_trying()
+        except TimeoutError as error:
+            message = f"the group is not joined within {patience_s:g} s"
+            raise Unreachable(message, where=f"group {self.group}") from error
+        self._observe(f"joined group {self.group} with {len(partitions)} partitions")
+        return partitions
+
+    async def heartbeat(self) -> bool:
+        """Return whether this member still has its partitions; if not it must join again."""
+        request = HeartbeatRequest(group_id=self.group, generation_id=self._generation, member_id=self._member_id)
+        return self._is_in(await self._code_of(request))
+
+    async def commit(self, offsets: Mapping[int, int]) -> bool:
+        """Commit the next offset of each partition; return False where this member must join again first."""
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            for partition, offset in sorted(offsets.items())
+        ]
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=[OffsetCommitRequestTopic(name=self._topic, partitions=partitions)],
+        )
+        try:
+            response = await self._wire.call_broker(await self._home(), request)
+        except Unreachable:
+            self._coordinator = None
+            return True
+        codes = {error_code(partition.error_code) for topic in response.topics for partition in topic.partitions}
+        still_in = [self._is_in(code) for code in codes]
+        return all(still_in)
+
+    async def leave(self) -> None:
+        """Leave, so that the others need not wait for the session to end.
+
+        Raises:
+            Refused, Unreachable: the coordinator did not hear of it.
+        """
+        if not self._member_id:
+            return
+        client = await self._wire.client_of(await self._home())
+        if await self._wire.version(client, ApiKey.LEAVE_GROUP) < _SEVERAL_MEMBERS:
+            request = LeaveGroupRequest(group_id=self.group, member_id=self._member_id)
+        else:
+            request = LeaveGroupRequest(group_id=self.group, members=[MemberIdentity(member_id=self._member_id)])
+        code = await self._code_of(request)
+        self._observe(f"left group {self.group}" if code is ErrorCode.NONE else f"left group {self.group}: {code.name}")
+
+    def _is_in(self, code: ErrorCode) -> bool:
+        if code in _MOVED or code is ErrorCode.NETWORK_EXCEPTION:
+            self._coordinator = None
+            return True
+        if code in _JOIN_ANEW:
+            self._forget(code)
+            return False
+        refuse(code, None, f"group {self.group}")
+        return True
+
+    def _forget(self, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+
+    async def _home(self) -> int:
+        if self._coordinator is None:
+            found = (await find_coordinators(self._wire, [self.group]))[self.group]
+            if isinstance(found, Unknown):
+                if not found.is_passing:
+                    raise Refused(found.code or ErrorCode.UNKNOWN_SERVER_ERROR, where=f"group {self.group}")
+                raise Unreachable(str(found), where=f"group {self.group}")
+            self._coordinator = found
+        return self._coordinator
+
+    async def _code_of(self, request: Request) -> ErrorCode:
+        try:
+            response = await self._wire.call_broker(await self._home(), request)
+        except Unreachable:
+            return ErrorCode.NETWORK_EXCEPTION
+        return error_code(response.error_code)
+
+    async def _keep_trying(self) -> list[int]:
+        while True:
+            partitions = await self._try_to_join()
+            if partitions is not None:
+                return partitions
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _try_to_join(self) -> list[int] | None:
+        subscription = encode_subscription(ConsumerProtocolSubscription(topics=[self._topic]), _OLDEST_SUBSCRIPTION)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            member_id=self._member_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=_RANGE, metadata=subscription)],
+        )
+        try:
+            joined = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+        except Unreachable:
+            self._coordinator = None
+            return None
+        code = error_code(joined.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = joined.member_id
+            return None
+        if code is not ErrorCode.NONE:
+            # Also a new member that is told to begin anew, or to look for another coordinator.
+            self._is_in(code)
+            return None
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        return await self._sync(joined)
+
+    async def _sync(self, joined: JoinGroupResponse) -> list[int] | None:
+        assignments: list[SyncGroupRequestAssignment] = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            assignments = await self._assignments(joined)
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=_RANGE,
+            assignments=assignments,
+        )
+        try:
+            synced = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+        except Unreachable:
+            self._coordinator = None
+            return None
+        code = error_code(synced.error_code)
+        if code is not ErrorCode.NONE:
+            self._is_in(code)
+            return None
+        assigned = decode_assignment(bytes(synced.assignment)).assigned_partitions
+        return sorted(partition for one in assigned if one.topic == self._topic for partition in one.partitions)
+
+    async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        wanted: dict[str, list[str]] = {}
+        for member in joined.members:
+            try:
+                topics = decode_subscription(bytes(member.metadata)).topics
+            except KafkaError:
+                topics = []
+            wanted[member.member_id] = topics
+        names = sorted({topic for topics in wanted.values() for topic in topics})
+        metadata = await self._wire.metadata(names)
+        counts = {topic.name or "": len(topic.partitions) for topic in metadata.topics}
+        return [
+            SyncGroupRequestAssignment(member_id=member_id, assignment=_assignment(topics))
+            for member_id, topics in assign_ranges(wanted, counts).items()
+        ]
+
+
+def assign_ranges(wanted: Mapping[str, Iterable[str]], counts: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
+    """Share the partitions of each topic among the members that want it, as Kafka's RangeAssignor does.
+
+    Args:
+        wanted: topics by member.
+        counts: partitions by topic.
+    """
+    given: dict[str, dict[str, list[int]]] = {member: {} for member in wanted}
+    for topic, count in counts.items():
+        members = sorted(member for member, topics in wanted.items() if topic in topics)
+        start = 0
+        for index, member in enumerate(members):
+            size = count // len(members) + (index < count % len(members))
+            if size:
+                given[member][topic] = list(range(start, start + size))
+            start += size
+    return given
+
+
+def _assignment(topics: Mapping[str, list[int]]) -> bytes:
+    partitions = [ConsumerProtocolPartitions(topic=topic, partitions=given) for topic, given in topics.items()]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=partitions), _OLDEST_SUBSCRIPTION)

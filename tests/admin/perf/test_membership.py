@@ -1,0 +1,50 @@
+"""Partitions shared by range: as Kafka's assignor does it, each to one member, evenly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.perf.membership import assign_ranges
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counts", "given_out"),
+    [
+        ({}, {"t": 3}, {}),
+        ({"a": ["t"]}, {}, {"a": {}}),
+        ({"a": ["t"]}, {"t": 3}, {"a": {"t": [0, 1, 2]}}),
+        ({"b": ["t"], "a": ["t"]}, {"t": 1}, {"b": {}, "a": {"t": [0]}}),
+        ({"a": ["t"], "b": ["t"]}, {"t": 3}, {"a": {"t": [0, 1]}, "b": {"t": [2]}}),
+        (
+            {"a": ["t", "u"], "b": ["t", "u"]},
+            {"t": 3, "u": 3},
+            {"a": {"t": [0, 1], "u": [0, 1]}, "b": {"t": [2], "u": [2]}},
+        ),
+        (
+            {"a": ["t"], "b": ["t", "u"], "c": ["t"]},
+            {"t": 3, "u": 2},
+            {"a": {"t": [0]}, "b": {"t": [1], "u": [0, 1]}, "c": {"t": [2]}},
+        ),
+    ],
+)  # fmt: skip
+def test_as_kafkas_range_assignor(
+    wanted: dict[str, list[str]], counts: dict[str, int], given_out: dict[str, dict[str, list[int]]]
+) -> None:
+    assert assign_ranges(wanted, counts) == given_out
+
+
+MEMBERS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.lists(st.sampled_from("tuv"), unique=True))
+
+
+@given(MEMBERS, st.dictionaries(st.sampled_from("tuv"), st.integers(0, 20)))
+def test_each_partition_has_one_owner_that_wants_it(wanted: dict[str, list[str]], counts: dict[str, int]) -> None:
+    shared = assign_ranges(wanted, counts)
+    assert set(shared) == set(wanted)
+    for topic, count in counts.items():
+        sizes = {member: len(topics.get(topic, [])) for member, topics in shared.items() if topic in wanted[member]}
+        owned = sorted(number for topics in shared.values() for number in topics.get(topic, []))
+        assert owned == (list(range(count)) if sizes else [])
+        assert not sizes or max(sizes.values()) - min(sizes.values()) <= 1
+        assert all(topic in wanted[member] for member, topics in shared.items() if topic in topics)
