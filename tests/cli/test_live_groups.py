@@ -12,6 +12,7 @@ from group_story import Stage
 from klamm_program import in_process, klamm
 from znode_writer import znode_writer
 
+from cli.framework.talk import Talk
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -62,6 +63,22 @@ def test_groups_in_zookeeper(stage: Stage) -> None:
 
 def test_an_old_client_goes_on_where_a_reset_says(stage: Stage) -> None:
     group_story.an_old_client_goes_on_where_a_reset_says(stage)
+
+
+def test_on_a_terminal_it_is_asked_for(stage: Stage, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Talk, "can_ask", True)
+    group, topic = stage.new_group(), stage.new_topic()
+    commit(stage.servers, group, {(topic, 0): 4})
+    words = ("groups", "reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute",
+             "-b", stage.servers)  # fmt: skip
+    for answer in ("n\n", "\n", ""):
+        refused = in_process(*words, capture=capsys, stdin=answer)
+        assert (refused.code, refused.err.splitlines()[-1]) == (2, "error: not confirmed, nothing was changed")
+        assert f"{group}: {topic}-0: 4 -> 0" in refused.err
+    assert (stage.offsets(group), list(stage.folder.glob("offsets-*.csv"))) == ({(topic, 0): 4}, [])
+    assert in_process(*words, capture=capsys, stdin="y\n").code == 0
+    assert stage.offsets(group) == {(topic, 0): 0}
+    assert [path.read_text() for path in stage.folder.glob("offsets-*.csv")] == [f"{topic},0,4\n"]
 
 
 def test_the_tab_key_offers_groups(stage: Stage) -> None:
