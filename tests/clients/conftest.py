@@ -23,7 +23,8 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def group_cluster() -> Iterator[LocalCluster]:
     """A running broker for tests of groups, who may restart it; its offsets topic has few partitions."""
-    with LocalCluster(1, config={"offsets.topic.num.partitions": "3"}) as running:
+    settings = {"offsets.topic.num.partitions": "3", "zookeeper.session.timeout.ms": "3000"}
+    with LocalCluster(1, config=settings) as running:
         yield running
         assert_no_fault(running.broker(0).logs_path)
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from wire_client import WireClient, create_topic
 
@@ -30,7 +31,7 @@ import sys
 from confluent_kafka import Consumer
 servers, group, topic, count = sys.argv[1:]
 consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest",
-    "enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 2})
+    "enable.auto.commit": False, "session.timeout.ms": 2500, "heartbeat.interval.ms": 500, "log_level": 2})
 consumer.subscribe([topic])
 seen = 0
 while True:
@@ -47,8 +48,17 @@ while True:
 
 @pytest.fixture(scope="module")
 def three_brokers() -> Iterator[LocalCluster]:
-    with LocalCluster(3, config={"offsets.topic.num.partitions": "3"}) as running:
+    settings = {
+        "offsets.topic.num.partitions": "3",
+        "group.min.session.timeout.ms": "1000",
+        "zookeeper.session.timeout.ms": "4000",
+    }
+    with LocalCluster(3, config=settings) as running:
         yield running
+        for broker in running.brokers.values():
+            assert_no_fault(broker.logs_path)
+            # Nothing is to be handed over any more, which an orderly end would try.
+            broker.kill()
 
 
 class Reading:
