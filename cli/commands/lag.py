@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.admin.lag.rules import LagStatus
     from engine.admin.topic_selection import TopicSelection
 
-_LOOKS = 4
+_LOOKS = 3
 _FAIL_ON = ("stall", "warn", "unknown")
 
 
@@ -51,7 +51,7 @@ async def command(
     interval: Annotated[float, typer.Option("--interval", metavar="SECONDS", help="Between two looks.")] = 5.0,
     samples: Annotated[
         int | None,
-        typer.Option("--samples", metavar="N", min=1, help="Look so often.  [default: as often as needed, up to 4]"),
+        typer.Option("--samples", metavar="N", min=1, help="Look so often.  [default: 1, or 3 if a group lags]"),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Tell again after every interval, until Ctrl-C.")] = False,
     history: Annotated[

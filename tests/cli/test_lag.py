@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,8 +18,9 @@ import yaml
 from golden import Seen, check_golden
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
-from klamm_program import Ran, in_process
+from klamm_program import PROGRAM, Ran, environment, in_process
 from lag_story import every_kind_of_reader
+from operated_cluster import Klamm
 from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation
@@ -310,3 +313,45 @@ def test_wrong_use(program: Program, tmp_path: Path, words: list[str], message: 
 def test_a_cluster_that_is_not_there(program: Program) -> None:
     ran = program("lag", "-b", "127.0.0.1:9", "--timeout", "2", "-o", "json")
     assert (ran.code, ran.error["kind"], ran.out) == (3, "unreachable", "")
+
+
+def test_watching_tells_again_and_again(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    servers, name = live_cluster.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 50)
+    commit(servers, name, {(topic_name, 0): 10})
+    words = ["lag", name, "--watch", "--interval", "0.4", "-o", "jsonl", "-b", servers]
+    process = subprocess.Popen(
+        [PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
+    )
+    assert process.stdout is not None
+    seen = [json.loads(process.stdout.readline()) for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert [one["status"] for one in seen] == ["UNKNOWN", "UNKNOWN", "STOP"]
+    assert [one["sample_count"] for one in seen] == [1, 2, 3]
+    assert seen[0]["time"] < seen[1]["time"] < seen[2]["time"]
+
+
+def test_a_partition_without_leader_hides_nothing_else(
+    three_brokers: LocalCluster, by_wire: Klamm, topic_name: str
+) -> None:
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0,1").code == 0
+    servers, name = three_brokers.bootstrap_servers, f"{topic_name}-g"
+    fill(servers, topic_name, 2, 50)
+    commit(servers, name, {(topic_name, 0): 10, (topic_name, 1): 10})
+    three_brokers.stop_broker(1)
+    try:
+        ran = by_wire("lag", name, "--samples", "1", "--partitions", "--fail-on", "unknown", "-o", "json")
+    finally:
+        three_brokers.start_broker(1)
+    (group,) = ran.json
+    led, leaderless = group["partitions"]
+    assert ran.code == 1
+    assert (led["lag"], led["reason"]) == (40, "too_few_samples")
+    assert led["time_lag_ms"] > 0
+    unknown = [leaderless[key] for key in ("log_end_offset", "lag", "time_lag_ms", "span_ms", "clear_in_ms")]
+    assert (leaderless["reason"], leaderless["committed_offset"], unknown) == ("no_leader", 10, [None] * 5)
+    assert (group["lag"], group["unknown_partition_count"], group["status"]) == (40, 1, "UNKNOWN")

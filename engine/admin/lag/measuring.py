@@ -31,7 +31,7 @@ class LagOptions:
     """How to measure. There are as many looks as the rules need, at most ``looks_max``; or just so many."""
 
     interval_s: float = 5.0
-    looks_max: int = 4
+    looks_max: int = 3
     looks_are_fixed: bool = False
     with_times: bool = True
     history: Path | None = None
