@@ -126,9 +126,9 @@ def test_every_command_says_what_it_does_and_has_an_example(entry: Entry) -> Non
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_examples_are_for_copying_so_their_words_and_options_exist(entry: Entry) -> None:
     for example in (example for command in commands_of(entry) for example in command.examples):
-        tokens = shlex.shlex(example, posix=True, punctuation_chars="|<")
+        tokens = shlex.shlex(example, posix=True, punctuation_chars="|<>")
         tokens.whitespace_split = True
-        for is_other, words in itertools.groupby(tokens, key=lambda word: set(word) <= set("|<")):
+        for is_other, words in itertools.groupby(tokens, key=lambda word: set(word) <= set("|<>")):
             line = list(words)
             if not is_other and line[0] == "klamm":
                 parse(line[1:])
