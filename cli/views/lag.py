@@ -102,7 +102,7 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
         [_document(one, answer.time, has_partitions, is_not_ok) for one in groups],
         table,
         sections or [Section()],
-        (_summary(answer.groups),),
+        (_summary(answer.groups),) if answer.groups or not answer.failures else (),
         exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
     )
 

@@ -30,6 +30,7 @@ from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
 from cli.views.lag import lag_report
+from engine.admin.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
 from engine.admin.lag.rules import LagStatus, Reason
@@ -173,6 +174,8 @@ def test_what_makes_the_exit_code() -> None:
             assert lag_report(mild, fails_on=fails_on, has_partitions=False, is_not_ok=True).exit_code == code
     nobody = lag_report(LagAnswer(NOW, ()), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
     assert (nobody.exit_code, nobody.notes) == (0, ("no consumer groups",))
+    silent = LagAnswer(NOW, (), (Unreachable("no answer", where="h:1"),))
+    assert lag_report(silent, fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False).notes == ()
 
 
 @pytest.fixture
