@@ -34,7 +34,7 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
     try:
         result = function(invocation, **values)
         if inspect.iscoroutine(result):
-            result = _run(result, invocation.timeout_s if is_bounded else None)
+            result = _run(result, invocation, is_bounded=is_bounded)
         return _finish(invocation, result)  # type: ignore[arg-type]
     except OutputClosed:
         return closed_pipe()
@@ -80,9 +80,13 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
     return failure
 
 
-def _run(coroutine: Coroutine[Any, Any, CommandResult], timeout_s: float | None) -> CommandResult:
+def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, *, is_bounded: bool) -> CommandResult:
     async def bounded() -> CommandResult:
-        async with asyncio.timeout(timeout_s):
+        if not is_bounded:
+            return await coroutine
+        async with asyncio.timeout(invocation.timeout_s) as limit:
+            now = asyncio.get_running_loop().time
+            invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
             return await coroutine
 
     work = bounded()

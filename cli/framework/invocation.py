@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,8 @@ class Invocation:
     target_options: TargetOptions = field(default_factory=TargetOptions)
     cluster_name: str | None = None
     """The cluster that was found to be meant, once it was looked for."""
+    restart_deadline: Callable[[], None] = lambda: None
+    """Gives the command its whole time again: how long a person thinks is not the cluster's fault."""
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
 
@@ -107,7 +109,9 @@ class Invocation:
                 message = f"will not {change} without being told to"
                 raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="add --yes, or look first with --dry-run"))
             return True
-        if self.talk.ask(f"{change[:1].upper()}{change[1:]}?", is_yes_default=not is_destructive):
+        is_wanted = self.talk.ask(f"{change[:1].upper()}{change[1:]}?", is_yes_default=not is_destructive)
+        self.restart_deadline()
+        if is_wanted:
             return True
         raise Stop(Failure(ExitCode.USAGE, "usage", "not confirmed, nothing was changed"))
 

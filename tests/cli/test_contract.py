@@ -62,6 +62,9 @@ CHANGING_WORDS = {
     "produce", "producer", "add", "remove", "apply", "rollback",
 }  # fmt: skip
 
+GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}
+"""What is accepted at once and done later can be waited for, or not."""
+
 
 def _commands() -> dict[str, Any]:
     found = {}
@@ -110,6 +113,10 @@ def test_shared_options_are_there(words: str) -> None:
     if words.split()[-1] in CHANGING_WORDS:
         assert {"--dry-run", "--yes", "-y"} <= own, "a change can be looked at before, and be confirmed beforehand"
     assert ("--dry-run" in own) == ("--yes" in own)
+    if words in GOING_ON_AFTERWARDS:
+        assert {"--wait", "--no-wait"} <= own | {
+            name for param in COMMANDS[words].params for name in param.secondary_opts
+        }
 
 
 @pytest.mark.parametrize("words", OF_CLUSTERS)

@@ -1,0 +1,43 @@
+"""--timeout counts what the cluster takes, not how long a person thinks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from cli.framework.execution import execute
+from cli.framework.invocation import Invocation
+from cli.framework.talk import Talk
+from cli.output.format import OutputFormat
+
+
+class SlowPerson(Talk):
+    """Thinks longer than the command may take, then agrees."""
+
+    @property
+    def can_ask(self) -> bool:
+        return True
+
+    def ask(self, question: str, *, is_yes_default: bool) -> bool:
+        time.sleep(0.3)
+        return True
+
+
+async def asks_first(invocation: Invocation, then_s: float) -> None:
+    assert invocation.confirm("change something", is_destructive=True)
+    await asyncio.sleep(then_s)
+
+
+@pytest.mark.parametrize(("then_s", "code"), [(0.01, ExitCode.DONE), (5.0, ExitCode.UNREACHABLE)])
+def test_a_question_does_not_eat_the_time(then_s: float, code: ExitCode, capsys: pytest.CaptureFixture[str]) -> None:
+    invocation = Invocation(OutputFormat.PLAIN, SlowPerson(), timeout_s=0.2)
+    assert execute(invocation, asks_first, {"then_s": then_s}, is_bounded=True) == code
+    assert ("no answer within 0.2 s" in capsys.readouterr().err) == (code is ExitCode.UNREACHABLE)
+
+
+def test_a_command_without_a_bound_may_ask_too() -> None:
+    invocation = Invocation(OutputFormat.PLAIN, SlowPerson(), timeout_s=0.2)
+    assert execute(invocation, asks_first, {"then_s": 0.25}, is_bounded=False) == ExitCode.DONE
