@@ -8,9 +8,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.color import ColorSystem
 from rich.style import Style
 
@@ -22,6 +22,9 @@ RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 _GAP = 2
 _RULE = "─"
 _HEADING_LINES = 2
+FOLDED_HERE_MIN = 200
+"""Rows from which on rich takes too long."""
+_FOLDED_WIDTH_MIN = 4
 _INDENT = "    "
 
 
@@ -34,14 +37,63 @@ class _Cell:
 def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
     """Return the lines of a table; None where it is wider than ``width``.
 
-    Drawings shrink, figures do not; a last column of free text moves below its rows.
+    Drawings shrink, figures do not; a last column of free text moves below its rows. Of very many rows texts are folded
+    here too.
     """
     lines = _fitting_lines(table, width, has_colour=has_colour, has_blocks=has_blocks)
-    if lines is not None or not table.columns[-1].falls_below:
-        return lines
-    shorter = Table(table.columns[:-1], [row[:-1] for row in table.rows])
-    lines = _fitting_lines(shorter, width, has_colour=has_colour, has_blocks=has_blocks)
-    return None if lines is None else _with_texts_below(lines, table, width)
+    if lines is None and table.columns[-1].falls_below:
+        shorter = Table(table.columns[:-1], [row[:-1] for row in table.rows])
+        above = _fitting_lines(shorter, width, has_colour=has_colour, has_blocks=has_blocks)
+        lines = None if above is None else _with_texts_below(above, table, width)
+    if lines is None and len(table.rows) > FOLDED_HERE_MIN:
+        lines = folded_lines(table, width, has_colour=has_colour)
+    return lines
+
+
+def folded_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str] | None:
+    """Return the lines of a table whose texts are folded to fit, without drawings; None where figures alone do not."""
+    rows = [
+        [
+            _Cell(human_text(c.kind, value), c.tone(value) if c.tone else None)
+            for c, value in zip(table.columns, row, strict=True)
+        ]
+        for row in table.rows
+    ]
+    headings = [_Cell(column.heading, Tone.STRONG) for column in table.columns]
+    widths = [max(_length(cell.text) for cell in cells) for cells in zip(headings, *rows, strict=True)]
+    texts = [index for index, column in enumerate(table.columns) if column.kind not in RIGHT]
+    for _ in range(sum(widths) + _GAP * (len(widths) - 1) - width):
+        widest = max(texts, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= _FOLDED_WIDTH_MIN:
+            return None
+        widths[widest] -= 1
+    rights = [column.kind in RIGHT for column in table.columns]
+    return _folded(headings, rows, widths, rights, has_colour=has_colour)
+
+
+def _folded(
+    headings: list[_Cell], rows: list[list[_Cell]], widths: list[int], rights: list[bool], *, has_colour: bool
+) -> Iterator[str]:
+    for number, row in enumerate([headings, *rows]):
+        for line in _folded_row(row, widths):
+            yield _line(line, widths, rights, has_colour=has_colour)
+        if not number:
+            yield _RULE * (sum(widths) + _GAP * (len(widths) - 1))
+
+
+def _folded_row(row: list[_Cell], widths: list[int]) -> Iterator[list[_Cell]]:
+    if all(_length(cell.text) <= width for cell, width in zip(row, widths, strict=True)):
+        yield row
+        return
+    pieces = [_chopped(cell.text, width) for cell, width in zip(row, widths, strict=True)]
+    for texts in zip_longest(*pieces, fillvalue=""):
+        yield [_Cell(text, cell.tone) for text, cell in zip(texts, row, strict=True)]
+
+
+def _chopped(text: str, width: int) -> list[str]:
+    if not text.isascii():
+        return chop_cells(text, width)
+    return [text[at : at + width] for at in range(0, max(len(text), 1), width)]
 
 
 def _with_texts_below(lines: Iterator[str], table: Table, width: int) -> Iterator[str]:

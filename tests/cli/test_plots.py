@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from cli.output.drawing import BAR_WIDTH_MAX, bar, heat
 from cli.output.report import Column, Drawing, Kind, Report, Table, Tone
-from cli.output.terminal_grid import RIGHT, grid_lines
+from cli.output.terminal_grid import FOLDED_HERE_MIN, RIGHT, grid_lines
 from cli.output.terminal_tables import print_sections
 from cli.output.values import human_text
 
@@ -121,6 +121,21 @@ def test_free_text_that_does_not_fit_falls_below_its_row() -> None:
         "    the broker is dead and",
         "    nobody knows why",
     ]
+
+
+def test_texts_of_very_many_rows_are_folded_as_well() -> None:
+    columns = (Column("topic"), Column("n", Kind.NUMBER), Column("note"))
+    rows = [("orders.incoming.eu", number, "x") for number in range(FOLDED_HERE_MIN)]
+    assert lines_of(Table(columns, rows), 20) is None, "rich does it"
+    lines = lines_of(Table(columns, [*rows, ("Ωorders", 7, None)]), 20)
+    assert lines is not None
+    assert lines[1] == "─" * 20
+    assert [line.split() for line in lines[2:4]] == [["orders.in", "0", "x"], ["coming.eu"]]
+    assert lines[-1].split() == ["Ωorders", "7", "-"]
+    assert max(map(len, lines)) <= 20
+    assert (
+        lines_of(Table((Column("a", Kind.NUMBER), *columns), [(10**12, *row) for row in [*rows, rows[0]]]), 20) is None
+    )
 
 
 KINDS = st.sampled_from([Kind.TEXT, Kind.NUMBER, Kind.BYTES, Kind.LIST, Kind.FLAG])
