@@ -48,7 +48,7 @@ ENTRIES = (
         aliases=("record",),
     ),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters",)),
-    Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER, aliases=("zookeeper-shell",)),
+    Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER),
     Entry("produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command"),
     Entry("consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command"),
     Entry(

@@ -72,6 +72,8 @@ TOOLS = (
     ),
     KafkaTool("kafka-dump-log", ("dump",), {"--max-message-size": Drop(has_value=True)}),
     KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
+    KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge")),
+    KafkaTool("zookeeper-shell", ("zk",), {"ls": Word("tree"), "get": Word("get")}, first="--zookeeper"),
     KafkaTool(
         "kafka-console-producer",
         ("produce",),

@@ -51,12 +51,14 @@ class KafkaTool:
         words: what it is here.
         options: its options that are not ours as they are.
         unless: words that are added where none of the named options is given.
+        first: the option that the first word is the value of, where the tool wants such a word.
     """
 
     name: str
     words: tuple[str, ...]
     options: Mapping[str, Change] = field(default_factory=dict)
     unless: tuple[tuple[tuple[str, ...], str], ...] = ()
+    first: str | None = None
 
     @property
     def actions(self) -> frozenset[str]:
@@ -76,6 +78,8 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     if given == ["--version"]:
         return given
     words, rest = list(tool.words), []
+    if tool.first is not None and given and not given[0].startswith("-"):
+        rest += [tool.first, given.pop(0)]
     while given:
         option, has_value, value = given.pop(0).partition("=")
         change = tool.options.get(option)

@@ -98,6 +98,12 @@ LINES = [
         "dump --files a,b --print-data-log",
     ),
     (
+        "kafka.tools.StateChangeLogMerger --logs a,b --topic t --partitions 0,1 --start-time '2026-11-21 12:00:00,000'",
+        "state-changes merge --logs a,b --topic t --partitions 0,1 --start-time '2026-11-21 12:00:00,000'",
+    ),
+    ("zookeeper-shell.sh 10.0.0.1:2181/kafka get /controller", "zk get /controller --zookeeper 10.0.0.1:2181/kafka"),
+    ("zookeeper-shell h:1 ls /brokers --depth 1", "zk tree /brokers --depth 1 --zookeeper h:1"),
+    (
         "kafka-cluster cluster-id --bootstrap-server h:1 --config f",
         "cluster describe --bootstrap-server h:1 --command-config f",
     ),
