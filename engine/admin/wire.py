@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from engine.admin.client_properties import ClientProperties
@@ -27,6 +27,9 @@ ErrorsOf = Callable[[Any], Iterable[int]]
 
 RETRY_PAUSE_S = 0.1
 CONNECT_TIMEOUT_MAX_S = 10.0
+GREETING_PATIENCE_S = 1.0
+"""After so long without a word from one bootstrap broker the next is tried as well."""
+
 _NO_CONTROLLER = -1
 
 
@@ -138,18 +141,60 @@ class WireCluster:
         if self._any is not None and self._any.is_connected:
             return self._any
         known = [(node.host, node.port) for node in self._nodes.values()]
-        reasons = []
-        for host, port in dict.fromkeys((*self._bootstrap, *known)):
-            try:
-                self._any = await self._client(host, port)
-                return self._any
-            except Unreachable as error:
-                reasons.append(f"{error.where}")
+        self._any = await self._first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
+        return self._any
+
+    async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
+        """Return the first broker that says what it offers: the next is tried beside one that keeps silent.
+
+        A frozen broker's kernel still accepts connections, so an open one says nothing.
+        """
+        waiting = list(addresses)
+        absent: list[str] = []
+        failure: Exception | None = None
+        attempts: dict[asyncio.Task[BrokerClient | None], tuple[str, int]] = {}
+        try:
+            while waiting or attempts:
+                if waiting:
+                    address = waiting.pop(0)
+                    attempts[asyncio.create_task(self._greet(*address, absent), name="greeting")] = address
+                patience_s = GREETING_PATIENCE_S if waiting else None
+                done, _ = await asyncio.wait(attempts, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for attempt in done:
+                    del attempts[attempt]
+                    error = attempt.exception()
+                    if isinstance(error, Exception):
+                        failure = error
+                    elif (client := attempt.result()) is not None:
+                        return client
+        finally:
+            await self._give_up(attempts)
+        if failure is not None:
+            raise failure
         raise Unreachable(
             "no broker can be reached",
-            where=", ".join(reasons) or None,
+            where=", ".join(absent) or None,
             hint="is it running there? look at the address, or start one here: klamm local up",
         )
+
+    async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
+        """Return a broker that has answered; note one that cannot be connected to."""
+        try:
+            client = await self._client(host, port)
+        except Unreachable as error:
+            absent.append(f"{error.where}")
+            return None
+        await self.version(client, ApiKey.METADATA)
+        return client
+
+    async def _give_up(self, attempts: Mapping[asyncio.Task[BrokerClient | None], tuple[str, int]]) -> None:
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+        for address in attempts.values():
+            client = self._clients.pop(address, None)
+            if client is not None:
+                await client.close()
 
     async def _client(self, host: str, port: int) -> BrokerClient:
         client = self._clients.get((host, port))

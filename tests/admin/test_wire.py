@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -180,5 +181,31 @@ def test_an_api_that_the_broker_does_not_have() -> None:
         with pytest.raises(Refused) as refused:
             await create_topic(wire, NewTopic("t"), timeout_ms=1000)
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    play(scene)
+
+
+def test_a_first_broker_that_is_frozen_or_gone_holds_nobody_up() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            for first in (frozen.getsockname(), ("127.0.0.1", 1)):
+                asked = WireCluster([first, *cluster.bootstrap], properties=ClientProperties(request_timeout_ms=19_000))
+                try:
+                    assert sorted(await asked.nodes()) == [0, 1]
+                finally:
+                    await asked.close()
+
+    play(scene)
+
+
+def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told() -> None:
+    async def scene(_: ScriptedCluster, __: WireCluster) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            address = frozen.getsockname()
+            wire = WireCluster([("127.0.0.1", 1), address], properties=ClientProperties(request_timeout_ms=200))
+            with pytest.raises(Unreachable, match="no answer") as told:
+                await wire.nodes()
+            assert told.value.where == f"127.0.0.1:{address[1]}"
+            assert "--timeout" in (told.value.hint or "")
 
     play(scene)
