@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 from broker_logs import server_log
+from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from wire_client import wait_until_led
@@ -114,7 +115,7 @@ def worker_pids(cluster: LocalCluster) -> list[int]:
     process = cluster.broker(0).process
     assert process is not None
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [pid for pid in map(int, children) if b"cleaner.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in map(int, children) if is_worker(pid)]
 
 
 def test_consumers_see_the_last_value_of_each_key(compacting: LocalCluster) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from cleaning import pairs_of
+from cleaning import is_worker, pairs_of
 from log_folders import data_batch
 
 from engine.common.clock import SystemClock
@@ -94,6 +94,12 @@ def run(world: World, scene: Callable[[World], Awaitable[None]]) -> None:
     world.logs.shutdown()
 
 
+def workers() -> list[str]:
+    """Return the cleaning processes of this process."""
+    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    return [pid for pid in children if is_worker(int(pid))]
+
+
 async def until(what: Callable[[], object]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while not what():
@@ -139,9 +145,7 @@ def test_a_process_without_work_is_ended(
 
     async def scene(world: World) -> None:
         await until(lambda: world.is_clean)
-        children = Path("/proc/self/task").glob("*/children")
-        pids = {pid for path in children for pid in path.read_text().split()}
-        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        await until(lambda: not workers())
         world.write(600)
         await until(lambda: world.is_clean)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from log_folders import read_all
 
@@ -87,3 +88,11 @@ def pairs_of(log: Log, start: int | None = None) -> list[tuple[int, bytes | None
 def last_of_each(records: Iterable[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
     """Return what a reader of all records ends with."""
     return {key: value for _, key, value in records}
+
+
+def is_worker(pid: int) -> bool:
+    """Whether a process is one that cleans."""
+    try:
+        return b"cleaner.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
