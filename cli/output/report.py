@@ -58,6 +58,8 @@ class Column:
     drawing: Drawing | None = None
     scale: str = ""
     """Drawn columns of the same scale can be compared with each other; "" is the column's own."""
+    is_dispensable: bool = False
+    """Left out where the terminal is too narrow for the whole table; the other formats have it always."""
     falls_below: bool = False
     """Free text in the last column: where the terminal is too narrow it stands in lines of its own, below its row."""
 

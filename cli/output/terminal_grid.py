@@ -37,10 +37,13 @@ class _Cell:
 def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
     """Return the lines of a table; None where it is wider than ``width``.
 
-    Drawings shrink, figures do not; a last column of free text moves below its rows. Of very many rows texts are folded
-    here too.
+    Drawings shrink, figures do not; dispensable columns go, the last one first; a last column of free text moves below
+    its rows. Of very many rows texts are folded here too.
     """
     lines = _fitting_lines(table, width, has_colour=has_colour, has_blocks=has_blocks)
+    while lines is None and (shorter := without_a_dispensable(table)) is not None:
+        table = shorter
+        lines = _fitting_lines(table, width, has_colour=has_colour, has_blocks=has_blocks)
     if lines is None and table.columns[-1].falls_below:
         shorter = Table(table.columns[:-1], [row[:-1] for row in table.rows])
         above = _fitting_lines(shorter, width, has_colour=has_colour, has_blocks=has_blocks)
@@ -48,6 +51,15 @@ def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) 
     if lines is None and len(table.rows) > FOLDED_HERE_MIN:
         lines = folded_lines(table, width, has_colour=has_colour)
     return lines
+
+
+def without_a_dispensable(table: Table) -> Table | None:
+    """Return a table without the last of its dispensable columns; None where it has none."""
+    last = max((i for i, column in enumerate(table.columns) if column.is_dispensable), default=None)
+    if last is None:
+        return None
+    kept = [index for index in range(len(table.columns)) if index != last]
+    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
 
 
 def folded_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str] | None:

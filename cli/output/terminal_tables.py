@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cli.framework.terminal import TerminalView, can_show_blocks
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
-from cli.output.terminal_grid import RIGHT, grid_lines
+from cli.output.terminal_grid import RIGHT, grid_lines, without_a_dispensable
 from cli.output.values import escape_controls, human_text
 
 
@@ -57,6 +57,8 @@ def _print_table(console: Console, table: Table, view: TerminalView, *, has_bloc
     if lines is not None:
         console.file.writelines(f"{line}\n" for line in lines)
         return
+    while (shorter := without_a_dispensable(table)) is not None:
+        table = shorter
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in table.columns:
         right = column.kind in RIGHT

@@ -18,8 +18,8 @@ _COLUMNS = (
     Column("port", Kind.NUMBER),
     Column("rack"),
     Column("controller", Kind.FLAG, tone=_controller_tone),
-    Column("endpoints", Kind.LIST),
-    Column("broker_epoch", Kind.NUMBER, title="Epoch"),
+    Column("endpoints", Kind.LIST, is_dispensable=True),
+    Column("broker_epoch", Kind.NUMBER, title="Epoch", is_dispensable=True),
 )
 
 

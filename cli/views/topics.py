@@ -29,7 +29,10 @@ _REASSIGNMENT = (
     Column("adding_replicas", Kind.LIST, title="Adding"),
     Column("removing_replicas", Kind.LIST, title="Removing"),
 )
-_EPOCHS = (Column("leader_epoch", Kind.NUMBER, title="Epoch"), Column("zk_version", Kind.NUMBER, title="zkVersion"))
+_EPOCHS = (
+    Column("leader_epoch", Kind.NUMBER, title="Epoch", is_dispensable=True),
+    Column("zk_version", Kind.NUMBER, title="zkVersion", is_dispensable=True),
+)
 _ALL = (Column("topic"), *_PARTITION, *_REASSIGNMENT, *_EPOCHS)
 
 

@@ -123,6 +123,15 @@ def test_free_text_that_does_not_fit_falls_below_its_row() -> None:
     ]
 
 
+def test_dispensable_columns_go_where_it_is_narrow() -> None:
+    columns = (Column("topic"), Column("epoch", is_dispensable=True), Column("isr"), Column("zk", is_dispensable=True))
+    table = Table(columns, [("orders", "1", "0,1", "9")])
+    headings = [(lines_of(table, width) or [""])[0].split() for width in (30, 20, 14, 12, 8)]
+    assert headings == [
+        ["Topic", "Epoch", "Isr", "Zk"], ["Topic", "Epoch", "Isr"], ["Topic", "Isr"], ["Topic", "Isr"], [],
+    ]  # fmt: skip
+
+
 def test_texts_of_very_many_rows_are_folded_as_well() -> None:
     columns = (Column("topic"), Column("n", Kind.NUMBER), Column("note"))
     rows = [("orders.incoming.eu", number, "x") for number in range(FOLDED_HERE_MIN)]
