@@ -65,7 +65,7 @@ async def log_dirs(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.log_dirs import log_dirs_report, totals_report
-    from engine.admin.log_dirs import totals_by_broker, totals_by_dir, totals_by_topic
+    from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
     from engine.admin.reassign_json import parse_broker_list
 
     if summary is not None and summary not in SUMMARIES:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.log_dirs import DirReplica, DirTotals, LogDir, totals_by_dir
+from engine.admin.log_dir_totals import DirTotals, totals_by_dir
+from engine.admin.log_dirs import DirReplica, LogDir
 
 _FULL_PERCENT = 90
 

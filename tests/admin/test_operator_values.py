@@ -15,15 +15,8 @@ from engine.admin.config_quotas import check_dropped, entity_of, parse_quotas, p
 from engine.admin.configs import Entity, EntityType
 from engine.admin.delete_records import parse_offset_file
 from engine.admin.errors import BadRequest, NotFound
-from engine.admin.log_dirs import (
-    DirReplica,
-    LogDir,
-    log_dirs_of,
-    totals_by_broker,
-    totals_by_dir,
-    totals_by_topic,
-    with_sizes,
-)
+from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.log_dirs import DirReplica, LogDir, log_dirs_of, with_sizes
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.protocol.api_keys import API_SPECS, ApiKey

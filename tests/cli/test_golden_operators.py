@@ -20,16 +20,11 @@ from cli.views.broker_details import broker_details_report
 from cli.views.log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
 from cli.views.record_deletions import deletions_report
-from engine.admin.broker_description import (
-    BrokerDetails,
-    BrokerPartitions,
-    DirSummary,
-    ListenerDescription,
-    OfferedApi,
-    OwnWords,
-)
+from engine.admin.broker_description import BrokerDetails, BrokerPartitions, ListenerDescription
+from engine.admin.broker_words import DirSummary, OfferedApi, OwnWords
 from engine.admin.delete_records import DeletionResult, RecordsDeletion
-from engine.admin.log_dirs import DirReplica, LogDir, totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.log_dirs import DirReplica, LogDir
 from engine.admin.offset_lookup import PartitionOffset
 
 Recorded = Callable[[str], str]
