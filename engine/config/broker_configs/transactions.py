@@ -58,6 +58,7 @@ KEYS = (
         HIGH,
         "Partitions of the transaction topic; must not change once it exists.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.replication.factor",
@@ -66,6 +67,7 @@ KEYS = (
         HIGH,
         "Replicas of the transaction topic; it is not created before there are as many brokers.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
@@ -74,6 +76,7 @@ KEYS = (
         HIGH,
         "`min.insync.replicas` of the transaction topic.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.segment.bytes",
@@ -82,6 +85,7 @@ KEYS = (
         HIGH,
         "Segment size of the transaction topic in bytes; small ones load fast.",
         at_least(1),
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.load.buffer.size",

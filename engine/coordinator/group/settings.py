@@ -12,7 +12,7 @@ from engine.protocol.records.attributes import Codec
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopicSettings:
-    """How ``__consumer_offsets`` is written and read (made: ``config.internal_topics``). Names follow the keys."""
+    """How ``__consumer_offsets`` is written and read (made: ``controller.internal_topics``). Names follow the keys."""
 
     num_partitions: int
     codec: Codec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.config.broker import BrokerConfig
-from engine.config.internal_topics import InternalTopic, internal_topic
+from engine.controller.internal_topics import InternalTopic, internal_topic
 
 NEEDED = {"zookeeper.connect": "z:1"}
 
