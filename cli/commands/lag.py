@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.admin.lag.results import LagAnswer
     from engine.admin.lag.rules import LagStatus
     from engine.admin.topic_selection import TopicSelection
+    from engine.common.model import IsolationLevel
 
 _LOOKS = 3
 _FAIL_ON = ("stall", "warn", "unknown")
@@ -59,6 +60,10 @@ async def command(
         typer.Option("--history", metavar="FILE", help="Keep samples there; use those of earlier runs."),
     ] = None,
     no_time_lag: Annotated[bool, typer.Option("--no-time-lag", help="Do not read the times of records.")] = False,
+    isolation: Annotated[
+        str,
+        typer.Option("--isolation", metavar="LEVEL", help="read-committed: up to open transactions."),
+    ] = "read-uncommitted",
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="stall|warn|unknown", help="What makes the exit code 1.")
     ] = "stall",
@@ -88,6 +93,7 @@ async def command(
         looks_are_fixed=samples is not None,
         with_times=not no_time_lag,
         history=history,
+        isolation=_isolation(isolation),
     )
     view = _View(invocation, topics, fails_on, partitions, not_ok)
     async with open_cluster(invocation) as cluster:
@@ -146,16 +152,26 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
 
     from cli.framework.terminal import is_terminal
     from cli.output.format import OutputFormat
+    from engine.admin.errors import Unreachable
 
     has_screen = is_terminal(sys.stdout) and view.invocation.output is OutputFormat.TABLE
     loop = asyncio.get_running_loop()
+    has_answer = False
     while True:
         started = loop.time()
-        answer = await _measure(view.invocation, meter, interval_s, 1)
-        if has_screen:
-            sys.stdout.write("\x1b[H\x1b[2J")
-        view.invocation.tell_failures(answer.failures)
-        view.invocation.print(view.draw(answer))
+        try:
+            answer = await _measure(view.invocation, meter, interval_s, 1)
+        except Unreachable as error:
+            # A cluster that was there may come back.
+            if not has_answer:
+                raise
+            view.invocation.tell_failures([error])
+        else:
+            has_answer = True
+            if has_screen:
+                sys.stdout.write("\x1b[H\x1b[2J")
+            view.invocation.tell_failures(answer.failures)
+            view.invocation.print(view.draw(answer))
         await asyncio.sleep(max(0.0, started + interval_s - loop.time()))
 
 
@@ -171,6 +187,15 @@ async def _absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAn
     there = {topic.name for topic in metadata.topics if topic.partitions}
     missing = [name for name in names if name not in there]
     return [topic_not_found(missing)] if missing else []
+
+
+def _isolation(word: str) -> IsolationLevel:
+    from engine.common.model import IsolationLevel
+
+    try:
+        return IsolationLevel[word.replace("-", "_").upper()]
+    except KeyError:
+        raise UsageError(f"--isolation wants read-uncommitted or read-committed, not {word!r}") from None
 
 
 def _fails_on(word: str) -> LagStatus:

@@ -298,6 +298,7 @@ def test_only_some_topics(program: Program, topic_name: str, live_cluster: Local
         (["--interval", "soon"], "error: "),
         (["--samples", "0"], "error: "),
         (["--fail-on", "ok"], "error: --fail-on wants stall, warn or unknown, not 'ok'"),
+        (["--isolation", "x"], "error: --isolation wants read-uncommitted or read-committed, not 'x'"),
         (["--topic", "("], "error: neither a topic's name nor a regular expression"),
         (["--history", "absent/x.jsonl", "--samples", "1"], "error: no such folder: absent"),
         (["--history", ".", "--samples", "1"], "error: a folder, not a file of samples: ."),

@@ -139,3 +139,11 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Prog
     (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
     assert (one["lag"], one["span_ms"]) == (3, None), "the newest is a marker, and has no time"
     assert one["time_lag_ms"] > 0
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(10)
+    commit(kafka, group, {(topic, 0): 4})
+    for isolation, lag in (("read-uncommitted", 1), ("read-committed", 0)):
+        ran = program("lag", group, "--samples", "1", "--isolation", isolation, "-o", "json")
+        assert ran.json[0]["lag"] == lag
+    producer.abort_transaction(20)

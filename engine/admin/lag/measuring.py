@@ -18,6 +18,7 @@ from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_ne
 from engine.admin.lag.rules import Reason, judge
 from engine.admin.lag.sampling import GroupSample, IsWanted, Sample, take_sample
 from engine.admin.lag.unread import Times, read_times
+from engine.common.model import IsolationLevel
 
 _PATIENCE_S = 2.0
 _Key = tuple[str, GroupType]
@@ -35,6 +36,8 @@ class LagOptions:
     looks_are_fixed: bool = False
     with_times: bool = True
     history: Path | None = None
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    """Which end counts: that of everything, or the last stable offset, where readers of committed records stop."""
 
 
 class LagMeter:
@@ -62,7 +65,7 @@ class LagMeter:
         for look in range(self._options.looks_max):
             if look:
                 await asyncio.sleep(self._options.interval_s)
-            sample = await take_sample(self._cluster, asked, self._is_wanted)
+            sample = await take_sample(self._cluster, asked, self._is_wanted, self._options.isolation)
             history.add(sample)
             await self._keep(sample)
             failures += sample.failures

@@ -25,7 +25,7 @@ from engine.admin.groups.values import (
 )
 from engine.admin.lag.rules import Reason
 from engine.common.errors import ErrorCode
-from engine.common.model import TopicPartition
+from engine.common.model import IsolationLevel, TopicPartition
 
 Ends = Mapping[TopicPartition, int | Unknown]
 IsWanted = Callable[[str], bool]
@@ -83,7 +83,7 @@ class _Half:
         return sorted(name for name in {*self.offsets, *self.owners} if is_wanted(name.topic))
 
 
-async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted) -> Sample:
+async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted, isolation: IsolationLevel) -> Sample:
     """Look once at the groups; groups that were deleted since they were found are left out."""
     halves, failures = await _at_brokers(cluster, found)
     halves += await _in_zookeeper(cluster, found)
@@ -96,7 +96,7 @@ async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted)
     if names:
         try:
             wire = await cluster.wire()
-            ends = await end_offsets(wire, names)
+            ends = await end_offsets(wire, names, isolation=isolation)
             begun = [name for name in names if name in committed_first and isinstance(ends[name], int)]
             starts = await start_offsets(wire, begun)
         except AdminError as error:

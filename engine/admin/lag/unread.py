@@ -53,13 +53,14 @@ Times = dict[Place, UnreadRecord | Unknown | None]
 class _Search:
     """The places of one partition that are still to be found, in order, and where to look next."""
 
-    __slots__ = ("is_alone", "name", "places", "position", "steps")
+    __slots__ = ("is_alone", "least_bytes", "name", "places", "position", "steps")
 
     def __init__(self, name: TopicPartition, offsets: Iterable[int]) -> None:
         self.name = name
         self.places = deque(sorted(offsets))
         self.position = self.places[0]
         self.steps = 0
+        self.least_bytes = 1
         self.is_alone = False
         """The batch there is larger than what was asked for beside other partitions."""
 
@@ -112,11 +113,11 @@ def _together(searches: list[_Search]) -> list[_Search]:
 
 
 async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], found: Times) -> None:
-    # Alone, a partition's first batch comes whole however little is asked for.
+    # Alone, a partition's first batch comes whole however little is asked for; but not before Kafka 0.10.1 (KIP-74).
     is_single = len(searches) == 1 and len(searches[0].places) < _MANY
     topics: dict[str, list[FetchPartition]] = {}
     for search in searches:
-        limit = 1 if is_single else search.wanted_bytes
+        limit = search.least_bytes if is_single else search.wanted_bytes
         partition = FetchPartition(
             partition=search.name.partition, fetch_offset=search.position, partition_max_bytes=limit
         )
@@ -124,7 +125,7 @@ async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], foun
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=1 if is_single else _ANSWER_BYTES,
+        max_bytes=searches[0].least_bytes if is_single else _ANSWER_BYTES,
         topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
     response = await wire.call_broker(broker_id, request, version_max=_NAMES_VERSION_MAX)
@@ -158,8 +159,9 @@ def _look(search: _Search, data: PartitionData, found: Times, *, is_first: bool)
         search.settle(found, None)
     elif search.position == before and search.places:
         # No batch came whole.
-        if is_first:
+        if is_first and search.least_bytes == _ANSWER_BYTES:
             search.settle(found, Unknown("the broker gives no whole batch"))
+        search.least_bytes = _ANSWER_BYTES if is_first else search.least_bytes
         search.is_alone = True
     else:
         search.is_alone = False

@@ -124,11 +124,11 @@ def _flag(text: str) -> bool:
 Setter = Callable[[ProducerSettings, str], ProducerSettings]
 
 
-def _level(codec: Codec) -> Setter:
-    """The level of one codec; it counts only where that codec is used, wherever that is said."""
+def _level(codec: Codec, least: int, most: int) -> Setter:
+    """The level of one codec, in Kafka's bounds (KIP-390); it counts only where that codec is used."""
 
     def apply(settings: ProducerSettings, text: str) -> ProducerSettings:
-        level = _number(-(2**31))(text)
+        level = _number(least, most)(text)
         return replace(settings, level=level) if settings.codec is codec else settings
 
     return apply
@@ -137,9 +137,9 @@ def _level(codec: Codec) -> Setter:
 _SETTERS: dict[str, Setter] = {
     "acks": lambda s, text: replace(s, acks=_acks(text)),
     "compression.type": lambda s, text: replace(s, codec=codec_named(text)),
-    "compression.gzip.level": _level(Codec.GZIP),
-    "compression.lz4.level": _level(Codec.LZ4),
-    "compression.zstd.level": _level(Codec.ZSTD),
+    "compression.gzip.level": _level(Codec.GZIP, 1, 9),
+    "compression.lz4.level": _level(Codec.LZ4, 1, 17),
+    "compression.zstd.level": _level(Codec.ZSTD, -131_072, 22),
     "batch.size": lambda s, text: replace(s, batch_bytes=_number(1)(text)),
     "linger.ms": lambda s, text: replace(s, linger_ms=_number(0)(text)),
     "enable.idempotence": lambda s, text: replace(s, is_idempotent=_flag(text)),

@@ -167,6 +167,24 @@ def test_errors_of_the_broker_are_unknown() -> None:
     assert all(isinstance(value, Unknown) for value in gone.values())
 
 
+def test_brokers_that_give_less_than_a_batch_if_less_is_asked_for() -> None:
+    class Old(Log):
+        """Before KIP-74: never more than was asked for."""
+
+        async def call_broker(self, broker_id: int, request: FetchRequest, **_: Any) -> FetchResponse:
+            response = await super().call_broker(broker_id, request)
+            data = response.responses[0].partitions[0]
+            assert data.records is not None
+            data.records = data.records[: request.topics[0].partitions[0].partition_max_bytes]
+            return response
+
+    log = Old({A: [(6, encode_batch([record(5), record(6)], base_offset=5))]}, {A: 7})
+    assert times(log, Place(A, 6)) == {Place(A, 6): UnreadRecord(6, 60)}
+    huge = Record(offset=5, timestamp_ms=1, key=None, value=b"x" * 5_000_000, headers=())
+    log = Old({A: [(5, encode_batch([huge], base_offset=5))]}, {A: 6})
+    assert isinstance(times(log, Place(A, 5))[Place(A, 5)], Unknown)
+
+
 def test_endless_markers_are_given_up() -> None:
     class Endless(Log):
         async def call_broker(self, broker_id: int, request: FetchRequest, **_: Any) -> FetchResponse:

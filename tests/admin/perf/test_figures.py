@@ -95,6 +95,8 @@ def test_settings_by_kafkas_names() -> None:
         ("batch.size", "0", "is not between 1"),
         ("linger.ms", "x", "is not a whole number"),
         ("compression.type", "rar", "unknown compression type"),
+        ("compression.zstd.level", "23", "is not between -131072 and 22"),
+        ("compression.gzip.level", "0", "is not between 1 and 9"),
         ("enable.idempotence", "maybe", "neither true nor false"),
         ("interceptor.classes", "a.B", "Java classes"),
         ("partitioner.class", "a.B", "Java classes"),
