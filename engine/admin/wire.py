@@ -48,9 +48,7 @@ class WireCluster:
         self._bootstrap = tuple(bootstrap)
         self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._properties = properties or ClientProperties()
-        self._request_timeout_ms = self._properties.request_timeout_ms
-        if request_timeout_s is not None:
-            self._request_timeout_ms = min(self._request_timeout_ms, int(request_timeout_s * 1000))
+        self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
         self._observe = observe
         self._clients: dict[tuple[str, int], BrokerClient] = {}
         self._any: BrokerClient | None = None
@@ -243,6 +241,15 @@ class WireCluster:
         self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self._controller_id = response.controller_id
         self.cluster_id = response.cluster_id
+
+
+def _request_timeout_ms(properties: ClientProperties, operation_s: float | None) -> int:
+    """Return how long one answer is waited for: as long as the operation has, but no longer than a file says."""
+    if operation_s is None:
+        return properties.request_timeout_ms
+    operation_ms = int(operation_s * 1000)
+    is_said = "request.timeout.ms" in properties.entries
+    return min(properties.request_timeout_ms, operation_ms) if is_said else operation_ms
 
 
 def unreachable(error: NetworkError) -> Unreachable | Refused:

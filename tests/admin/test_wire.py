@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
 
-from engine.admin.client_properties import ClientProperties
+from engine.admin.client_properties import ClientProperties, load_client_properties
 from engine.admin.errors import NotFound, Refused, StillUnderWay, Unreachable
 from engine.admin.topic_changes import NewTopic, TopicOutcome
 from engine.admin.topic_changes_wire import create_topic, delete_topics
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
+from engine.network.client import BrokerClient
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -209,3 +211,38 @@ def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told() -> None:
             assert "--timeout" in (told.value.hint or "")
 
     play(scene)
+
+
+@pytest.mark.parametrize(
+    ("file", "operation_s", "limit_ms"),
+    [
+        ({}, None, 30_000),
+        ({}, 0.5, 500),
+        ({}, 300.0, 300_000),
+        ({"request.timeout.ms": "7000"}, 300.0, 7000),
+        ({"request.timeout.ms": "7000"}, 0.5, 500),
+        ({"request.timeout.ms": "7000"}, None, 7000),
+    ],
+)
+def test_how_long_one_answer_is_waited_for(
+    tmp_path: Path, file: dict[str, str], operation_s: float | None, limit_ms: int
+) -> None:
+    """As long as the operation has, no longer than the properties file says where it says anything."""
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in file.items()))
+    seen: list[int] = []
+
+    class Client(BrokerClient):
+        def __init__(self, host: str, port: int, *, request_timeout_ms: int = 0, **options: Any) -> None:
+            super().__init__(host, port, request_timeout_ms=request_timeout_ms, **options)
+            seen.append(request_timeout_ms)
+
+    async def ask() -> None:
+        wire = WireCluster([("127.0.0.1", 1)], properties=load_client_properties(path), request_timeout_s=operation_s)
+        with pytest.raises(Unreachable):
+            await wire.metadata([])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.admin.wire.BrokerClient", Client)
+        asyncio.run(ask())
+    assert set(seen) == {limit_ms}
