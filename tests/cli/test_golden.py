@@ -7,6 +7,7 @@ import re
 import runpy
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,15 @@ from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
 from cli.table_of_commands import ENTRIES
+from cli.views.doctor import doctor_report
 from cli.views.elections import elections_report
 from cli.views.plots import heat_section
 from cli.views.reassign import cancelled_report, planned_report
 from cli.views.replicas import verification_report
 from cli.views.topic_changes import topic_changes_report
+from cli.views.znodes import znode_report
 from engine.admin.broker_load import load_of_plan
+from engine.admin.doctor import Check, CheckStatus
 from engine.admin.elections import ElectionResult, PartitionElection
 from engine.admin.reassign_cancel import CancelledPartition, CancelResult
 from engine.admin.reassign_execute import PlannedMove
@@ -34,6 +38,7 @@ from engine.admin.replica_verification import Difference, DifferenceKind, Side
 from engine.admin.replica_verification_run import PartitionVerification, ReplicaVerdict
 from engine.admin.snapshot_file import save_snapshot
 from engine.admin.topic_changes import TopicChange, TopicOutcome
+from engine.admin.zk_tree import Znode
 from engine.common.model import TopicPartition
 
 ROOT = Path(__file__).parents[2]
@@ -248,6 +253,28 @@ REPORTS: dict[str, tuple[str, Report]] = {
                     ),
                 ),
             ]
+        ),
+    ),
+    "doctor": (
+        "doctor",
+        doctor_report(
+            [
+                Check("python", CheckStatus.OK, "3.11.7", "everything"),
+                Check("java", CheckStatus.MISSING, "no Java 17 or newer", "local up, zookeeper start",
+                      "apt install openjdk-17-jre-headless"),
+                Check("kcat", CheckStatus.OPTIONAL, "not found", "trying the cluster with another client",
+                      "apt install kcat"),
+            ]
+        ),
+    ),
+    "zk-get": (
+        "zk get",
+        znode_report(
+            Znode(
+                "/controller", "controller", {"broker": 2, "kraft_controller_epoch": -1}, None, 0, 0,
+                "0x100002d7c450003", 28, 28, datetime(2026, 11, 21, 2, 14, 7, tzinfo=UTC),
+                datetime(2026, 11, 21, 2, 14, 7, tzinfo=UTC),
+            )
         ),
     ),
     "topics-create": (

@@ -1,0 +1,39 @@
+"""What this machine has and lacks: one row per check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Report, Section, Table, Tone
+from engine.admin.doctor import Check, CheckStatus
+
+_TONES = {CheckStatus.OK: Tone.GOOD, CheckStatus.OPTIONAL: Tone.WARNING, CheckStatus.MISSING: Tone.BAD}
+
+
+def _status_tone(value: object) -> Tone | None:
+    return _TONES.get(value) if isinstance(value, CheckStatus) else None
+
+
+_COLUMNS = (
+    Column("name", title="Check"),
+    Column("status", tone=_status_tone),
+    Column("found"),
+    Column("needed_for", is_dispensable=True),
+    Column("how_to_get"),
+)
+
+
+def doctor_report(checks: Sequence[Check]) -> Report:
+    """All checks; for a person what is found, and below what to do about the rest."""
+    rows = [(check.name, check.status, check.found, check.needed_for, check.how_to_get) for check in checks]
+    is_missing = any(check.status is CheckStatus.MISSING for check in checks)
+    shown = Table(_COLUMNS[:-1], [row[:-1] for row in rows])
+    advice = [
+        f"{check.name}: {check.how_to_get} (for {check.needed_for})"
+        for check in checks
+        if check.status is not CheckStatus.OK and check.how_to_get
+    ]
+    sections = (Section(body=shown), Section(text=advice)) if advice else (Section(body=shown),)
+    code = ExitCode.BAD_ANSWER if is_missing else ExitCode.DONE
+    return Report(checks, Table(_COLUMNS, rows), sections, exit_code=code)
