@@ -11,7 +11,7 @@ from operated_cluster import Klamm
 
 from engine.local.cluster import LocalCluster
 
-RECORDS = 12_000
+RECORDS = 8_000
 
 
 def started(tmp_path: Path, cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:

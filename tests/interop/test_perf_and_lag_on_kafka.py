@@ -85,6 +85,17 @@ def test_what_is_produced_is_there(program: Program, options: list[str]) -> None
     assert read.json["consumed_mb"] == round(COUNT * 50 / 2**20, 4)
 
 
+def test_a_member_of_a_group(program: Program) -> None:
+    topic = program.new_topic()
+    load = ("perf", "producer", topic, "--num-records", "500", "--record-size", "50", "-q")
+    read = ("perf", "consumer", topic, "--messages", "500", "--group", f"{topic}-g", "-o", "json")
+    for _ in range(2):
+        assert program(*load).code == 0
+        assert program(*read).json["consumed_records"] == 500, "it goes on where it ended"
+    (group,) = program("lag", f"{topic}-g", "-o", "json").json
+    assert (group["lag"], group["state"], group["status"]) == (0, "Empty", "OK")
+
+
 def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str) -> None:
     topic = program.new_topic()
     load = ("--topic", topic, "--num-records", "500", "--record-size", "50", "--throughput", "-1")
