@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from klamm_program import klamm
 
 from cli.framework.kafka_tools import Drop, Milliseconds, Rename, Word, translate
+from cli.framework.root import load
 from cli.main import root_command
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import TOOLS
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "kafka-tools"
 
 LINES = [
     ("kafka-topics --list --bootstrap-server h:1", "topics list --bootstrap-server h:1"),
@@ -187,3 +192,30 @@ def test_through_the_program(tmp_path: Path) -> None:
     assert (absent.code, "did you mean kafka-topics" in absent.err) == (2, True)
     unreachable = klamm("kafka-get-offsets", "--broker-list", "127.0.0.1:1", "--topic", "t", folder=folder)
     assert unreachable.code == 3
+
+
+NOT_HERE = {
+    # No KRaft controller is asked; ZooKeeper over TLS is not spoken.
+    "kafka-configs": {"--bootstrap-controller", "--zk-tls-config-file"},
+    # Decoders that are Java classes, and of topics that a cluster with ZooKeeper does not have.
+    "kafka-dump-log": {
+        "--cluster-metadata-decoder",
+        "--key-decoder-class",
+        "--remote-log-metadata-decoder",
+        "--skip-record-metadata",
+        "--value-decoder-class",
+    },
+}
+"""Options of Kafka's tools that are refused."""
+
+
+@pytest.mark.parametrize("name", json.loads((FIXTURES / "options.json").read_text("utf-8")))
+def test_every_option_of_the_tool_is_taken(name: str) -> None:
+    tool = next(one for one in TOOLS if one.name == name)
+    command: Any = load(next(entry for entry in ENTRIES if entry.name == tool.words[0]))
+    commands = getattr(command, "commands", {"": command})
+    word = tool.words[1] if len(tool.words) > 1 else ""
+    chosen = [commands[word]] if word in commands else list(commands.values())
+    ours = {name for one in chosen for param in one.params for name in (*param.opts, *param.secondary_opts)}
+    theirs = set(json.loads((FIXTURES / "options.json").read_text("utf-8"))[name])
+    assert theirs - ours - set(tool.options) - {"--help", "--version"} == NOT_HERE.get(name, set())
