@@ -215,7 +215,7 @@ class _CleanerThread:
                         return report
         except CleanerProcessEnded as error:
             self._crashed(job, str(error))
-        except KafkaError as error:
+        except (KafkaError, StorageError) as error:
             logger.error("A cleaned segment could not be put in place log=%s: %s", job.log_name, error)
         return None
 

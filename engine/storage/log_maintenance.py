@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
 from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from engine.storage.log_core import LogCore, open_segment
@@ -141,6 +141,7 @@ class LogMaintenance(LogCore):
         then on they take their place. Return the segment, which has the first one's base offset.
 
         Raises:
+            StorageError: the files are not there; nothing is changed.
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         self._check_online()
@@ -154,6 +155,8 @@ class LogMaintenance(LogCore):
             has_transaction_index=has_transaction_index,
             suffix=CLEANED_SUFFIX,
         )
+        if not cleaned.path.exists() or cleaned.path.stat().st_size != size_bytes:
+            raise StorageError("The cleaned segment is not what was reported", path=str(cleaned.path))
         try:
             cleaned.change_suffix(SWAP_SUFFIX)
             paths: list[Path] = []

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 from cleaning import clean_once, dirty, prepare
-from log_folders import NOW_MS, StandIn, data_batch, open_log
+from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all
 
-from engine.common.errors import KafkaError
+from engine.common.errors import KafkaError, StorageError
 from engine.config.log_config import LogConfig
 from engine.storage.cleaner import throttle, worker
 from engine.storage.cleaner.choice import filthiest, may_be_cleaned
+from engine.storage.cleaner.cleaning import _Cleaning
 from engine.storage.cleaner.key_map import LOOK_KEYS, KeyMap
 from engine.storage.cleaner.messages import Failed, FailureKind, Finished, decode_report, encode_plan
 from engine.storage.cleaner.settings import RATE_MAX, CleanerSettings
@@ -216,6 +217,7 @@ class FullDisk:
 def test_a_disk_that_fails_under_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, kind: FailureKind
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     log = log_of(tmp_path / "t-0", 10)
     line = encode_plan(prepare(log).plan)
     reports = io.BytesIO()
@@ -242,6 +244,35 @@ def test_a_swap_on_a_failing_disk_takes_the_dir_offline(tmp_path: Path, monkeypa
         patch.setattr(Path, "rename", broken)
         clean_once(log)
     assert [path for path, _ in environment.failures] == [log.log_dir]
+
+
+def test_a_process_follows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is deleted and made anew meanwhile: what is written belongs to the old one, wherever that is."""
+    log = log_of(tmp_path / "t-0", 10, 10)
+    line = encode_plan(prepare(log).plan)
+    monkeypatch.chdir(tmp_path)
+    index = _Cleaning._index
+
+    def renamed_meanwhile(cleaning: _Cleaning) -> None:
+        index(cleaning)
+        log.rename_dir("t-0-old")
+        log_of(tmp_path / "t-0", 10, 10)
+
+    monkeypatch.setattr(_Cleaning, "_index", renamed_meanwhile)
+    reports = io.BytesIO()
+    worker._serve(line, reports)
+    assert isinstance(decode_report(reports.getvalue().splitlines()[-1]), Finished)
+    assert list((tmp_path / "t-0-old").glob("*.cleaned"))
+    assert not list((tmp_path / "t-0").glob("*.cleaned"))
+
+
+def test_what_was_not_cleaned_replaces_nothing(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "t-0", 10)
+    before = read_all(log)
+    for size_bytes in (0, 77):
+        with pytest.raises(StorageError):
+            log.replace_segments(list(log.segments[:1]), size_bytes=size_bytes, has_transaction_index=False)
+    assert read_all(log) == before
 
 
 def test_the_process_ends_with_its_input(tmp_path: Path) -> None:

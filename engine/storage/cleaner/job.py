@@ -90,6 +90,7 @@ class CleaningJob:
         """Put a cleaned segment in the place of those it was made of. Only while ``is_valid``.
 
         Raises:
+            StorageError: the files are not there; nothing is changed.
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         replaced = [self._segments.pop(base_offset) for base_offset in group.base_offsets]

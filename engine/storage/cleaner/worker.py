@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import BinaryIO
 
@@ -44,7 +45,10 @@ def _serve(line: bytes, reports: BinaryIO) -> None:
         reports.write(encode_report(one))
 
     try:
-        clean(decode_plan(line), report)
+        plan = decode_plan(line)
+        # The folder itself, whatever its name becomes: another of the same name may be a topic that was made anew.
+        os.chdir(plan.folder)
+        clean(replace(plan, folder="."), report)
     except OSError as error:
         kind = FailureKind.NO_SPACE if error.errno in _NO_SPACE else FailureKind.DISK
         report(Failed(kind, error.errno or 0, str(error)))
@@ -52,6 +56,8 @@ def _serve(line: bytes, reports: BinaryIO) -> None:
         report(Failed(FailureKind.FAULT, 0, str(error)))
     except Exception:
         report(Failed(FailureKind.FAULT, 0, traceback.format_exc()))
+    finally:
+        os.chdir("/")
 
 
 def _read_plans(source: BinaryIO, plans: SimpleQueue[bytes]) -> None:
