@@ -5,7 +5,7 @@
 
 A partition is topic, number, committed offset, end offset; null is not known. Lines of other clusters are left alone. A
 line that was cut off (a full disk, a power cut) or is damaged is skipped and told. Looks at the same time wait for one
-another. Lines older than what is kept are dropped when they are most of the file.
+another. A day is kept, at most 64 MB; the file is shortened when it is twice that.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,12 @@ from engine.common.model import TopicPartition
 POINTS_MAX = 10
 """So many of the latest points are judged, as many as Burrow keeps by default."""
 KEPT_MS = 24 * 3600 * 1000
+FILE_BYTES = 64 * 1024 * 1024
 
+_LOOKS_MAX = 3 * POINTS_MAX
+"""Not every look is at every group."""
+_TIME = re.compile(rb'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)"')
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 _GroupKey = tuple[str, GroupType]
 Points = dict[_GroupKey, dict[TopicPartition, list[Point]]]
 
@@ -69,19 +75,32 @@ def read_history(path: Path, cluster_id: str | None, now_ms: int) -> History:
         return history
     except IsADirectoryError as error:
         raise BadRequest("a folder, not a file of samples", where=str(path)) from error
-    good = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            time_ms, its_cluster, groups = _parse(line)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            history.complaints.append(f"{path}: line {number} is damaged and was left out")
-            continue
-        good += 1
-        if its_cluster == cluster_id and now_ms - KEPT_MS <= time_ms <= now_ms:
-            _take(history.points, time_ms, groups)
-    if lines and not good:
-        raise BadRequest("not a file of samples", where=str(path), hint="give a new name after --history")
+    looks = _latest_looks(path, lines, cluster_id, now_ms, history.complaints)
+    for time_ms, groups in reversed(looks):
+        _take(history.points, time_ms, groups)
     return history
+
+
+def _latest_looks(
+    path: Path, lines: list[bytes], cluster_id: str | None, now_ms: int, complaints: list[str]
+) -> list[tuple[int, _Groups]]:
+    """Return the latest looks at this cluster, newest first; of a long file only the end is parsed."""
+    looks: list[tuple[int, _Groups]] = []
+    has_good = False
+    for number in range(len(lines), 0, -1):
+        try:
+            time_ms, its_cluster, groups = _parse(lines[number - 1])
+        except _DAMAGE:
+            complaints.insert(0, f"{path}: line {number} is damaged and was left out")
+            continue
+        has_good = True
+        if its_cluster == cluster_id and now_ms - KEPT_MS <= time_ms <= now_ms:
+            looks.append((time_ms, groups))
+        if len(looks) == _LOOKS_MAX:
+            break
+    if lines and not has_good:
+        raise BadRequest("not a file of samples", where=str(path), hint="give a new name after --history")
+    return looks
 
 
 def append_sample(path: Path, cluster_id: str | None, sample: Sample) -> None:
@@ -113,21 +132,30 @@ def _last_byte(file: BinaryIO, end: int) -> bytes:
 
 
 def _drop_old(file: BinaryIO, now_ms: int) -> None:
-    """Rewrite the file without old lines, once they are more than half of it; the lock is held."""
+    """Rewrite the file without old lines, once it is twice as long as it should be; the lock is held."""
     file.seek(0)
-    lines = file.read().splitlines(keepends=True)
-    recent = [line for line in lines if _is_recent(line, now_ms)]
-    if sum(map(len, recent)) * 2 < sum(map(len, lines)):
-        file.seek(0)
-        file.truncate()
-        file.writelines(recent)
+    first_ms = _time_of(file.readline())
+    size = file.seek(0, os.SEEK_END)
+    if size <= 2 * FILE_BYTES and (first_ms is None or first_ms >= now_ms - 2 * KEPT_MS):
+        return
+    file.seek(0)
+    kept, used = [], 0
+    for line in reversed(file.read().splitlines(keepends=True)):
+        used += len(line)
+        time_ms = _time_of(line)
+        if used > FILE_BYTES:
+            break
+        if time_ms is not None and time_ms >= now_ms - KEPT_MS:
+            kept.append(line)
+    file.seek(0)
+    file.truncate()
+    file.writelines(reversed(kept))
 
 
-def _is_recent(line: bytes, now_ms: int) -> bool:
-    try:
-        return _parse(line)[0] >= now_ms - KEPT_MS
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
+def _time_of(line: bytes) -> int | None:
+    """Return a line's time without parsing all of it; None for one that is damaged there."""
+    found = _TIME.match(line)
+    return None if found is None else _time_ms(found[1].decode())
 
 
 def _document(cluster_id: str | None, sample: Sample) -> dict[str, object]:
@@ -151,7 +179,6 @@ _Groups = Mapping[_GroupKey, list[tuple[TopicPartition, int | None, int | None]]
 
 def _parse(line: bytes) -> tuple[int, str | None, _Groups]:
     document = json.loads(line)
-    moment = datetime.fromisoformat(document["time"])
     groups = {
         (str(group["group"]), GroupType(group["type"])): [
             (TopicPartition(str(topic), int(number)), _offset(committed), _offset(end))
@@ -159,7 +186,11 @@ def _parse(line: bytes) -> tuple[int, str | None, _Groups]:
         ]
         for group in document["groups"]
     }
-    return round(moment.timestamp() * 1000), document["cluster_id"], groups
+    return _time_ms(document["time"]), document["cluster_id"], groups
+
+
+def _time_ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _offset(value: object) -> int | None:

@@ -89,14 +89,25 @@ def test_a_clock_that_was_set_back_makes_no_time_run_backwards(tmp_path: Path) -
     assert [point.time_ms for point in points(path)] == [NOW - 2000, NOW - 1000]
 
 
-def test_old_lines_are_dropped_when_they_are_most_of_the_file(tmp_path: Path) -> None:
+def test_old_lines_are_dropped_now_and_then(tmp_path: Path) -> None:
     path = tmp_path / "lag.jsonl"
-    for index in range(3):
-        append_sample(path, "c", look(NOW - KEPT_MS - 9000 + index))
-    assert points(path) == []
+    append_sample(path, "c", look(NOW - 2 * KEPT_MS - 500))
+    append_sample(path, "c", look(NOW - KEPT_MS - 2000))
+    append_sample(path, "c", look(NOW - 1000))
+    assert len(path.read_text().splitlines()) == 3
     append_sample(path, "c", look(NOW))
-    assert len(path.read_text().splitlines()) == 1
-    assert len(points(path)) == 1
+    assert len(path.read_text().splitlines()) == 2
+    assert [point.time_ms for point in points(path)] == [NOW - 1000, NOW]
+
+
+def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lag.jsonl"
+    append_sample(path, "c", look(NOW - 5000))
+    monkeypatch.setattr("engine.admin.lag.history.FILE_BYTES", 3 * len(path.read_bytes()))
+    for index in range(20):
+        append_sample(path, "c", look(NOW - 4000 + index, index))
+        assert len(path.read_text().splitlines()) <= 7
+    assert points(path)[-1].committed == 19
 
 
 def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
