@@ -60,5 +60,10 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """Age at which a segment is closed: a compacted log's no later than it must be cleaned, for which it must be."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def is_deleted_by_retention(self) -> bool:
         return "delete" in self.cleanup_policy

@@ -242,9 +242,7 @@ class LogCore:
         """Work out from which timestamp on the active segment is too old."""
         segment = self._active
         first_ms = segment.first_batch_timestamp_ms() if segment.size_bytes else ALWAYS_ASK
-        self._roll_after_ms = (
-            first_ms + self.config.segment_ms - segment.roll_jitter_ms if first_ms >= 0 else ALWAYS_ASK
-        )
+        self._roll_after_ms = first_ms + self.config.roll_ms - segment.roll_jitter_ms if first_ms >= 0 else ALWAYS_ASK
 
     def _should_roll(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
         segment = self._active
@@ -255,7 +253,7 @@ class LogCore:
         if not segment.takes(last_offset):
             return True
         waited_ms = segment.waited_for_roll_ms(self._environment.clock.now_ms(), max_timestamp_ms)
-        return waited_ms > self.config.segment_ms - segment.roll_jitter_ms
+        return waited_ms > self.config.roll_ms - segment.roll_jitter_ms
 
     def roll(self, next_offset: int | None = None) -> LogSegment:
         """Begin a new active segment at the log's end, or at ``next_offset`` where that is later.

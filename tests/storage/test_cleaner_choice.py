@@ -79,6 +79,17 @@ def test_old_records_are_due_however_few(tmp_path: Path) -> None:
     assert not dirty(log).is_due
 
 
+@pytest.mark.parametrize(("policy", "segments"), [(("compact",), 2), (("delete",), 1)])
+def test_a_compacted_segment_is_closed_when_it_must_be_cleaned(
+    tmp_path: Path, policy: tuple[str, ...], segments: int
+) -> None:
+    config = replace(CONFIG, cleanup_policy=policy, max_compaction_lag_ms=60_000)
+    log = open_log(tmp_path / "t-0", config)
+    for waited_ms in (0, 59_000, 61_000):
+        log.append_as_leader(data_batch(b"x", timestamp_ms=NOW_MS + waited_ms), 0)
+    assert len(log.segments) == segments
+
+
 def test_the_ratio_decides(tmp_path: Path) -> None:
     log = log_of(tmp_path / "t-0", 50, 40)
     log.cleaning.first_dirty_offset = 50
