@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from engine.common.errors import ErrorCode
@@ -54,9 +54,17 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
             return _converted_response(context, opened, reads)
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
-    keys = [TopicPartition(p.topic, p.key.partition) for p in opened.partitions if p.topic is not None]
-    context.broker.replica_manager.delayed_fetch.try_complete_else_watch(operation, keys)
+    # It has just been looked at, and nothing can have changed since.
+    context.broker.replica_manager.delayed_fetch.watch(operation, _watched(opened))
     return operation.deferred
+
+
+def _watched(opened: FetchContext) -> Iterator[TopicPartition]:
+    for partition in opened.partitions:
+        if partition.topic is not None:
+            if partition.topic_partition is None:
+                partition.topic_partition = TopicPartition(partition.topic, partition.key.partition)
+            yield partition.topic_partition
 
 
 class DelayedFetch(DelayedOperation):

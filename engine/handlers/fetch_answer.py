@@ -38,7 +38,10 @@ def build_response(
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     found = ((read, read.records) for read in reads.reads) if converted is None else converted
+    is_incremental = fetch.is_incremental
     for wanted, (read, records) in zip(reads.partitions, found, strict=True):
+        if is_incremental and records is None and _is_known(wanted, read):
+            continue
         if not fetch.must_answer(wanted, _outcome(read)):
             continue
         key = wanted.key
@@ -57,6 +60,17 @@ def build_response(
             NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
         ]
     return response
+
+
+def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
+    """Whether there is nothing to tell of a partition: quick, for most of a session's are so."""
+    return (
+        wanted.sent_high_watermark == read.high_watermark
+        and wanted.sent_log_start_offset == read.log_start_offset
+        and read.error is ErrorCode.NONE
+        and read.diverging_epoch is None
+        and read.preferred_read_replica < 0
+    )
 
 
 def _outcome(read: PartitionRead) -> PartitionOutcome:

@@ -9,8 +9,10 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
 from engine.handlers.context import Broker
 from engine.handlers.fetch_sessions import FetchPartition
+from engine.replication.isr import FollowerState
 from engine.replication.partition import Partition
 from engine.replication.partition_read import PartitionRead, read_error
+from engine.storage.log import Log
 
 FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""
@@ -54,6 +56,46 @@ _End = tuple[Partition | None, int, int]
 _Before = tuple[list[PartitionRead], list[_End]]
 
 
+class _Steady:
+    """A follower's partition of a fetch session that was read to its end: as long as all this stands nothing is new.
+
+    Most of a session's partitions are so most of the time, and a read of thousands would hold the event loop.
+    """
+
+    __slots__ = ("end", "follower", "isr_state", "leader_epoch", "log", "partition", "read")
+
+    def __init__(self, partition: Partition, log: Log, follower: FollowerState, read: PartitionRead) -> None:
+        self.partition = partition
+        self.log = log
+        self.follower = follower
+        self.leader_epoch = partition.leader_epoch
+        self.isr_state = partition.isr_state
+        self.read = read
+        self.end: _End = (partition, log.log_end_offset, partition.leader_epoch)
+
+    def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
+        """Return the read with the watermarks of now if it still stands; None where it has to be read.
+
+        The fetch is noted, unless it was before (``now_ms`` is None).
+        """
+        partition, log, read = self.partition, self.log, self.read
+        if (
+            partition.leader_log is not log
+            or log.log_end_offset != fetch_offset
+            or partition.leader_epoch != self.leader_epoch
+            or partition.isr_state is not self.isr_state
+        ):
+            return None
+        if read.high_watermark != log.high_watermark:
+            read.high_watermark, read.last_stable_offset = log.high_watermark, log.last_stable_offset
+        read.log_start_offset = log.log_start_offset
+        if now_ms is not None:
+            # As ``FollowerState.record_fetch`` of a fetch from the leader's end, with offsets that it knows.
+            follower = self.follower
+            follower.last_fetch_ms = follower.last_caught_up_ms = now_ms
+        return read
+
+
 class FetchReads:
     """The partitions of a request with what was last read of each."""
 
@@ -85,7 +127,15 @@ class FetchReads:
         self._ends = []
         self._size_bytes = 0
         self._has_failed = False
+        quota = self._broker.replica_manager.leader_quota
+        may_be_steady = parameters.is_follower and not quota.has_throttled
+        now_ms = self._broker.clock.monotonic_ms() if may_be_steady and records_follower_state else None
         for index, wanted in enumerate(self.partitions):
+            steady = wanted.steady
+            if steady is not None and may_be_steady and (renewed := steady.renewed(wanted.fetch_offset, now_ms)):
+                self.reads.append(renewed)
+                self._ends.append(steady.end)
+                continue
             known = None if before is None else self._unchanged(before, index)
             partition, read = known or self._read(wanted, remaining, min_one_batch, records_follower_state)
             self.reads.append(read)
@@ -96,8 +146,20 @@ class FetchReads:
                 self._size_bytes += size_bytes
             if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 self._has_failed = True
+            elif partition is not None and may_be_steady:
+                wanted.steady = self._steady(partition, wanted, read)
             epoch = -1 if partition is None else partition.leader_epoch
             self._ends.append((partition, self._readable_end(partition), epoch))
+
+    def _steady(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> _Steady | None:
+        """Return what makes the next read needless: the follower is in sync and at the leader's end."""
+        log, replica_id = partition.leader_log, self.parameters.replica_id
+        if log is None or read.records is not None or log.log_end_offset != wanted.fetch_offset:
+            return None
+        follower = partition.followers.get(replica_id)
+        if follower is None or replica_id not in partition.isr_state.committed:
+            return None
+        return _Steady(partition, log, follower, read)
 
     def _unchanged(self, before: _Before, index: int) -> tuple[Partition, PartitionRead] | None:
         """Return what was read of a partition, renewed, if nothing was there and nothing can have come; else None."""
@@ -131,10 +193,21 @@ class FetchReads:
 
     def may_have_grown(self) -> bool:
         """Whether a new read could find anything else than the last one did; a few comparisons per partition."""
+        if self.parameters.is_follower:
+            return self._may_have_grown_for_follower()
         for partition, end_offset, leader_epoch in self._ends:
             if partition is None:
                 continue
             if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
+                return True
+        return False
+
+    def _may_have_grown_for_follower(self) -> bool:
+        for partition, end_offset, leader_epoch in self._ends:
+            if partition is None:
+                continue
+            log = partition.leader_log
+            if (-1 if log is None else log.log_end_offset) != end_offset or partition.leader_epoch != leader_epoch:
                 return True
         return False
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
 
 INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -30,6 +31,14 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+class SteadyRead(Protocol):
+    """Why a partition need not be read; ``engine.handlers.fetch_reads`` has the one there is."""
+
+    @property
+    def end(self) -> Any: ...
+    def renewed(self, fetch_offset: int, now_ms: int | None) -> Any: ...
+
+
 class FetchPartition:
     """One partition a fetcher asks for, and what it was told of it last."""
 
@@ -42,7 +51,9 @@ class FetchPartition:
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
+        "steady",
         "topic",
+        "topic_partition",
     )
 
     def __init__(
@@ -64,6 +75,10 @@ class FetchPartition:
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
+        self.topic_partition: TopicPartition | None = None
+        """Kept by whoever resolves the topic, for a session's partitions are looked at with every request."""
+        self.steady: SteadyRead | None = None
+        """Kept by whoever reads: why the next read can find nothing new. A request that names the partition ends it."""
 
     def update_from(self, other: FetchPartition) -> None:
         """Take over what a later request says of the same partition."""
@@ -72,6 +87,7 @@ class FetchPartition:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
+        self.steady = None
 
 
 class PartitionOutcome(NamedTuple):
@@ -105,7 +121,7 @@ class FetchSession:
 class FetchContext:
     """What one Fetch request asks for, with or without a session."""
 
-    __slots__ = ("_is_incremental", "partitions", "session", "session_id")
+    __slots__ = ("is_incremental", "partitions", "session", "session_id")
 
     def __init__(
         self, partitions: Sequence[FetchPartition], session: FetchSession | None = None, *, is_incremental: bool = False
@@ -113,7 +129,8 @@ class FetchContext:
         self.partitions = partitions
         self.session = session
         self.session_id = session.id if session is not None else INVALID_SESSION_ID
-        self._is_incremental = is_incremental
+        self.is_incremental = is_incremental
+        """Only what the fetcher does not know yet is answered."""
 
     def must_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
         """Return whether the answer carries this partition; remembers what the fetcher is told."""
@@ -131,10 +148,10 @@ class FetchContext:
             # The next answer must tell that the error is over, even if nothing else has changed.
             partition.sent_high_watermark = -1
             changed = True
-        if outcome.size_bytes > 0 and self._is_incremental:
+        if outcome.size_bytes > 0 and self.is_incremental:
             # Those that had data go to the end, so that none starves when the answer's size is bounded.
             self.session.partitions[partition.key] = self.session.partitions.pop(partition.key)
-        return changed or not self._is_incremental
+        return changed or not self.is_incremental
 
 
 class FetchSessionCache:

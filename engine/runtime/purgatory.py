@@ -80,11 +80,20 @@ class Purgatory(Generic[Key]):
         if operation.try_complete():
             self.completed_total += 1
             return True
-        operation._keys = tuple(keys)
-        for key in operation._keys:
-            self._watchers.setdefault(key, []).append(operation)
-        self._schedule(operation)
+        self.watch(operation, keys)
         return False
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
+        """Let an operation wait under ``keys`` whose condition was just found not to hold."""
+        operation._keys = tuple(keys)
+        watchers = self._watchers
+        for key in operation._keys:
+            waiting = watchers.get(key)
+            if waiting is None:
+                watchers[key] = [operation]
+            else:
+                waiting.append(operation)
+        self._schedule(operation)
 
     def check_and_complete(self, key: Key) -> int:
         """Let every operation under ``key`` look at its condition again; return how many completed."""
@@ -158,17 +167,18 @@ class Purgatory(Generic[Key]):
         self._timer = None
         now_bucket = int(self._loop.time() * 1000 // BUCKET_MS)
         while self._bucket_heap and self._bucket_heap[0] <= now_bucket:
-            for operation in self._buckets.pop(heapq.heappop(self._bucket_heap)):
+            expired = self._buckets.pop(heapq.heappop(self._bucket_heap))
+            for operation in expired:
                 if operation.force_complete():
                     self.expired_total += 1
                     operation.on_expiration()
-                self._unwatch(operation)
+            self._unwatch(expired)
         if self._bucket_heap:
             self._arm(self._bucket_heap[0])
 
-    def _unwatch(self, operation: DelayedOperation) -> None:
-        """Drop an expired operation from its keys, so that idle keys do not collect dead ones."""
-        for key in operation._keys:
+    def _unwatch(self, operations: Iterable[DelayedOperation]) -> None:
+        """Drop completed operations from their keys, so that idle keys do not collect dead ones."""
+        for key in {key for operation in operations for key in operation._keys}:
             waiting = self._watchers.get(key)
             if waiting is None:
                 continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from replicated_brokers import TP, world
@@ -13,6 +15,8 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.protocol.api_keys import ApiKey
+from engine.replication.isr import IsrState
+from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
 
 
@@ -312,5 +316,72 @@ def test_who_asked_for_a_state_change_may_go_away(tmp_path: Path) -> None:
             w.produce(1, b"x")
             await w.until(lambda: TP in w.brokers[2].replica_manager.partitions, "the change is carried out")
             await w.until_equal(2)
+
+    run_virtual(test)
+
+
+def test_a_steady_follower_is_given_the_whole_lag_time_when_it_falls_silent(tmp_path: Path) -> None:
+    """Partitions without news are not read with every fetch; that they are fetched counts all the same."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"x")
+            await w.until_equal(2)
+            await w.let_pass(20_000)
+            w.cut.add(frozenset((1, 2)))
+            w.produce(1, b"y")
+            await w.let_pass(4_000)
+            assert w.partition(1).isr == (1, 2), "replica.lag.time.max.ms is 5 s"
+            await w.until(lambda: w.partition(1).isr == (1,), "2 leaves the ISR")
+            w.cut.clear()
+            await w.until(lambda: w.partition(1).isr == (1, 2), "2 is back")
+            w.produce(1, b"z")
+            await w.until_equal(2)
+
+    run_virtual(test)
+
+
+def test_a_steady_follower_that_was_put_out_of_the_isr_comes_back(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, 3) as w:
+            await w.lead(1)
+            w.produce(1, b"x")
+            await w.until_equal(2, 3)
+            await w.let_pass(2_000)
+            before = w.partition(1).isr_state
+            w.partition(1).isr_state = IsrState.settled((1, 2))
+            w.states[TP] = replace(w.states[TP], isr=(1, 2))
+            await w.until(lambda: set(w.partition(1).isr) == {1, 2, 3}, "3 is back without a record being written")
+            assert before is not w.partition(1).isr_state
+
+    run_virtual(test)
+
+
+def test_of_many_steady_partitions_only_the_one_with_news_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[TopicPartition] = []
+    read_records = Partition.read_records
+
+    def noted(self: Partition, *arguments: Any, **options: Any) -> Any:
+        reads.append(self.topic_partition)
+        return read_records(self, *arguments, **options)
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            partitions = [TopicPartition(TP.topic, n) for n in range(20)]
+            for partition in partitions:
+                await w.lead(1, topic_partition=partition)
+                w.produce(1, b"x", topic_partition=partition)
+            for partition in partitions:
+                await w.until_equal(2, topic_partition=partition)
+            await w.let_pass(2_000)
+            monkeypatch.setattr(Partition, "read_records", noted)
+            await w.let_pass(5_000)
+            assert reads == []
+            w.produce(1, b"y", topic_partition=partitions[7])
+            await w.until_equal(2, topic_partition=partitions[7])
+            assert set(reads) == {partitions[7]}
 
     run_virtual(test)
