@@ -61,7 +61,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment is closed: a compacted log's no later than it must be cleaned, for which it must be."""
+        """Age at which a segment is closed: in a compacted log no later than it must be cleaned."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
