@@ -84,6 +84,7 @@ class PerfProducer:
         self._requests = 0
         self._batches = 0
         self._retried = 0
+        self._to_repeat = 0
         self._wire_bytes = 0
         self._wake = asyncio.Event()
         self._failure: Exception | None = None
@@ -168,6 +169,8 @@ class PerfProducer:
         flights: list[Flight] = []
         size = 0
         for lane in link.lanes_in_turn():
+            if not self._to_repeat and not self._left(now):
+                break
             flight = self._next_flight(lane, now)
             if flight is None:
                 continue
@@ -190,12 +193,11 @@ class PerfProducer:
         if lane.is_held(now):
             return None
         if lane.again:
+            self._to_repeat -= 1
             self._retried += 1
             return lane.again.popleft()
-        due = self._due(now)
-        left = due - self._made
-        waits_for_more = left < self._templates.typical_record_count and due < self._load.record_count
-        if left <= 0 or (waits_for_more and now < self._lingered_s(now)):
+        left = self._left(now)
+        if not left:
             return None
         template = self._templates.next_template(left)
         count = min(left, template.record_count)
@@ -204,6 +206,13 @@ class PerfProducer:
         self._made += count
         self._batches += 1
         return Flight(lane, template, count, sequence, first_s, last_s)
+
+    def _left(self, now: float) -> int:
+        """Return how many records may be put into batches now; none while they wait for others to share one."""
+        due = self._due(now)
+        left = due - self._made
+        waits_for_more = left < self._templates.typical_record_count and due < self._load.record_count
+        return 0 if waits_for_more and now < self._lingered_s(now) else left
 
     def _due(self, now: float) -> int:
         """Return how many records may have been made by now."""
@@ -301,6 +310,7 @@ class PerfProducer:
         """Keep batches for another try, after a pause and in their order; the leaders are looked for anew."""
         now = asyncio.get_running_loop().time()
         for flight in flights:
+            self._to_repeat += 1
             flight.lane.fail(flight, now + RETRY_PAUSE_S)
         self._locate_at = now + RETRY_PAUSE_S
 
