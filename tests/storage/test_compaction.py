@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cleaning import clean_all, clean_once, dirty, last_of_each, pairs_of, prepare, records_of, work
-from log_folders import NOW_MS, StandIn, data_batch, marker_batch, open_log, read_all, values_of
+from log_folders import NOW_MS, StandIn, data_batch, marker_batch, open_log, read_all, recorded_copy, values_of
 
 from engine.common.errors import CorruptFileError, KafkaError
 from engine.config.log_config import LogConfig
@@ -490,3 +490,38 @@ def test_records_that_are_none_behind_a_right_checksum(tmp_path: Path) -> None:
 def placed(batch: bytearray, offset: int) -> memoryview:
     struct.pack_into(">q", batch, 0, offset)
     return memoryview(batch)
+
+
+# --- logs that Apache Kafka wrote
+
+
+@pytest.mark.parametrize("which", ["running", "clean", "formats-v0-v1-v2", "formats-mixed"])
+def test_logs_that_kafka_wrote(tmp_path: Path, which: str) -> None:
+    """All formats, codecs, transactions, internal topics, and what Kafka's own cleaner left: the last of each key."""
+    config = changed(segment_bytes=100_000)
+    folders = [one for one in recorded_copy(which, tmp_path / "data").iterdir() if one.is_dir()]
+    cleaned = 0
+    for folder in folders:
+        if folder.name.endswith("-delete"):
+            continue
+        log = open_log(folder, config)
+        close_segment(log)
+        expected = sorted({key: (offset, key, value) for offset, key, value in committed(log)}.values())
+        clean_once(log)
+        assert committed(log) == expected, folder.name
+        cleaned += bool(expected)
+    assert cleaned >= 6
+
+
+def committed(log: Log) -> list[tuple[int, bytes, bytes | None]]:
+    """Return offset, key and value of all records with a key that a read_committed consumer sees."""
+    aborted = log.collect_aborted_transactions(0, log.log_end_offset)
+    hidden: set[int] = set()
+    for _, one in iter_batches(read_all(log)):
+        is_aborted = one.is_transactional and any(
+            each.producer_id == one.producer_id and each.first_offset <= one.base_offset <= each.last_offset
+            for each in aborted
+        )
+        if one.is_control or is_aborted:
+            hidden.update(range(one.base_offset, one.next_offset))
+    return [(offset, key, value) for offset, key, value in pairs_of(log) if key is not None and offset not in hidden]
