@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from log_folders import read_all
+from log_folders import NOW_MS, open_log, read_all
 
-from engine.protocol.records.batch import Record, iter_records
+from engine.config.log_config import LogConfig
+from engine.protocol.records.batch import Record, encode_batch, iter_batches, iter_records
 from engine.storage.cleaner.choice import LogToClean, measure
 from engine.storage.cleaner.cleaning import clean
 from engine.storage.cleaner.job import CleaningJob
@@ -23,7 +26,36 @@ from engine.storage.cleaner.messages import (
 from engine.storage.cleaner.settings import CleanerSettings
 from engine.storage.log import Log
 
-Sent = tuple[bytes, bytes | None]
+DAY_MS = 86_400_000
+CONFIG = LogConfig(
+    segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=1024, cleanup_policy=("compact",), retention_ms=-1
+)
+
+
+def new_log(tmp_path: Path, config: LogConfig = CONFIG) -> Log:
+    return open_log(tmp_path / "t-0", config)
+
+
+def put(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
+    """Append a batch of pairs of key and value; return its first offset."""
+    records = [Record(key=key, value=value, timestamp_ms=NOW_MS + n) for n, (key, value) in enumerate(pairs)]
+    batch = memoryview(bytearray(encode_batch(records, **options)))  # type: ignore[arg-type]
+    return log.append_as_leader(batch, 0).first_offset
+
+
+def close_segment(log: Log) -> None:
+    """Make all there is cleanable."""
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+
+
+def headers_of(log: Log) -> list[tuple[int, int, int]]:
+    """Return base offset, last offset and record count of every batch."""
+    return [(one.base_offset, one.last_offset, one.record_count) for _, one in iter_batches(read_all(log))]
+
+
+def changed(**changes: Any) -> LogConfig:
+    return replace(CONFIG, **changes)
 
 
 def prepare(log: Log, settings: CleanerSettings | None = None, *, now_ms: int | None = None) -> CleaningJob:
