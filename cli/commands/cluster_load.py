@@ -19,7 +19,7 @@ from cli.output.report import Report
     ),
 )
 async def load(invocation: Invocation, topics: TopicTexts = None, topic: TopicOptions = None) -> Report:
-    """Show how many replicas, leaders and bytes each broker has, of all topics or some.
+    """Show what each broker carries: replicas, leaders, bytes.
 
     Leads is how many partitions it leads now, Should how many it is the preferred leader of. Sizes are told by the
     brokers; one that does not answer has none.

@@ -59,6 +59,8 @@ def machine_text(kind: Kind, value: object) -> str:
     """Return a cell for plain and csv: exact numbers, ISO times, lists with commas; nothing is an empty text."""
     if type(value) is str:
         return value
+    if type(value) is int:
+        return str(value)
     match value:
         case None:
             return ""
@@ -69,7 +71,7 @@ def machine_text(kind: Kind, value: object) -> str:
         case datetime():
             return iso_time(value)
         case list() | tuple():
-            return ",".join([machine_text(Kind.TEXT, item) for item in value])
+            return ",".join([str(item) if type(item) is int else machine_text(Kind.TEXT, item) for item in value])
         case Mapping():
             return ",".join(f"{key}={item}" for key, item in value.items())
         case _:
