@@ -212,6 +212,10 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         pace.spend(100)
     assert now_s[0] == pytest.approx(10.0, abs=0.5)
     assert len(told) > 10
+    now_s[0] += 1000
+    for _ in range(100):
+        pace.spend(100)
+    assert now_s[0] == pytest.approx(10 + 1000 + 10 - throttle.SAVED_S_MAX, abs=0.5)
 
 
 class FullDisk:

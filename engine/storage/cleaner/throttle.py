@@ -8,6 +8,7 @@ from collections.abc import Callable
 LOOK_BYTES = 1024 * 1024
 PAUSE_S_MAX = 0.3
 PROGRESS_INTERVAL_S = 0.5
+SAVED_S_MAX = 1.0
 
 
 class Pace:
@@ -18,7 +19,7 @@ class Pace:
         self._on_progress = on_progress
         self._total_bytes = 0
         self._unseen_bytes = 0
-        self._started_s = self._told_s = time.monotonic()
+        self._paid_until_s = self._told_s = time.monotonic()
 
     def spend(self, size_bytes: int) -> None:
         """Account for bytes that were read or written."""
@@ -28,13 +29,15 @@ class Pace:
 
     def _look(self) -> None:
         self._total_bytes += self._unseen_bytes
+        # What was not used is not saved up: a pause must not be followed by a storm.
+        begin_s = max(self._paid_until_s, time.monotonic() - SAVED_S_MAX)
+        self._paid_until_s = begin_s + self._unseen_bytes / self._rate
         self._unseen_bytes = 0
-        earliest_s = self._started_s + self._total_bytes / self._rate
         while True:
             now_s = time.monotonic()
             if now_s - self._told_s >= PROGRESS_INTERVAL_S:
                 self._told_s = now_s
                 self._on_progress(self._total_bytes)
-            if now_s >= earliest_s:
+            if now_s >= self._paid_until_s:
                 return
-            time.sleep(min(earliest_s - now_s, PAUSE_S_MAX))
+            time.sleep(min(self._paid_until_s - now_s, PAUSE_S_MAX))
