@@ -105,7 +105,7 @@ def read_plainly(batches: list[bytes]) -> dict[tuple[str, TopicPartition], Commi
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(steps, max_size=40), st.integers(1, 5))
 def test_a_log_of_commits(log: list[Step], buffers: int) -> None:
     batches = batches_of(log)

@@ -401,6 +401,8 @@ def test_leadership_lost_while_loading(caplog: pytest.LogCaptureFixture) -> None
         await asyncio.sleep(0)
         world.resign()
         assert world.coordinator.offsets.fetch("g5", None)[0] is E.NOT_COORDINATOR
+        await world.lead(waits=False)
+        world.resign()
         await world.lead()
         assert world.committed("g5") == 7
         assert caplog.text.count("Finished loading") == 1

@@ -169,6 +169,8 @@ class OwnedGroups:
             self._to_load.popleft()
 
     async def _load(self, owned: OwnedPartition, partition: Partition) -> None:
+        if not self._is_wanted(owned):
+            return
         started_ms = self._clock.monotonic_ms()
         loader = GroupLoader(partition.topic_partition)
         try:
