@@ -33,4 +33,4 @@ class CleanerSettings:
     @property
     def bytes_per_second(self) -> float:
         """What one process may read and write."""
-        return min(self.io_max_bytes_per_second / max(self.threads, 1), RATE_MAX)
+        return max(min(self.io_max_bytes_per_second / max(self.threads, 1), RATE_MAX), 1.0)
