@@ -16,6 +16,7 @@ from engine.admin.lag.rules import LagStatus, Reason
 _UNKNOWN = "unknown"
 _WORDS = {
     Reason.CAUGHT_UP: "",
+    Reason.NO_RECORDS: "no record is unread, only markers or holes",
     Reason.KEEPS_UP: "",
     Reason.LAG_FELL: "the lag falls",
     Reason.LAG_NEVER_FELL: "the lag never falls",

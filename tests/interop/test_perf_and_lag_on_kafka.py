@@ -146,6 +146,7 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Prog
     commit(kafka, group, {(topic, 0): 3})
     (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
     assert (one["log_end_offset"], one["lag"], one["time_lag_ms"]) == (4, 1, 0)
+    assert (one["status"], one["reason"]) == ("OK", "no_records")
     commit(kafka, group, {(topic, 0): 1})
     (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
     assert (one["lag"], one["span_ms"]) == (3, None), "the newest is a marker, and has no time"

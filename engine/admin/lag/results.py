@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 
 from engine.admin.errors import AdminError
 from engine.admin.groups.values import GroupState, GroupType, Unknown
-from engine.admin.lag.rules import LagStatus, Point, Reason, Verdict, group_verdict, judge, known_points
+from engine.admin.lag.rules import (
+    LagStatus,
+    Point,
+    Reason,
+    Verdict,
+    group_verdict,
+    judge,
+    known_points,
+    without_records,
+)
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
@@ -134,10 +143,13 @@ def _partition_lag(
     name: TopicPartition, sample: PartitionSample, points: Sequence[Point], times: Times, now_ms: int
 ) -> PartitionLag:
     verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown)
+    unread_place = place_of_unread(name, sample)
+    if unread_place in times and times[unread_place] is None:
+        verdict = without_records(verdict)
     is_known = sample.committed is not None and sample.end is not None
     trend = trend_of(known_points(points)) if is_known else UNKNOWN_TREND
     lag = _lag(sample)
-    unread, time_lag_ms = _waiting(times, place_of_unread(name, sample), lag, now_ms)
+    unread, time_lag_ms = _waiting(times, unread_place, lag, now_ms)
     newest = times.get(place) if (place := place_of_newest(name, sample)) is not None else None
     return PartitionLag(
         *name,

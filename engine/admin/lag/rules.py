@@ -12,7 +12,9 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
     owns the partition, STOP where nobody does.
 8.  The lag fell at least once: OK. Else WARN.
 
-Records that were deleted before they were read make it WARN at least.
+Records that were deleted before they were read make it WARN at least. Where it turns out that what is unread has no
+records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
+one, never commits a marker's offset.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class Reason(StrEnum):
     """Why a status was given."""
 
     CAUGHT_UP = "caught_up"
+    NO_RECORDS = "no_records"
     KEEPS_UP = "keeps_up"
     LAG_FELL = "lag_fell"
     LAG_NEVER_FELL = "lag_never_fell"
@@ -68,6 +71,20 @@ class Reason(StrEnum):
     NO_LEADER = "no_leader"
     NO_SUCH_PARTITION = "no_such_partition"
     END_UNKNOWN = "end_unknown"
+
+
+_OF_UNREAD = frozenset(
+    {
+        Reason.KEEPS_UP,
+        Reason.LAG_FELL,
+        Reason.LAG_NEVER_FELL,
+        Reason.STANDS_STILL,
+        Reason.NOBODY_READS,
+        Reason.WENT_BACK,
+        Reason.TOO_FEW_SAMPLES,
+    }
+)
+"""Reasons that rest on there being something to read."""
 
 
 class Point(NamedTuple):
@@ -117,6 +134,13 @@ def judge(
     is_lost = start is not None and last.committed < start
     if is_lost and verdict.status.rank < LagStatus.WARN.rank:
         return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
+    return verdict
+
+
+def without_records(verdict: Verdict) -> Verdict:
+    """Return the verdict once it is known that no record is unread."""
+    if verdict.reason in _OF_UNREAD:
+        return Verdict(LagStatus.OK, Reason.NO_RECORDS)
     return verdict
 
 

@@ -66,6 +66,9 @@ def test_nothing_unread_waits_for_no_time() -> None:
 )
 def test_the_time_of_the_first_unread_record(record: UnreadRecord | Unknown | None, time_lag_ms: int | None) -> None:
     group = answer({A: sample(5, 9)}, times={Place(A, 5): record})
+    nothing = (LagStatus.OK, Reason.NO_RECORDS)
+    expected = nothing if record is None else (LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES)
+    assert (group.status, group.reason) == expected
     assert group.partitions[0].time_lag_ms == time_lag_ms
     assert group.partitions[0].span_ms is None
     assert answer({A: sample(5, 9)}).time_lag_ms is None, "the times were not read"

@@ -18,6 +18,7 @@ from engine.admin.lag.rules import (
     judge,
     known_points,
     went_back,
+    without_records,
 )
 
 OK, UNKNOWN, WARN = LagStatus.OK, LagStatus.UNKNOWN, LagStatus.WARN
@@ -211,6 +212,16 @@ def test_went_back_means_that_it_is_below_where_it_was(offsets: list[int]) -> No
         assert offsets[-1] < max(offsets)
     else:
         assert offsets[-1] == max(offsets) or offsets == sorted(offsets)
+
+
+def test_where_no_record_is_unread_nothing_is_wrong() -> None:
+    for reason in Reason:
+        for status in LagStatus:
+            verdict = without_records(Verdict(status, reason))
+            assert verdict in (Verdict(OK, Reason.NO_RECORDS), Verdict(status, reason))
+    assert without_records(Verdict(STALL, Reason.STANDS_STILL)).status is OK
+    for reason in (Reason.AHEAD_OF_LOG, Reason.RECORDS_LOST, Reason.NO_LEADER, Reason.NOTHING_COMMITTED):
+        assert without_records(Verdict(WARN, reason)) == Verdict(WARN, reason)
 
 
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:
