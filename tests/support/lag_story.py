@@ -81,11 +81,12 @@ def every_kind_of_reader(run: Run, servers: str, topic: str) -> None:
         readers["stalled"].commits = False
         commit(servers, names["set-back"], {(topic, 0): 150, (topic, 1): 200})
         with producing(servers, topic):
-            set_back = threading.Timer(1.0, commit, (servers, names["set-back"], {(topic, 0): 20}))
-            set_back.start()
             words = [word for name in names.values() for word in ("--group", name)]
-            ran = run("lag", *words, "--interval", "0.7", "--samples", "5", "--partitions", "-o", "json")
-            set_back.join()
+            look = ("lag", *words, "--interval", "0.7", "--samples", "3", "--history", "lag.jsonl", "-o", "json")
+            before = {one["group"]: one["status"] for one in run(*look).json}
+            assert before[names["set-back"]] == "STOP"
+            commit(servers, names["set-back"], {(topic, 0): 20})
+            ran = run(*look, "--partitions")
     finally:
         for reader in readers.values():
             reader.close()
@@ -104,7 +105,7 @@ def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
     }
     never, keeps_up, stopped = found["never"], found["keeps-up"], found["stopped"]
     assert [never[key] for key in ("lag", "time_lag_ms", "out_per_sec", "clear_in_ms")] == [None] * 4
-    assert keeps_up["sample_count"] == 5
+    assert keeps_up["sample_count"] == 6
     assert keeps_up["out_per_sec"] > 1
     assert (stopped["out_per_sec"], stopped["clear_in_ms"]) == (0, None)
     assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
