@@ -304,6 +304,34 @@ def test_deleted_records_and_other_segment_boundaries_are_no_difference(
     assert [one["agrees"] for one in trimmed.json[0]["replicas"]] == [True] * 3
 
 
+def test_logs_that_are_compacted_at_different_times_are_no_difference(
+    three_brokers: LocalCluster, by_wire: Klamm, topic_name: str
+) -> None:
+    settings = ("cleanup.policy=compact", "segment.bytes=20000", "min.cleanable.dirty.ratio=0.01")
+    configs = [word for setting in settings for word in ("--config", setting)]
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1:2", *configs).code == 0
+
+    def size(broker: int) -> int:
+        (folder,) = three_brokers.broker(broker).spec.log_dirs
+        return sum(path.stat().st_size for path in (folder / f"{topic_name}-0").glob("*.log"))
+
+    for begin in range(0, 2000, 100):
+        lines = "".join(f"key-{n % 50}\t{n} {'x' * 90}\n" for n in range(begin, begin + 100))
+        assert by_wire("produce", topic_name, "--key-separator", "\t", "--acks", "all", stdin=lines).code == 0
+        if begin == 1000:
+            three_brokers.stop_broker(2)
+    deadline = time.monotonic() + WAIT_S
+    while size(0) > 60_000:
+        assert time.monotonic() < deadline, "the leader's log is not compacted"
+        time.sleep(0.1)
+    three_brokers.start_broker(2)
+    for _ in range(3):
+        compared = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
+        assert (compared.code, compared.json[0]["to_offset"]) == (0, 2000), compared.err
+    assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
+    assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
+
+
 def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
     three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
         "controlled.shutdown.retry.backoff.ms": "100",
         # A throttled move takes its time.
         "replica.fetch.max.bytes": "65536",
+        "log.cleaner.backoff.ms": "200",
     }
     folder: Path = tmp_path_factory.mktemp("three-brokers")
     with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
