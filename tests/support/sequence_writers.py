@@ -202,8 +202,14 @@ class Writer:
         self._sender.send(topic, partition, b"%s:%d:%s" % (self.name.encode(), number, filler), on_done)
 
 
-def read_partition(bootstrap: str, topic: str, partition: int, *, timeout_s: float = 30.0) -> list[tuple[int, bytes]]:
-    """Return (offset, value) of all records of a partition, as librdkafka's consumer reads them."""
+Records = list[tuple[int, bytes]]
+"""Offset and value of each."""
+
+
+def read_topic(
+    bootstrap: str, topic: str, partitions: int, *, timeout_s: float = 60.0
+) -> list[list[tuple[int, bytes]]]:
+    """Return (offset, value) of all records of each partition, as librdkafka's consumer reads them."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "none",
@@ -212,19 +218,20 @@ def read_partition(bootstrap: str, topic: str, partition: int, *, timeout_s: flo
         "log_level": 0,
     }
     consumer = Consumer(settings)
+    found: list[Records] = [[] for _ in range(partitions)]
     try:
         deadline = time.monotonic() + timeout_s
-        start, end = _watermarks(consumer, TopicPartition(topic, partition), deadline)
-        consumer.assign([TopicPartition(topic, partition, start)])
-        found: list[tuple[int, bytes]] = []
-        while not found or found[-1][0] < end - 1:
-            if start == end:
-                break
-            assert time.monotonic() < deadline, f"{topic}-{partition}: read {len(found)} of {end - start} records"
-            for message in consumer.consume(10_000, timeout=0.2):
-                if message.error() is not None:
-                    continue
-                found.append((message.offset(), message.value()))
+        bounds = [_watermarks(consumer, TopicPartition(topic, p), deadline) for p in range(partitions)]
+        left = {p for p, (start, end) in enumerate(bounds) if start < end}
+        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in left])
+        while left:
+            assert time.monotonic() < deadline, (
+                f"{topic}: partitions {sorted(left)} were not read to their ends {bounds}"
+            )
+            for message in consumer.consume(1_000, timeout=0.05):
+                if message.error() is None:
+                    found[message.partition()].append((message.offset(), message.value()))
+            left = {p for p in left if not found[p] or found[p][-1][0] < bounds[p][1] - 1}
         return found
     finally:
         consumer.close()
@@ -251,8 +258,7 @@ def assert_nothing_lost(
     Return how many acknowledged records were checked.
     """
     checked = 0
-    for partition in range(partitions):
-        records = read_partition(bootstrap, topic, partition)
+    for partition, records in enumerate(read_topic(bootstrap, topic, partitions)):
         if reader is not None:
             reader.check(partition, records)
         offsets = [offset for offset, _ in records]
