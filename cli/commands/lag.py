@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,6 +147,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
 async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
     """Tell again and again; on a terminal each answer takes the place of the one before. Ends by Ctrl-C only."""
+    import asyncio
     import sys
 
     from cli.framework.terminal import is_terminal
