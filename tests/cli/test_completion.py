@@ -62,9 +62,11 @@ def test_words_options_and_values(offered: Offer, line: str, expected: list[str]
 
 
 def test_names_that_the_cluster_knows(
-    offered: Offer, live_cluster: LocalCluster, topic_name: str, tmp_path: Path
+    offered: Offer, live_cluster: LocalCluster, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = live_cluster.bootstrap_servers
+    # The one second that a person waits is not enough where many tests run at once.
+    monkeypatch.setattr("cli.framework.completing._PATIENCE_S", 20.0)
     made = klamm("topics", "create", topic_name, "-b", where, folder=tmp_path)
     assert made.code == 0, made.err
     assert offered(f"klamm topics describe -b {where} {topic_name[:6]}") == [topic_name]
