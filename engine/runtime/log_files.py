@@ -1,7 +1,8 @@
 """Where a broker's log lines go: Kafka's files, Kafka's pattern, rolled at each full hour as Kafka ships them (E19).
 
-``server.log`` has everything but what ``controller.log``, ``state-change.log`` and ``kafka-request.log`` have for
-themselves. Log lines are written by whichever thread logs; the files are flushed with each line.
+``server.log`` has everything but what ``controller.log``, ``state-change.log``, ``kafka-request.log`` and
+``log-cleaner.log`` have for themselves. Log lines are written by whichever thread logs; the files are flushed with each
+line.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ SEPARATE_FILES = (
     LogFile("controller.log", ("kafka.controller",), logging.DEBUG),
     LogFile("state-change.log", ("state.change.logger",), logging.INFO),
     LogFile("kafka-request.log", ("kafka.request.logger",), logging.WARNING),
+    LogFile("log-cleaner.log", ("kafka.log.LogCleaner",), logging.INFO),
 )
 """The files beside server.log, with the levels of the log4j.properties that Kafka 3.9 ships."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from broker_logs import server_log
+from broker_logs import cleaner_log, server_log
 from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
@@ -43,7 +43,7 @@ def compacting() -> Iterator[LocalCluster]:
     with LocalCluster(1, config=settings) as running:
         yield running
         assert running.broker(0).is_alive
-        assert "Traceback" not in server_log(running.broker(0).logs_path)
+        assert "Traceback" not in server_log(running.broker(0).logs_path) + cleaner_log(running.broker(0).logs_path)
         assert "Traceback" not in running.broker(0).output_path.read_text()
 
 
@@ -103,7 +103,7 @@ def read(cluster: LocalCluster, topic: str) -> list[tuple[int, bytes, bytes | No
 
 
 def cleaned_times(cluster: LocalCluster, topic: str) -> int:
-    return server_log(cluster.broker(0).logs_path).count(f"cleaned log {topic}-0 (dirty section")
+    return cleaner_log(cluster.broker(0).logs_path).count(f"cleaned log {topic}-0 (dirty section")
 
 
 def folder_of(cluster: LocalCluster, topic: str) -> Path:
@@ -127,7 +127,7 @@ def test_consumers_see_the_last_value_of_each_key(compacting: LocalCluster) -> N
     assert [offset for offset, _, _ in seen] == sorted({offset for offset, _, _ in seen})
     assert all(value == b"%060d" % offset and key == b"key-%d" % (offset % KEYS) for offset, key, value in seen)
     assert {key: value for _, key, value in seen} == {b"key-%d" % n: b"%060d" % (2990 + n) for n in range(KEYS)}
-    told = server_log(compacting.broker(0).logs_path)
+    told = cleaner_log(compacting.broker(0).logs_path)
     assert "Cleaner 0: Beginning cleaning of log plain-0" in told
     assert "fewer messages)" in told
 
@@ -156,7 +156,7 @@ def test_a_killed_worker_costs_nothing(compacting: LocalCluster) -> None:
     for pid in worker_pids(compacting):
         os.kill(pid, signal.SIGKILL)
     gone = "The process that cleaned log worker-killed-0 is gone, nothing is lost: killed by signal 9"
-    wait_for(lambda: gone in server_log(compacting.broker(0).logs_path), "a word on it")
+    wait_for(lambda: gone in cleaner_log(compacting.broker(0).logs_path), "a word on it")
     alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "1000000000")
     wait_for(lambda: cleaned_times(compacting, "worker-killed"), "another cleaning")
     assert len({key for _, key, _ in read(compacting, "worker-killed")}) == KEYS
@@ -188,7 +188,7 @@ def test_a_topic_deleted_while_it_is_cleaned(compacting: LocalCluster) -> None:
     admin = AdminClient({"bootstrap.servers": compacting.bootstrap_servers})
     admin.delete_topics(["doomed"])["doomed"].result(TIMEOUT_S)
     called_off = "Cleaning of log doomed-0 is called off"
-    wait_for(lambda: called_off in server_log(compacting.broker(0).logs_path), "a word on it")
+    wait_for(lambda: called_off in cleaner_log(compacting.broker(0).logs_path), "a word on it")
     alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "1000000000")
     wait_for(lambda: not folder_of(compacting, "doomed").exists(), "the folder's end")
 
@@ -222,7 +222,7 @@ def test_a_damaged_log_is_left_alone(compacting: LocalCluster) -> None:
         file.write(b"\xff\xff")
     alter(compacting, ResourceType.TOPIC, "damaged", "min.compaction.lag.ms", "0")
     said = "Marking its partition (damaged-0) as uncleanable"
-    wait_for(lambda: said in server_log(compacting.broker(0).logs_path), "a word on it")
+    wait_for(lambda: said in cleaner_log(compacting.broker(0).logs_path), "a word on it")
     write(compacting, "sound", 1000)
     wait_for(lambda: cleaned_times(compacting, "sound"), "the cleaning of another log")
     assert not cleaned_times(compacting, "damaged")
@@ -232,6 +232,6 @@ def test_a_broker_without_compacted_logs_has_no_worker() -> None:
     with LocalCluster(1, config={"log.cleaner.backoff.ms": "100"}) as cluster:
         create(cluster, "kept", cleanup_policy="delete")
         write(cluster, "kept", 1000)
-        told = json.dumps(server_log(cluster.broker(0).logs_path))
+        told = json.dumps(cleaner_log(cluster.broker(0).logs_path))
         assert "Starting the log cleaner" in told
         assert worker_pids(cluster) == []

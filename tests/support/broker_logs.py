@@ -7,8 +7,17 @@ from pathlib import Path
 
 def server_log(folder: Path) -> str:
     """Return server.log with what was rolled off it, in order; empty where there is none yet."""
-    rolled = sorted(folder.glob("server.log.*"))
-    return "".join(path.read_text() for path in [*rolled, folder / "server.log"] if path.exists())
+    return _whole(folder, "server.log")
+
+
+def cleaner_log(folder: Path) -> str:
+    """Return log-cleaner.log in the same way."""
+    return _whole(folder, "log-cleaner.log")
+
+
+def _whole(folder: Path, name: str) -> str:
+    rolled = sorted(folder.glob(f"{name}.*"))
+    return "".join(path.read_text() for path in [*rolled, folder / name] if path.exists())
 
 
 def assert_no_fault(folder: Path) -> None:
