@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
@@ -58,6 +59,7 @@ def log_dirs_report(dirs: Sequence[LogDir], *, order: str) -> Report:
     ]
     rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
     replicas = [row[:-1] for row in rows if row[2] is not None]
+    dirs = [replace(d, replicas=tuple(r for _, r in _ordered([(d, r) for r in d.replicas], order))) for d in dirs]
     shown = [Section(body=totals_table(totals_by_dir(dirs), "dir"))]
     if replicas:
         shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
