@@ -14,7 +14,8 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, cast
 
 from engine.common.errors import ErrorCode
@@ -34,6 +35,7 @@ from engine.protocol.apis.offset_commit import (
 )
 
 _NOT_GIVEN = -1
+_new: Callable[..., Any] = tuple.__new__
 
 
 @handles(ApiKey.OFFSET_COMMIT)
@@ -74,12 +76,16 @@ def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offse
                 errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             timestamp_ms = asked.commit_timestamp
-            offsets[TopicPartition(name, index)] = CommittedOffset(
-                asked.committed_offset,
-                asked.committed_metadata or "",
-                asked.committed_leader_epoch,
-                now_ms if timestamp_ms == _NOT_GIVEN else timestamp_ms,
-                expire_ms,
+            # As CommittedOffset(…) and TopicPartition(…), without their detour through Python.
+            offsets[_new(TopicPartition, (name, index))] = _new(
+                CommittedOffset,
+                (
+                    asked.committed_offset,
+                    asked.committed_metadata or "",
+                    asked.committed_leader_epoch,
+                    now_ms if timestamp_ms == _NOT_GIVEN else timestamp_ms,
+                    expire_ms,
+                ),
             )
     return offsets, errors
 
@@ -96,16 +102,21 @@ async def _commit_to_zookeeper(
 
 def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:
     """Answer with the error for every partition that has none of its own."""
-    make = OffsetCommitResponsePartition
     topics = []
     for topic in request.topics:
-        indexes = [p.partition_index for p in topic.partitions]
+        name = topic.name
         if errors:
-            codes = [errors.get(TopicPartition(topic.name, index), error) for index in indexes]
             partitions = [
-                make(partition_index=index, error_code=code) for index, code in zip(indexes, codes, strict=True)
+                _answer(p.partition_index, errors.get(TopicPartition(name, p.partition_index), error))
+                for p in topic.partitions
             ]
         else:
-            partitions = [make(partition_index=index, error_code=error) for index in indexes]
-        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+            partitions = [_answer(p.partition_index, error) for p in topic.partitions]
+        topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
+
+
+@lru_cache(maxsize=10_000)
+def _answer(index: int, error: ErrorCode) -> OffsetCommitResponsePartition:
+    """Return what is said of a partition. Answers share it: they are encoded and never changed."""
+    return OffsetCommitResponsePartition(partition_index=index, error_code=error)

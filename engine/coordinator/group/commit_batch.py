@@ -25,8 +25,11 @@ _KEY_HEAD = struct.Struct(">hh")
 
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
-_VALUE = struct.Struct(">hqihq")
-"""A value of version 3 without a text: version, offset, leader epoch, length 0, commit timestamp."""
+_PLAIN = struct.Struct(">iBhqihqB")
+"""The end of a record whose value is of version 3 and has no text: partition, the value's length as a varint, version,
+offset, leader epoch, length 0, commit timestamp; no headers."""
+
+_PLAIN_SIZE: Final = VARINTS[struct.calcsize(">hqihq")][0]
 
 _NO_DELTAS: Final = b"\0\0"
 """A record's attributes and its timestamp delta: all of a commit's have the batch's timestamp."""
@@ -61,36 +64,29 @@ def commit_batch(group_id: str, offsets: Offsets, now_ms: int, codec: Codec, ibp
 
 
 def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray:
-    varints, join = VARINTS, b"".join
+    varints, join, pack = VARINTS, b"".join, _PLAIN.pack
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
     is_plain_version = ibp >= MetadataVersion.IBP_2_1_IV1
     topic_before = None
     topic_head = b""
+    plain_size = 0
     out = bytearray()
     for number, ((topic, partition), committed) in enumerate(offsets.items()):
         if topic is not topic_before:
             name = topic.encode()
-            topic_head = key_head + _LENGTH.pack(len(name)) + name
+            key_size = len(key_head) + _LENGTH.size + len(name) + _PARTITION.size
+            topic_head = varints[key_size] + key_head + _LENGTH.pack(len(name)) + name
+            plain_size = len(_NO_DELTAS) + len(topic_head) + _PLAIN.size
             topic_before = topic
         offset, metadata, leader_epoch, timestamp_ms, expire_ms = committed
+        delta = varints[number]
         if metadata or expire_ms is not None or not is_plain_version:
             value = offset_value(committed, ibp)
+            end = _PARTITION.pack(partition) + varints[len(value)] + value + b"\0"
+            size = plain_size - _PLAIN.size + len(end) + len(delta)
         else:
-            value = _VALUE.pack(_VALUE_VERSION, offset, leader_epoch, 0, timestamp_ms)
-        key_size = len(topic_head) + _PARTITION.size
-        body = join(
-            (
-                _NO_DELTAS,
-                varints[number],
-                varints[key_size],
-                topic_head,
-                _PARTITION.pack(partition),
-                varints[len(value)],
-                value,
-                b"\0",
-            )
-        )
-        out += varints[len(body)]
-        out += body
+            end = pack(partition, _PLAIN_SIZE, _VALUE_VERSION, offset, leader_epoch, 0, timestamp_ms, 0)
+            size = plain_size + len(delta)
+        out += join((varints[size], _NO_DELTAS, delta, topic_head, end))
     return out
