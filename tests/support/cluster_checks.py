@@ -13,6 +13,7 @@ from wire_client import WireClient, describe_topic
 
 from engine.common.errors import ErrorCode
 from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 
 def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:
@@ -41,6 +42,19 @@ def what_brokers_say(cluster: FaultCluster, topic: str) -> str:
     return "\n".join(lines)
 
 
+def all_tell_the_same(cluster: FaultCluster, topic: str) -> bool:
+    """Return whether every broker tells clients of all running ones, and of a leader for each partition."""
+    running = set(cluster.running)
+    for broker_id in running:
+        with WireClient(cluster.broker(broker_id).address) as client:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+            told = client.ask(asked, 9)
+        partitions = told.topics[0].partitions
+        if {b.node_id for b in told.brokers} != running or not partitions or any(p.error_code for p in partitions):
+            return False
+    return True
+
+
 def assert_quiet_and_whole(
     cluster: FaultCluster,
     topic: str,
@@ -55,6 +69,9 @@ def assert_quiet_and_whole(
     what the reader has read stands unchanged; all replicas are the same to the byte; no znode of an operation is left.
     """
     cluster.wait_in_sync([topic], timeout_s=timeout_s)
+    # A client that is told by a broker which has not heard of all others yet (a new controller tells of those that have
+    # registered again) keeps that for minutes: librdkafka asks no more for a topic it knows.
+    cluster.wait_for("every broker tells clients the same", lambda: all_tell_the_same(cluster, topic))
     for writer in writers:
         writer.check()
     partitions = len(cluster.assignments([topic]))
