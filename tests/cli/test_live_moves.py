@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -282,11 +283,13 @@ def test_deleted_records_and_other_segment_boundaries_are_no_difference(
     small = ("--config", "segment.bytes=20000")
     assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1:2", *small).code == 0
     three_brokers.stop_broker(2)
-    for begin in range(0, 2000, 100):
-        lines = "".join(f"{number} {'x' * 90}\n" for number in range(begin, begin + 100))
-        assert by_wire("produce", topic_name, stdin=lines).code == 0
-    assert by_wire("configs", "alter", "--topic", topic_name, "--add-config", "segment.bytes=50000").code == 0
-    three_brokers.start_broker(2)
+    try:
+        for begin in range(0, 2000, 100):
+            lines = "".join(f"{number} {'x' * 90}\n" for number in range(begin, begin + 100))
+            assert by_wire("produce", topic_name, stdin=lines).code == 0
+        assert by_wire("configs", "alter", "--topic", topic_name, "--add-config", "segment.bytes=50000").code == 0
+    finally:
+        three_brokers.start_broker(2)
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
 
     def segments(broker: int) -> list[str]:
@@ -313,21 +316,31 @@ def test_logs_that_are_compacted_at_different_times_are_no_difference(
 
     def size(broker: int) -> int:
         (folder,) = three_brokers.broker(broker).spec.log_dirs
-        return sum(path.stat().st_size for path in (folder / f"{topic_name}-0").glob("*.log"))
+        sizes = []
+        for path in (folder / f"{topic_name}-0").glob("*.log"):
+            # The cleaner takes files away while they are looked at.
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return sum(sizes)
 
-    for begin in range(0, 2000, 100):
-        lines = "".join(f"key-{n % 50}\t{n} {'x' * 90}\n" for n in range(begin, begin + 100))
-        assert by_wire("produce", topic_name, "--key-separator", "\t", "--acks", "all", stdin=lines).code == 0
-        if begin == 1000:
-            three_brokers.stop_broker(2)
-    deadline = time.monotonic() + WAIT_S
-    while size(0) > 60_000:
-        assert time.monotonic() < deadline, "the leader's log is not compacted"
-        time.sleep(0.1)
-    three_brokers.start_broker(2)
-    for _ in range(3):
+    try:
+        for begin in range(0, 2000, 100):
+            lines = "".join(f"key-{n % 50}\t{n} {'x' * 90}\n" for n in range(begin, begin + 100))
+            assert by_wire("produce", topic_name, "--key-separator", "\t", "--acks", "all", stdin=lines).code == 0
+            if begin == 1000:
+                three_brokers.stop_broker(2)
+        deadline = time.monotonic() + WAIT_S
+        while size(0) > 60_000:
+            assert time.monotonic() < deadline, "the leader's log is not compacted"
+            time.sleep(0.1)
+    finally:
+        three_brokers.start_broker(2)
+    verdicts: list[bool | None] = [None]
+    while verdicts != [True] * 3:
         compared = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
-        assert (compared.code, compared.json[0]["to_offset"]) == (0, 2000), compared.err
+        verdicts = [one["agrees"] for one in compared.json[0]["replicas"]]
+        # A broker that has just come may not know its replica yet: that is no answer, but no difference either.
+        assert False not in verdicts and time.monotonic() < deadline, compared.out
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
 
