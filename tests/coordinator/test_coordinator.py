@@ -239,6 +239,8 @@ def test_a_large_partition_is_loaded_beside_other_work() -> None:
     """50,000 commits, half of them of groups of their own: no turn of the event loop is held for long."""
 
     async def test() -> None:
+        # Collections of what other tests have left would be held against this one.
+        gc.freeze()
         world = CoordinatorWorld()
         for start in range(0, 500, 10):
             for group in (f"new-{start}", "same"):
@@ -409,3 +411,13 @@ def test_leadership_lost_while_loading(caplog: pytest.LogCaptureFixture) -> None
 
     with caplog.at_level(logging.INFO, "kafka.coordinator.group.GroupMetadataManager"):
         with_world(test)
+
+
+def test_the_topic_counts_more_than_the_setting() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition_count = 0
+        assert world.coordinator.partition_for("test").partition == 48, "as it would be created"
+        world.partition_count = 10
+        assert world.coordinator.partition_for("test").partition == 8
+
+    with_world(test, **{"offsets.topic.num.partitions": "50"})

@@ -103,6 +103,7 @@ class CoordinatorWorld:
 
     def __init__(self, **settings: str) -> None:
         self.partition = MemoryPartition()
+        self.partition_count = 1
         self.clock = LoopClock()
         needed = {"zookeeper.connect": "z:1", "offsets.topic.num.partitions": "1"}
         needed["group.initial.rebalance.delay.ms"] = "0"
@@ -120,11 +121,15 @@ class CoordinatorWorld:
             self._config,
             clock=self.clock,
             replica_manager=cast("Any", self.replica_manager),
-            metadata_cache=cast("Any", SimpleNamespace(partitions=lambda _topic: {0: None})),
+            metadata_cache=cast("Any", SimpleNamespace(partitions=self._partitions)),
             offloader=cast("Any", _Offloader()),
         )
         coordinator.start()
         return coordinator
+
+    def _partitions(self, topic: str) -> dict[int, None]:
+        """What the metadata has of the offsets topic."""
+        return dict.fromkeys(range(self.partition_count))
 
     async def lead(self, *, waits: bool = True) -> None:
         """Become leader of the partition, and wait until its groups are loaded."""
