@@ -75,7 +75,7 @@ async def describe(
     from engine.admin.configs import EntityType
     from engine.admin.reading_configs import config_reader
 
-    kind, entity = chosen_entity(
+    chosen = chosen_entity(
         entity_type or (),
         entity_name or (),
         entity_default,
@@ -89,12 +89,14 @@ async def describe(
         ),
     )
     async with open_cluster(invocation) as cluster:
-        reader = await config_reader(cluster, wants_brokers=show_all or kind is EntityType.BROKER_LOGGER)
-        if entity is not None:
-            found = [await reader.describe(entity, include_all=show_all)]
+        wants_brokers = show_all or chosen.kind is EntityType.BROKER_LOGGER
+        reader = await config_reader(cluster, wants_brokers=wants_brokers)
+        if chosen.entity is not None:
+            found = [await reader.describe(chosen.entity, include_all=show_all)]
         else:
-            found = await reader.describe_all(kind, include_all=show_all)
-    return configs_report(found, is_single=entity is not None)
+            found = await reader.describe_all(chosen.kind, include_all=show_all)
+            found = [one for one in found if chosen.takes(one.entity_name)]
+    return configs_report(found, is_single=chosen.entity is not None)
 
 
 @group.command(
@@ -141,7 +143,7 @@ async def alter(
     from engine.admin.changing_configs import alter_entity
     from engine.admin.configs import parse_additions
 
-    kind, entity = chosen_entity(
+    chosen = chosen_entity(
         entity_type or (),
         entity_name or (),
         entity_default,
@@ -154,8 +156,9 @@ async def alter(
             ("ips", ip, ip_defaults),
         ),
     )
+    entity = chosen.entity
     if entity is None:
-        raise UsageError(f"an entity name must be given to alter {kind.value}")
+        raise UsageError(f"an entity name must be given to alter {chosen.kind.value}")
     additions: dict[str, str] = {}
     if add_config_file is not None:
         additions |= _properties(add_config_file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,10 +59,29 @@ Said = tuple[str, str | None, bool]
 _CLIENT_PAIR = {"users", "clients"}
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Whose settings are meant: one entity's, or (``entity`` None) all of a kind.
+
+    ``user`` and ``client`` narrow all clients of users down: to those of one user, or to one client of all users; as
+    the parts of an entity's name are written.
+    """
+
+    kind: EntityType
+    entity: Entity | None
+    user: str | None = None
+    client: str | None = None
+
+    def takes(self, entity_name: str | None) -> bool:
+        """Whether an entity of the kind is meant."""
+        user, _, client = (entity_name or "").partition("/")
+        return self.user in (None, user) and self.client in (None, client)
+
+
 def chosen_entity(
     types: Sequence[str], names: Sequence[str], is_default: bool, shortcuts: Sequence[tuple[str, str | None, bool]]
-) -> tuple[EntityType, Entity | None]:
-    """Return the kind, and the entity where one is meant, not all of its kind.
+) -> Chosen:
+    """Return whose settings are meant.
 
     Args:
         shortcuts: of each shortcut its type, the name given and whether the default was asked for.
@@ -88,7 +108,7 @@ def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> l
     return [(kind, given[i] if i < len(given) else None, i < len(given)) for i, kind in enumerate(types)]
 
 
-def _single(kind: str, name: str | None, is_one: bool) -> tuple[EntityType, Entity | None]:
+def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
     from engine.admin.configs import Entity, EntityType
 
     known = [one for one in EntityType if one is not EntityType.USER_CLIENT]
@@ -96,17 +116,18 @@ def _single(kind: str, name: str | None, is_one: bool) -> tuple[EntityType, Enti
     if found is None:
         raise UsageError(f"--entity-type wants one of {', '.join(known)}, not {kind!r}")
     if not is_one:
-        return found, None
+        return Chosen(found, None)
     entity = Entity(found, name)
     entity.check()
-    return found, entity
+    return Chosen(found, entity)
 
 
-def _pair(said: dict[str, tuple[str | None, bool]]) -> tuple[EntityType, Entity | None]:
-    from engine.admin.config_quotas import user_and_client
+def _pair(said: dict[str, tuple[str | None, bool]]) -> Chosen:
+    from engine.admin.config_quotas import user_and_client, written
     from engine.admin.configs import EntityType
 
     (user, is_user), (client, is_client) = said["users"], said["clients"]
-    if is_user != is_client:
-        raise UsageError("name both, the user and the client, or neither for all pairs of them")
-    return EntityType.USER_CLIENT, user_and_client(user, client) if is_user else None
+    kind = EntityType.USER_CLIENT
+    if is_user and is_client:
+        return Chosen(kind, user_and_client(user, client))
+    return Chosen(kind, None, written(user) if is_user else None, written(client) if is_client else None)

@@ -33,7 +33,7 @@ _DEFAULT = "<default>"
 
 def user_and_client(user: str | None, client: str | None) -> Entity:
     """Return a client of a user; None is the default of all."""
-    return Entity(EntityType.USER_CLIENT, f"{_written(user)}/{_written(client)}")
+    return Entity(EntityType.USER_CLIENT, f"{written(user)}/{written(client)}")
 
 
 def parts_of(entity: Entity) -> list[tuple[str, str | None]]:
@@ -122,5 +122,6 @@ def _number(key: str, text: str) -> float:
     return value
 
 
-def _written(name: str | None) -> str:
+def written(name: str | None) -> str:
+    """Return a user's or a client's name as it stands in the name of a client of a user."""
     return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")

@@ -190,8 +190,10 @@ def whose(types: str = "", names: str = "", default: bool = False, **said: str |
     shortcuts = [
         (kind, value if isinstance(value, str) else None, value is True) for kind, value in said.items() if value
     ]
-    kind, entity = chosen_entity(types.split(), names.split(), default, shortcuts)
-    return kind.value, "all" if entity is None else entity.name
+    chosen = chosen_entity(types.split(), names.split(), default, shortcuts)
+    if chosen.entity is not None:
+        return chosen.kind.value, chosen.entity.name
+    return chosen.kind.value, f"all of {chosen.user}/{chosen.client}" if chosen.user or chosen.client else "all"
 
 
 def test_whose_settings() -> None:
@@ -202,6 +204,20 @@ def test_whose_settings() -> None:
     assert whose("clients users", "app alice") == ("users/clients", "alice/app")
     assert whose("users clients") == ("users/clients", "all")
     assert whose(users=True, clients="app") == ("users/clients", "<default>/app")
+    assert whose("users clients", "alice") == ("users/clients", "all of alice/None") == whose("clients", users="alice")
+    assert whose("users", clients="app/1") == ("users/clients", "all of None/app%2F1")
+    assert whose("users clients", default=True) == ("users/clients", "all of <default>/None")
+
+
+def test_all_clients_of_one_user() -> None:
+    chosen = chosen_entity(["users", "clients"], ["a/b"], False, [])
+    assert [name for name in ("a%2Fb/x", "a%2Fb/<default>", "a/b", "<default>/x") if chosen.takes(name)] == [
+        "a%2Fb/x",
+        "a%2Fb/<default>",
+    ]
+    everybody = chosen_entity(["users"], [], False, [])
+    assert everybody.takes(None)
+    assert everybody.takes("alice")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +231,6 @@ def test_whose_settings() -> None:
         ({"types": "topics", "names": "a b"}, "more names than types"),
         ({"types": "topics", "names": "a", "default": True}, "more names than types"),
         ({"types": "users clients", "names": "a", "default": True}, "which type has the default"),
-        ({"types": "users clients", "names": "a"}, "name both"),
     ],
 )
 def test_settings_of_nobody(words: dict[str, str], message: str) -> None:

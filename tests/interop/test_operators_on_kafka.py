@@ -155,6 +155,12 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
             told = [(one["entity_name"], {c["name"]: c["value"] for c in one["configs"]}) for one in found]
             assert told == expected, (kind, znodes)
     assert "secret" not in str(kafka.json("configs", "describe", "--user", "alice", znodes=True))
+    of_alice = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients")
+    for znodes in (False, True):
+        assert [one["entity_name"] for one in kafka.json("configs", "describe", *of_alice, znodes=znodes)] == [
+            "alice/app%2F1"
+        ]
+        assert kafka.json("configs", "describe", "--user", "bob", "--entity-type", "clients", znodes=znodes) == []
     said = theirs(
         kafka, CONFIGS, "--describe", "--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients"
     )
