@@ -116,7 +116,9 @@ async def _run(
         where = f"{', '.join(load.topics)} in {cluster.target.name}"
         if not invocation.goes_ahead(f"send {load.record_count} records to {where}"):
             return
-        client = replace(cluster.target.client_properties, client_id=settings.client_id)
+        given = cluster.target.client_properties.entries.get("client.id")
+        client_id = settings.client_id or given or "perf-producer-client"
+        client = replace(cluster.target.client_properties, client_id=client_id)
         cluster.target = replace(cluster.target, client_properties=client)
         test = PerfProducer(await cluster.wire(), load, settings, templates, observe=invocation.talk.detail)
         await test.open()

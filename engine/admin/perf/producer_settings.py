@@ -33,7 +33,7 @@ class ProducerSettings:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int | None = None
     """For so long nothing may get through; None leaves it to the caller."""
-    client_id: str = "perf-producer-client"
+    client_id: str | None = None
     ignored: tuple[str, ...] = ()
     """Settings that were given and have no effect here."""
 
