@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tool_effects import Capture, Operator, change_topics_and_leaders, move_with_throttles
+from tool_effects import Capture, Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
 from engine.local.cluster import LocalCluster
 
 
 @pytest.mark.parametrize("side", ["wire", "znodes"])
-def test_topics_elections_and_reassignments_leave_what_kafkas_tools_leave(
+def test_settings_topics_elections_and_reassignments_leave_what_kafkas_tools_leave(
     three_brokers: LocalCluster, capsys: Capture, tmp_path: Path, side: str
 ) -> None:
     addresses = three_brokers.zookeeper_connect, three_brokers.bootstrap_servers
-    change_topics_and_leaders(Operator(*addresses, side, capsys, tmp_path))
+    operator = Operator(*addresses, side, capsys, tmp_path)
+    change_broker_settings(operator)
+    operator.forget_changes()
+    change_topics_and_leaders(operator)
 
 
 def test_throttled_moves_leave_what_kafkas_tool_leaves(

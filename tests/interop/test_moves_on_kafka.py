@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
 from klamm_program import Ran, in_process
-from tool_effects import Operator, change_topics_and_leaders, move_with_throttles
+from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -164,7 +164,10 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
 
 @pytest.mark.parametrize("side", ["wire", "znodes"])
 def test_changes_leave_what_kafkas_tools_leave(kafka: Cluster, capsys: Capture, tmp_path: Path, side: str) -> None:
-    change_topics_and_leaders(Operator(kafka.by_znodes[1], kafka.by_wire[1], side, capsys, tmp_path))
+    operator = Operator(kafka.by_znodes[1], kafka.by_wire[1], side, capsys, tmp_path)
+    change_broker_settings(operator)
+    operator.forget_changes()
+    change_topics_and_leaders(operator)
 
 
 def test_throttled_moves_leave_what_kafkas_tool_leaves(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:

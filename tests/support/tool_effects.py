@@ -52,6 +52,10 @@ class Operator:
         path.write_text(json.dumps({"version": 1, "partitions": partitions}))
         return path
 
+    def forget_changes(self) -> None:
+        """Take what brokers were told so far as told before."""
+        self._seen = len(self._changes())
+
     def leaves(self, scene: str) -> None:
         """Wait until ZooKeeper holds what Kafka's tool left in a scene."""
         recorded = json.loads((EFFECTS / f"{scene}.json").read_text())
@@ -149,3 +153,12 @@ def move_with_throttles(operator: Operator) -> None:
     operator.execute(back, "--throttle", "50000", code=5)
     operator("reassign", "cancel", "--reassignment-json-file", back)
     operator.leaves("08-reassignment-cancelled")
+
+
+def change_broker_settings(operator: Operator) -> None:
+    """Set what one broker and what all brokers do, and take it back; compare."""
+    operator("configs", "alter", "--broker", "1", "--add-config", "num.io.threads=10")
+    operator("configs", "alter", "--broker-defaults", "--add-config", "log.cleaner.threads=2")
+    operator.leaves("32-dynamic-broker-config")
+    operator("configs", "alter", "--broker", "1", "--delete-config", "num.io.threads")
+    operator("configs", "alter", "--broker-defaults", "--delete-config", "log.cleaner.threads")
