@@ -18,7 +18,7 @@ ENTRIES = (
         aliases=("topic",),
     ),
     Entry(
-        "configs", "cli.commands.configs", "Describe and alter settings of topics and brokers", _CLUSTER,
+        "configs", "cli.commands.configs", "Settings of topics and brokers, quotas of users and clients", _CLUSTER,
         aliases=("config",),
     ),
     Entry("elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER),
