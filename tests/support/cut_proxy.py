@@ -91,6 +91,11 @@ class CutProxies:
         """Let the two talk again."""
         self._call(lambda: self._line(one, other).set(None))
 
+    @property
+    def has_cuts(self) -> bool:
+        """Whether any line is cut at the moment."""
+        return any(line.cut is not None for line in self._lines.values())
+
     def mend_all(self) -> None:
         """Let all talk again."""
         self._call(lambda: [line.set(None) for line in self._lines.values()])

@@ -122,6 +122,8 @@ def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
         set(cluster.running) != set(cluster.local.broker_ids)
         or not cluster.is_zookeeper_serving
         or cluster.has_full_disk
+        # Ballast is written before the disk is full; a controller that reaches nobody has no leader for it.
+        or cluster.proxies.has_cuts
     ):
         return None
     victim = rng.choice(cluster.running)
