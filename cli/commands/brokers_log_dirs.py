@@ -60,6 +60,7 @@ async def log_dirs(
 ) -> Report:
     """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.
 
+    A table of more than 20 replicas shows the 20 largest, unless topics are named; other outputs have all.
     Brokers are asked, also where only ZooKeeper is named. Ends with 1 where a log dir has failed or a broker did not
     answer.
     """
@@ -76,7 +77,7 @@ async def log_dirs(
     async with open_cluster(invocation) as cluster:
         found = await _read(cluster, brokers, topic_list or [])
     if summary is None:
-        return log_dirs_report(found, order=sort)
+        return log_dirs_report(found, order=sort, names_topics=bool(topic_list))
     totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
     return totals_report(totals(found), summary, order=sort, failed=[one for one in found if one.error])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
@@ -11,6 +13,9 @@ from engine.admin.log_dir_totals import DirTotals, totals_by_dir
 from engine.admin.log_dirs import DirReplica, LogDir
 
 _FULL_PERCENT = 90
+
+SHOWN_MAX = 20
+"""Replicas in a table for which no topics were named. A cluster has thousands; a full disk is about the largest."""
 
 
 def _error_tone(value: object) -> Tone | None:
@@ -51,21 +56,27 @@ _TOTALS = (
 _SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("topic",)}
 
 
-def log_dirs_report(dirs: Sequence[LogDir], *, order: str) -> Report:
-    """A row per replica; a log dir without any, or with an error, has a row of its own."""
+def log_dirs_report(dirs: Sequence[LogDir], *, order: str, names_topics: bool = True) -> Report:
+    """A row per replica; a log dir without any, or with an error, has a row of its own.
+
+    Without topics named a person is shown the largest replicas (or the furthest behind), and told so.
+    """
     rows: list[tuple[object, ...]] = [
         (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
         for one, r in _ordered([(one, replica) for one in dirs for replica in one.replicas], order)
     ]
     rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
     replicas = [row[:-1] for row in rows if row[2] is not None]
+    notes = _notes(dirs)
+    if not names_topics and len(replicas) > SHOWN_MAX:
+        column, what = (5, "furthest behind") if order == "lag" else (4, "largest")
+        notes += (f"the {SHOWN_MAX} {what} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
+        replicas = heapq.nlargest(SHOWN_MAX, replicas, key=lambda row: cast("int", row[column] or 0))
     dirs = [replace(d, replicas=tuple(r for _, r in _ordered([(d, r) for r in d.replicas], order))) for d in dirs]
     shown = [Section(body=totals_table(totals_by_dir(dirs), "dir"))]
     if replicas:
         shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
-    return Report(
-        dirs, Table(_REPLICA, rows), shown, notes=_notes(dirs), exit_code=_exit_code([d for d in dirs if d.error])
-    )
+    return Report(dirs, Table(_REPLICA, rows), shown, notes=notes, exit_code=_exit_code([d for d in dirs if d.error]))
 
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:

@@ -80,6 +80,12 @@ LOG_DIRS = [
     LogDir(2, None, "no answer within 18 s", 0, 0, None, None),
 ]  # fmt: skip
 FAILED = [one for one in LOG_DIRS if one.error]
+MANY_REPLICAS = [
+    LogDir(
+        0, "/data", None, sum(range(40)) * MIB, 40, 100 * GIB, 8 * GIB,
+        tuple(DirReplica("orders", index, index * MIB, index % 3, False) for index in range(40)),
+    )
+]  # fmt: skip
 SOUND = [
     OwnWords(
         "3.9",
@@ -112,6 +118,9 @@ REPORTS: dict[str, tuple[str, Report]] = {
     "brokers-describe-apis": ("brokers describe", broker_details_report(BROKERS[:1], with_apis=True)),
     "brokers-log-dirs": ("brokers log-dirs", log_dirs_report(LOG_DIRS, order="name")),
     "brokers-log-dirs-by-size": ("brokers log-dirs", log_dirs_report(LOG_DIRS[:1], order="size")),
+    "brokers-log-dirs-largest": (
+        "brokers log-dirs", log_dirs_report(MANY_REPLICAS, order="name", names_topics=False),
+    ),
     "brokers-log-dirs-none": ("brokers log-dirs", log_dirs_report([], order="name")),
     "brokers-log-dirs-of-dirs": (
         "brokers log-dirs --summary", totals_report(totals_by_dir(LOG_DIRS), "dir", order="size", failed=FAILED),
