@@ -421,3 +421,16 @@ def test_the_topic_counts_more_than_the_setting() -> None:
         assert world.coordinator.partition_for("test").partition == 8
 
     with_world(test, **{"offsets.topic.num.partitions": "50"})
+
+
+def test_a_commit_that_is_refused_takes_no_other_along() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.partition.is_replicated_at_once = False
+        waiting = world.commit("g", 5, commit_timestamp_ms=1)
+        world.partition.refusal = E.NOT_ENOUGH_REPLICAS
+        assert world.commit("g", 5, commit_timestamp_ms=1) == [E.COORDINATOR_NOT_AVAILABLE]
+        world.replicate()
+        assert (waiting, world.committed("g")) == ([E.NONE], 5)
+
+    with_world(test)

@@ -19,19 +19,36 @@ def offset(number: int, **values: int) -> CommittedOffset:
 
 
 def test_a_commit_is_visible_once_it_is_replicated() -> None:
-    offsets = GroupOffsets()
-    offsets.begin_commit({T0: offset(1)})
+    offsets, commit = GroupOffsets(), {T0: offset(1)}
+    offsets.begin_commit(commit)
     assert (offsets.get(T0), offsets.is_unstable(T0), offsets.is_empty) == (None, True, False)
-    offsets.end_commit({T0: offset(1)}, 10)
+    offsets.end_commit(commit, 10)
     assert (offsets.get(T0), offsets.is_unstable(T0), list(offsets.partitions)) == (offset(1), False, [T0])
 
 
 def test_a_commit_that_failed_leaves_what_was() -> None:
     offsets = GroupOffsets()
     offsets.load(T0, StoredOffset(offset(1), 10))
-    offsets.begin_commit({T0: offset(2)})
-    offsets.fail_commit({T0: offset(2)})
+    commit = {T0: offset(2)}
+    offsets.begin_commit(commit)
+    offsets.fail_commit(commit)
     assert (offsets.get(T0), offsets.is_unstable(T0)) == (offset(1), False)
+
+
+def test_of_two_commits_that_are_equal_one_may_fail() -> None:
+    for first_fails in (True, False):
+        offsets = GroupOffsets()
+        first, second = {T0: offset(1)}, {T0: offset(1)}
+        offsets.begin_commit(first)
+        offsets.begin_commit(second)
+        if first_fails:
+            offsets.fail_commit(first)
+            offsets.end_commit(second, 11)
+        else:
+            offsets.end_commit(first, 10)
+            assert offsets.is_unstable(T0)
+            offsets.fail_commit(second)
+        assert (offsets.get(T0), offsets.is_unstable(T0)) == (offset(1), False)
 
 
 def test_the_later_one_in_the_log_wins_whoever_is_told_first() -> None:

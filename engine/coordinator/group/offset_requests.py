@@ -91,7 +91,8 @@ class OffsetRequests:
 
         def written(error: ErrorCode, log_offset: int) -> None:
             if error is not ErrorCode.NONE:
-                group.offsets.fail_commit(offsets)
+                if is_pending:
+                    group.offsets.fail_commit(offsets)
                 error = commit_error(error)
             elif is_pending:
                 group.offsets.end_commit(offsets, log_offset)

@@ -68,7 +68,7 @@ class GroupOffsets:
                 committed[partition] = _new(StoredOffset, (value, log_offset))
 
     def begin_commit(self, offsets: Offsets) -> None:
-        """Note that the offsets are being written."""
+        """Note that the offsets are being written. Each commit is known by its own values, equal to others or not."""
         self._pending.update(offsets)
 
     def end_commit(self, offsets: Offsets, log_offset: int) -> None:
@@ -77,13 +77,13 @@ class GroupOffsets:
             # Not pending any more means: deleted while it was written. The tombstone comes after it in the log.
             if partition in self._pending:
                 self._put_later(partition, StoredOffset(value, log_offset))
-            if self._pending.get(partition) == value:
+            if self._pending.get(partition) is value:
                 del self._pending[partition]
 
     def fail_commit(self, offsets: Offsets) -> None:
         """Forget offsets that could not be written."""
         for partition, value in offsets.items():
-            if self._pending.get(partition) == value:
+            if self._pending.get(partition) is value:
                 del self._pending[partition]
 
     # -- transactions: offsets that count only once the transaction is committed (KIP-98)
