@@ -55,7 +55,6 @@ class Caller:
         self._received = b""
         return True
 
-
     def _accept(self) -> None:
         """Take an answer that is new: Kafka names the partitions in an order of its own."""
         _, response = decode_response(self._received[4:], ApiKey.OFFSET_COMMIT, VERSION)

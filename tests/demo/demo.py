@@ -19,7 +19,18 @@ from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import KafkaException
-from demo_records import DEADLINE_S, PARTITIONS, RECORDS, TOPIC, DemoFailed, Digest, Load, check_read, produce
+from demo_records import (
+    DEADLINE_S,
+    PARTITIONS,
+    RECORDS,
+    TOPIC,
+    DemoFailed,
+    Digest,
+    Load,
+    check_read,
+    produce,
+    read_as_group,
+)
 
 ARCHIVE = "archive"
 ARCHIVED = 20_000
@@ -27,6 +38,7 @@ ARCHIVE_LINE = "the castle above the village, and the road that does not lead to
 THROTTLE = 250_000
 """Bytes a second: the archive then moves for some seconds, so that there is something to see."""
 KLAMM = str(Path(sys.executable).with_name("klamm"))
+GROUP = "billing"
 PLAN = ("--reassignment-json-file", "plan.json")
 TABLE = ("--output", "table")
 
@@ -94,6 +106,7 @@ def steps(folder: Path) -> None:
     give_leadership_back()
     drain_a_broker(folder)
     check_read(bootstrap, sent, digest)
+    mend_a_group(bootstrap)
     look_back(zookeeper, led_by_1)
 
 
@@ -151,6 +164,19 @@ def drain_a_broker(folder: Path) -> None:
     if sorted(int(line.split()[0]) for line in archived.splitlines()) != list(range(ARCHIVED)):
         raise DemoFailed(f"not all of {ARCHIVED} archived records came back")
     print(f"  {ARCHIVED:,} records read from where they are now")
+
+
+def mend_a_group(bootstrap: str) -> None:
+    """Let a consumer stop half-way, find out, and skip what it missed."""
+    say("A consumer group has stopped half-way: who is behind, and since when?")
+    read_as_group(bootstrap, GROUP, RECORDS // 2)
+    klamm("lag", "--group", GROUP, "--interval", "0.5", *TABLE, code=1)
+    say("Its offsets are set to the end: first a look, then for good, with a file that leads back")
+    reset = ("groups", "reset-offsets", "--group", GROUP, "--topic", TOPIC, "--to-latest")
+    klamm(*reset, *TABLE)
+    klamm(*reset, "--execute", "--yes", "--quiet", *TABLE)
+    klamm("groups", "describe", "--group", GROUP, *TABLE)
+    klamm("lag", "--group", GROUP, *TABLE)
 
 
 def partition_led_by(broker: int) -> int:

@@ -69,6 +69,27 @@ def read_back(bootstrap: str) -> tuple[int, str]:
     return count, str(digest)
 
 
+def read_as_group(bootstrap: str, group: str, count: int) -> None:
+    """Read at least so many records as the member of a group, commit that, and go: what a crashed consumer leaves."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    done, deadline = 0, time.monotonic() + DEADLINE_S
+    while done < count:
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"group {group} read only {done} of {count} records in time")
+        done += sum(message.error() is None for message in consumer.consume(count - done, 0.2))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    print(f"  {done:,} records read and committed; then the consumer ended")
+
+
 class Digest:
     """A digest of a set of records, whatever their order across partitions."""
 
