@@ -102,7 +102,7 @@ def create_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic; returns when all its partitions are led."""
+    """Create a topic; returns when all its partitions are led, and the broker at ``address`` has heard of it."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -121,6 +121,7 @@ def create_topic(
     with WireClient(controller_address(address), timeout_s=30.0) as client:
         (result,) = client.ask(request, 5).topics
     assert result.error_code == ErrorCode.NONE, f"{topic}: {result.error_code} {result.error_message}"
+    wait_until_led(address, topic)
 
 
 def controller_address(address: str, timeout_s: float = 20.0) -> str:
