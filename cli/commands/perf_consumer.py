@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
@@ -12,6 +12,9 @@ from cli.commands.perf_group import Partitions, ReportingInterval, group, refuse
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+
+if TYPE_CHECKING:
+    from engine.admin.perf.consumer import ReadLoad
 
 _IDLE_S = 10.0
 
@@ -71,13 +74,6 @@ async def consumer(
     for option, value in (("--threads", threads), ("--socket-buffer-size", socket_buffer_size)):
         if value is not None:
             invocation.talk.warn(f"{option} has no effect here")
-    if name is not None and topic is not None and name != topic:
-        raise UsageError("two topics are named; give one")
-    wanted = name or topic
-    if wanted is None:
-        raise UsageError("no topic is named: give --topic TOPIC")
-    if messages is None:
-        raise UsageError("how many records? give --messages N")
     if group_id is not None and (partition or not group_id):
         raise UsageError("--group wants a name, and the group says which partitions are read, not --partition")
     if consumer_config is not None:
@@ -85,30 +81,48 @@ async def consumer(
 
         use_bootstrap(invocation, load_client_properties(consumer_config).entries)
 
-    from cli.framework.cluster_session import open_cluster
-    from cli.framework.progress import Progress
-    from cli.views.perf import ConsumePrinter
-    from engine.admin.perf.consumer import PerfConsumer, ReadLoad
+    from engine.admin.perf.consumer import ReadLoad
 
-    idle_s = invocation.timeout_s if invocation.has_timeout_given else _IDLE_S
     load = ReadLoad(
-        wanted,
-        messages,
+        _the_topic(name, topic),
+        _needed(messages),
         tuple(sorted(set(partition or ()))),
         from_latest,
         fetch_size,
         decode,
-        idle_s,
+        invocation.timeout_s if invocation.has_timeout_given else _IDLE_S,
         reporting_interval / 1000,
         group_id,
         invocation.timeout_s,
     )
+    return await _read(invocation, load, is_detailed=show_detailed_stats, has_header=not hide_header)
+
+
+def _the_topic(name: str | None, topic: str | None) -> str:
+    if name is not None and topic is not None and name != topic:
+        raise UsageError("two topics are named; give one")
+    wanted = name or topic
+    if wanted is None:
+        raise UsageError("no topic is named: give --topic TOPIC")
+    return wanted
+
+
+def _needed(messages: int | None) -> int:
+    if messages is None:
+        raise UsageError("how many records? give --messages N")
+    return messages
+
+
+async def _read(invocation: Invocation, load: ReadLoad, *, is_detailed: bool, has_header: bool) -> ExitCode:
+    from cli.framework.cluster_session import open_cluster
+    from cli.framework.progress import Progress
+    from cli.views.perf import ConsumePrinter
+    from engine.admin.perf.consumer import PerfConsumer
+
     async with open_cluster(invocation) as cluster:
         test = PerfConsumer(await cluster.wire(), load, observe=invocation.talk.detail)
-        progress = Progress(invocation.talk, "read", "records", messages)
-        printer = ConsumePrinter(
-            invocation.output, progress, is_detailed=show_detailed_stats, has_header=not hide_header
-        )
+        progress = Progress(invocation.talk, "read", "records", load.record_count)
+        printer = ConsumePrinter(invocation.output, progress, is_detailed=is_detailed, has_header=has_header)
         is_enough = False
         try:
             is_enough = await test.run(printer.window, progress.update)
@@ -118,6 +132,6 @@ async def consumer(
                 printer.end(test.totals)
     if is_enough:
         return ExitCode.DONE
-    got = f"{test.totals.consumed_records} of {messages} records came, then none for {idle_s:g} s"
+    got = f"{test.totals.consumed_records} of {load.record_count} records came, then none for {load.idle_s:g} s"
     invocation.talk.warn(f"{got}; --timeout SECONDS waits longer")
     return ExitCode.BAD_ANSWER

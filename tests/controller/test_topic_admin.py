@@ -28,78 +28,80 @@ async def create(cluster: SmallCluster, wanted: NewTopic) -> TopicAdmin:
     return admin
 
 
+BAD_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+REFUSED_TOPICS = [
+    (NewTopic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."),
+    (
+        NewTopic("a_b"),
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic 'a_b' collides with existing topics: a.b",
+    ),
+    (
+        NewTopic("no/name"),
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid: 'no/name' contains one or more characters other than ASCII "
+        "alphanumerics, '.', '_' and '-'",
+    ),
+    (NewTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+    (
+        NewTopic("t", 1, 0),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Replication factor must be larger than 0.",
+    ),
+    (
+        NewTopic("t", 1, 3),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Replication factor: 3 larger than available brokers: 2.",
+    ),
+    (
+        NewTopic("t", 1, assignments={0: (0,)}),
+        ErrorCode.INVALID_REQUEST,
+        "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at "
+        "the same time.",
+    ),
+    (
+        NewTopic("t", assignments={0: (0, 1), 1: (1,)}),
+        BAD_ASSIGNMENT,
+        "All partitions should have the same number of replicas",
+    ),
+    (
+        NewTopic("t", assignments={0: (0, 0)}),
+        BAD_ASSIGNMENT,
+        "Duplicate replica assignment found: Map(0 -> List(0, 0))",
+    ),
+    (
+        NewTopic("t", assignments={1: (0,), 2: (1,)}),
+        BAD_ASSIGNMENT,
+        "partitions should be a consecutive 0-based integer sequence",
+    ),
+    (
+        NewTopic("t", assignments={0: ()}),
+        BAD_ASSIGNMENT,
+        "The manual partition assignment includes an empty replica list.",
+    ),
+    (
+        NewTopic("t", configs={"retention.ms": None, "segment.ms": "1"}),
+        ErrorCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        NewTopic("t", configs={"nosuch.key": "1"}),
+        ErrorCode.INVALID_CONFIG,
+        "Unknown topic config name: nosuch.key",
+    ),
+    (
+        NewTopic("t", configs={"retention.ms": "soon"}),
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+    ),
+]
+
+
 def test_what_cannot_be_created(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
             admin = await create(cluster, NewTopic("a.b", 1, 1))
-            bad_assignment = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            cases = [
-                (NewTopic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."),
-                (
-                    NewTopic("a_b"),
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    "Topic 'a_b' collides with existing topics: a.b",
-                ),
-                (
-                    NewTopic("no/name"),
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    "Topic name is invalid: 'no/name' contains one or more characters other than ASCII "
-                    "alphanumerics, '.', '_' and '-'",
-                ),
-                (NewTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
-                (
-                    NewTopic("t", 1, 0),
-                    ErrorCode.INVALID_REPLICATION_FACTOR,
-                    "Replication factor must be larger than 0.",
-                ),
-                (
-                    NewTopic("t", 1, 3),
-                    ErrorCode.INVALID_REPLICATION_FACTOR,
-                    "Replication factor: 3 larger than available brokers: 2.",
-                ),
-                (
-                    NewTopic("t", 1, assignments={0: (0,)}),
-                    ErrorCode.INVALID_REQUEST,
-                    "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at "
-                    "the same time.",
-                ),
-                (
-                    NewTopic("t", assignments={0: (0, 1), 1: (1,)}),
-                    bad_assignment,
-                    "All partitions should have the same number of replicas",
-                ),
-                (
-                    NewTopic("t", assignments={0: (0, 0)}),
-                    bad_assignment,
-                    "Duplicate replica assignment found: Map(0 -> List(0, 0))",
-                ),
-                (
-                    NewTopic("t", assignments={1: (0,), 2: (1,)}),
-                    bad_assignment,
-                    "partitions should be a consecutive 0-based integer sequence",
-                ),
-                (
-                    NewTopic("t", assignments={0: ()}),
-                    bad_assignment,
-                    "The manual partition assignment includes an empty replica list.",
-                ),
-                (
-                    NewTopic("t", configs={"retention.ms": None, "segment.ms": "1"}),
-                    ErrorCode.INVALID_CONFIG,
-                    "Null value not supported for topic configs: retention.ms",
-                ),
-                (
-                    NewTopic("t", configs={"nosuch.key": "1"}),
-                    ErrorCode.INVALID_CONFIG,
-                    "Unknown topic config name: nosuch.key",
-                ),
-                (
-                    NewTopic("t", configs={"retention.ms": "soon"}),
-                    ErrorCode.INVALID_CONFIG,
-                    "Invalid value soon for configuration retention.ms: Not a number of type LONG",
-                ),
-            ]
-            for wanted, code, message in cases:
+            for wanted, code, message in REFUSED_TOPICS:
                 assert await refused(admin.create_topic(wanted)) == (code, message)
             assert await cluster.controller.zk.get_all_topics() == ["a.b"]
 
