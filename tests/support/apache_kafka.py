@@ -188,8 +188,8 @@ class ApacheKafkaBroker:
     def _knows_controller(self) -> bool:
         """Tell whether clients are told of a controller.
 
-        Kafka says that it has started before the first UpdateMetadata has reached it; librdkafka's AdminClient, told
-        then that there is no controller, does not ask again for minutes.
+        Kafka says that it has started before the first UpdateMetadata has reached it, and names no controller until
+        then: an admin client that asks in that moment depends on asking again.
         """
         try:
             with WireClient(self.bootstrap, timeout_s=5.0) as client:
