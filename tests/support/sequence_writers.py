@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
+import tempfile
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -25,6 +28,10 @@ DELIVERY_MS = 180_000
 """Longer than any fault lasts: what is not delivered by then counts as a failure of the cluster."""
 
 _UNANSWERED_MAX = 2_000
+
+_LAST_LINES = 50_000
+"""So much of what librdkafka says of itself is kept for the case that it stands still."""
+
 Acknowledged = dict[tuple[str, int], dict[int, int]]
 """(topic, partition) -> number -> offset."""
 
@@ -59,10 +66,13 @@ class LibrdkafkaSender:
             # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does; by default
             # librdkafka then gives a topic up that it has written to for half a minute.
             "topic.metadata.propagation.max.ms": DELIVERY_MS,
-            "log_level": 0,
+            "debug": "broker,topic,metadata",
             "error_cb": self._on_error,
         }
-        self._producer = Producer(defaults | settings)
+        self._said = _LastLines()
+        logger = logging.Logger("librdkafka", logging.DEBUG)
+        logger.addHandler(self._said)
+        self._producer = Producer(defaults | settings, logger=logger)
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:
         def on_delivery(error: Any, message: Any) -> None:
@@ -75,7 +85,9 @@ class LibrdkafkaSender:
 
     def flush(self, timeout_s: float) -> None:
         left = self._producer.flush(timeout_s)
-        assert left == 0, f"librdkafka still holds {left} records after {timeout_s:.0f} s"
+        if left:
+            told = self._said.save()
+            raise AssertionError(f"librdkafka still holds {left} records after {timeout_s:.0f} s; what it said: {told}")
 
     def close(self) -> None:
         self._producer.purge()
@@ -84,6 +96,24 @@ class LibrdkafkaSender:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self.fatal.append(str(error))
+
+
+class _LastLines(logging.Handler):
+    """Keeps the last lines in memory; most runs want none of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+    def save(self) -> Path:
+        """Write them to a file that stays, and return it."""
+        with tempfile.NamedTemporaryFile("w", prefix="librdkafka-", suffix=".log", delete=False) as file:
+            file.write("\n".join(self._lines))
+        return Path(file.name)
 
 
 class KafkaPythonSender:
