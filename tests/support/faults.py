@@ -12,10 +12,15 @@ from pathlib import Path
 from confluent_kafka import Producer
 from cut_proxy import Cut
 from fault_cluster import FaultCluster
-from wire_client import create_topic
+from wire_client import ConnectionClosed, create_topic
+
+from engine.common.errors import KlammError
 
 _BALLAST_BYTES = 900_000
 _BALLAST_RECORDS_MAX = 100
+
+NOT_NOW = (AssertionError, KlammError, ConnectionClosed, OSError)
+"""What a request may meet in the middle of a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,11 @@ def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
         return None
     victim = rng.choice(cluster.running)
     topic = f"ballast-{time.monotonic_ns()}"
-    create_topic(cluster.broker(victim).address, topic, partitions=1, replication_factor=3)
+    try:
+        create_topic(cluster.broker(victim).address, topic, partitions=1, replication_factor=3)
+    except NOT_NOW:
+        # Another fault has cost the controller its session; if the topic exists, it goes when the next one is taken.
+        return None
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 0})
     segment = _biggest_of_all(cluster, victim, topic, producer, rng)
     pid = cluster.broker(victim).pid

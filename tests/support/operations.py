@@ -10,18 +10,15 @@ import time
 
 from confluent_kafka.admin import AdminClient
 from fault_cluster import FaultCluster
-from faults import Fault, Injected
+from faults import NOT_NOW, Fault, Injected
 from reassigning import reassign
-from wire_client import ConnectionClosed, create_topic
+from wire_client import create_topic
 
-from engine.common.errors import ErrorCode, KlammError
+from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 
 _AFTER_ALL = 3
 """Rank of undoing: when brokers, lines and ZooKeeper are back."""
-
-_NOT_NOW = (AssertionError, KlammError, ConnectionClosed, OSError)
-"""What a request may meet in the middle of a fault."""
 
 
 def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected | None:
@@ -50,7 +47,7 @@ def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Inj
     topic = f"passing-{time.monotonic_ns()}"
     try:
         create_topic(cluster.broker(rng.choice(cluster.running)).address, topic, partitions=4, replication_factor=2)
-    except _NOT_NOW:
+    except NOT_NOW:
         # Whether it exists now is open; if so it goes with the others when the next topic is taken.
         return Injected(f"{topic} perhaps made", _AFTER_ALL, lambda: None)
 
@@ -72,5 +69,5 @@ ALL: tuple[Fault, ...] = (take_a_replica_away, make_a_topic_and_delete_it)
 def _may_reassign(cluster: FaultCluster, partition: TopicPartition, replicas: list[int]) -> bool:
     try:
         return reassign(cluster, {partition: replicas})[partition] is ErrorCode.NONE
-    except _NOT_NOW:
+    except NOT_NOW:
         return False
