@@ -20,7 +20,8 @@ from typing import Any, cast
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.offset_requests import CommitErrors, utf16_length
+from engine.coordinator.group.commit_gathering import CommitErrors
+from engine.coordinator.group.offset_requests import utf16_length
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles

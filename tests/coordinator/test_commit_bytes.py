@@ -39,20 +39,25 @@ offsets = st.builds(
 commits = st.dictionaries(st.sampled_from(PARTITIONS), offsets, min_size=1, max_size=6)
 
 
-@given(st.sampled_from(GROUPS), commits, st.sampled_from(["3.9", "2.1-IV0", "2.0"]), st.sampled_from(list(Codec)))
-def test_a_commits_batch(group: str, commit: dict[TopicPartition, CommittedOffset], ibp: str, codec: Codec) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(GROUPS), commits), min_size=1, max_size=3),
+    st.sampled_from(["3.9", "2.1-IV0", "2.0"]),
+    st.sampled_from(list(Codec)),
+)
+def test_a_batch_of_commits(
+    gathered: list[tuple[str, dict[TopicPartition, CommittedOffset]]], ibp: str, codec: Codec
+) -> None:
     version = parse_metadata_version(ibp)
-    expected = encode_batch(
-        offset_records(group, commit, 1_000, version), codec=codec, base_sequence=OFFSETS_BASE_SEQUENCE
-    )
-    assert bytes(commit_batch(group, commit, 1_000, codec, version)) == expected
+    records = [record for group, commit in gathered for record in offset_records(group, commit, 1_000, version)]
+    expected = encode_batch(records, codec=codec, base_sequence=OFFSETS_BASE_SEQUENCE)
+    assert bytes(commit_batch(gathered, 1_000, codec, version)) == expected
 
 
 @dataclass
 class Step:
-    """One batch of a log: a commit, or tombstones."""
+    """One batch of a log: commits of some groups, or tombstones."""
 
-    group: str
+    groups: list[str]
     commit: dict[TopicPartition, CommittedOffset]
     is_removal: bool
     codec: Codec
@@ -68,7 +73,10 @@ same_shapes = st.sampled_from(SHAPES).flatmap(lambda shape: st.fixed_dictionarie
 
 steps = st.builds(
     Step,
-    group=st.sampled_from(GROUPS),
+    # The later ones of a batch of many have offset deltas of two bytes.
+    groups=st.one_of(
+        st.sampled_from(GROUPS).map(lambda g: [g]), st.lists(st.sampled_from(GROUPS), min_size=2, max_size=40)
+    ),
     commit=st.one_of(same_shapes, same_shapes, same_shapes, commits),
     is_removal=st.sampled_from([False] * 5 + [True]),
     codec=st.sampled_from([Codec.NONE] * 5 + [Codec.GZIP]),
@@ -80,9 +88,9 @@ def batches_of(log: list[Step]) -> list[bytes]:
     """Write the log; gaps are what a cleaner leaves."""
     base_offset, batches = 0, []
     for step in log:
-        records = offset_records(step.group, step.commit, 1_000, IBP)
+        records = [r for group in step.groups for r in offset_records(group, step.commit, 1_000, IBP)]
         if step.is_removal:
-            records = offset_tombstones(step.group, step.commit, 1_000)
+            records = offset_tombstones(step.groups[0], step.commit, 1_000)
         base_offset += step.gap
         batches.append(encode_batch(records, base_offset=base_offset, codec=step.codec, base_sequence=0))
         base_offset += len(records)
@@ -126,15 +134,22 @@ def test_a_log_of_commits(log: list[Step], buffers: int) -> None:
     }
     assert loaded == read_plainly(batches)
     assert loader.skipped == 0
-    assert loader.next_offset == sum(step.gap + len(step.commit) for step in log)
-    assert loader.record_count == sum(len(step.commit) for step in log)
+    counts = [len(step.commit) * (1 if step.is_removal else len(step.groups)) for step in log]
+    assert loader.next_offset == sum(step.gap for step in log) + sum(counts)
+    assert loader.record_count == sum(counts)
 
 
+@pytest.mark.parametrize("groups", [["g"], ["other", "g"]], ids=["alone", "with another"])
 @pytest.mark.parametrize("damage", ["length of the text", "headers", "version"])
-def test_a_damaged_record_between_plain_ones_is_skipped(damage: str) -> None:
-    partition = PARTITIONS[0]
+def test_a_damaged_record_between_plain_ones_is_skipped(damage: str, groups: list[str]) -> None:
+    partition, count = PARTITIONS[0], len(groups)
     batches = [
-        bytearray(encode_batch(offset_records("g", {partition: CommittedOffset(n, "", 0, 9)}, 9, IBP), base_offset=n))
+        bytearray(
+            encode_batch(
+                [r for g in groups for r in offset_records(g, {partition: CommittedOffset(n, "", 0, 9)}, 9, IBP)],
+                base_offset=n * count,
+            )
+        )
         for n in range(4)
     ]
     place = {"length of the text": -10, "headers": -1, "version": -24}[damage]
@@ -144,6 +159,6 @@ def test_a_damaged_record_between_plain_ones_is_skipped(damage: str) -> None:
         pass
     for _ in loader.finish(1):
         pass
-    assert (loader.skipped, loader.next_offset) == (1, 4)
+    assert (loader.skipped, loader.next_offset) == (1, 4 * count)
     kept = loader.groups["g"].offsets.get(partition)
     assert kept is not None and kept.offset == 2

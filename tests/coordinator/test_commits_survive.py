@@ -19,7 +19,8 @@ PARTITIONS = (TopicPartition("read", 0), TopicPartition("read", 1))
 NAMES = [(group, partition) for group in GROUPS for partition in PARTITIONS]
 STEP = st.one_of(
     st.tuples(st.just("commit"), st.sampled_from(NAMES)),
-    st.tuples(st.just("commit"), st.sampled_from(NAMES)),
+    st.tuples(st.just("commit with others"), st.sampled_from(NAMES)),
+    st.tuples(st.just("commit with others"), st.sampled_from(NAMES)),
     st.tuples(st.sampled_from(["replicate", "hold", "go on", "refuse", "time out"]), st.none()),
     st.tuples(st.just("move"), st.integers(0, 3)),
 )
@@ -33,9 +34,10 @@ class History:
         self.number = 0
         self.sent: dict[Any, list[tuple[int, list[ErrorCode]]]] = {name: [] for name in NAMES}
 
-    def commit(self, name: tuple[str, TopicPartition]) -> None:
+    def commit(self, name: tuple[str, TopicPartition], *, is_alone: bool) -> None:
         self.number += 1
-        self.sent[name].append((self.number, self.world.commit(name[0], self.number, partition=name[1])))
+        answers = self.world.commit(name[0], self.number, partition=name[1], is_alone=is_alone)
+        self.sent[name].append((self.number, answers))
 
     def check(self) -> None:
         """What is read is the last commit that was answered, or a later one that may yet be."""
@@ -57,8 +59,8 @@ def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> No
         history = History(world)
         log = world.partition.log
         for what, of in steps:
-            if what == "commit":
-                history.commit(of)
+            if what.startswith("commit"):
+                history.commit(of, is_alone=what == "commit")
             elif what == "replicate":
                 world.replicate()
             elif what in ("hold", "go on"):
@@ -73,6 +75,7 @@ def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> No
                 await world.move(min(log.high_watermark + of, log.log_end_offset))
             history.check()
         world.partition.refusal = None
+        await asyncio.sleep(0)
         await world.move()
         history.check()
         assert all(answers for sent in history.sent.values() for _, answers in sent), "nobody waits for ever"

@@ -230,6 +230,7 @@ def test_metadata_is_measured_as_kafka_does() -> None:
         world.coordinator.offsets.commit(
             "g", Committer(), both, lambda error, refused: answers.append({other: error} | refused)
         )
+        world.coordinator.offsets.flush()
         assert answers == [{other: E.NONE, READ: E.OFFSET_METADATA_TOO_LARGE}], "one does not hold up the other"
 
     with_world(test, **{"offset.metadata.max.bytes": "4"})

@@ -60,7 +60,7 @@ def rewritten(records: list[Record]) -> bytes:
     if offsets:
         assert not removed and not groups
         (group_id,) = {group for group, _ in offsets}
-        return bytes(commit_batch(group_id, {p: v for (_, p), v in offsets.items()}, now_ms, Codec.NONE, IBP))
+        return bytes(commit_batch([(group_id, {p: v for (_, p), v in offsets.items()})], now_ms, Codec.NONE, IBP))
     tombstones = [t for group, partition in removed for t in offset_tombstones(group, [partition], now_ms)]
     return bytes(batch_of([*tombstones, *groups], Codec.NONE))
 

@@ -37,6 +37,7 @@ async def send(world: CoordinatorWorld, request: OffsetCommitRequest, version: i
     _, received = decode_request(memoryview(frame)[4:])
     context = RequestContext(broker, ApiKey.OFFSET_COMMIT, version, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
     deferred = offset_commit(context, received)
+    world.coordinator.offsets.flush()
     response = deferred.response if isinstance(deferred, Deferred) else deferred
     return {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
 

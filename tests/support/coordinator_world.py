@@ -74,6 +74,7 @@ class MemoryPartition:
         self.is_leader = True
         self.is_replicated_at_once = True
         self.refusal: ErrorCode | None = None
+        self.batch_bytes_max = 1_000_000
 
     def led_log(self) -> MemoryLog:
         return self.log
@@ -81,6 +82,8 @@ class MemoryPartition:
     def append_records_to_leader(self, batch: memoryview, required_acks: int, *, origin: object) -> Any:
         if self.refusal is not None:
             raise KafkaError(self.refusal)
+        if len(batch) > self.batch_bytes_max:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         first_offset, last_offset = self.log.append(batch)
         if self.is_replicated_at_once:
             self.log.high_watermark = self.log.log_end_offset
@@ -180,9 +183,13 @@ class CoordinatorWorld:
         *,
         partition: TopicPartition = READ,
         committer: Committer | None = None,
+        is_alone: bool = True,
         **of: Any,
     ) -> list[ErrorCode]:
-        """Commit; the list has the answer as soon as there is one."""
+        """Commit; the list has the answer as soon as there is one.
+
+        Unless it ``is_alone`` it waits for the event loop to come round, and is written with what else comes.
+        """
         answers: list[ErrorCode] = []
         value = CommittedOffset(offset, **{"commit_timestamp_ms": self.clock.now_ms(), **of})
         self.coordinator.offsets.commit(
@@ -191,6 +198,8 @@ class CoordinatorWorld:
             {partition: value},
             lambda error, refused: answers.append(refused.get(partition, error)),
         )
+        if is_alone:
+            self.coordinator.offsets.flush()
         return answers
 
     def committed(self, group: str, partition: TopicPartition = READ) -> int | None:

@@ -1,4 +1,4 @@
-"""The batch of one commit, written straight into its bytes: what every client sends every few seconds. Pure.
+"""The batch of commits, written straight into its bytes: what every client sends every few seconds. Pure.
 
 The same bytes come from ``offset_records`` and ``encode_batch``, which make objects of each offset on the way.
 """
@@ -6,6 +6,7 @@ The same bytes come from ``offset_records`` and ``encode_batch``, which make obj
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from engine.config.metadata_version import MetadataVersion
@@ -35,13 +36,16 @@ _NO_DELTAS: Final = b"\0\0"
 """A record's attributes and its timestamp delta: all of a commit's have the batch's timestamp."""
 
 
-def commit_batch(group_id: str, offsets: Offsets, now_ms: int, codec: Codec, ibp: MetadataVersion) -> memoryview:
-    """Return the batch of one commit, into which a log may stamp its offset."""
-    section = _section(group_id, offsets, ibp)
+def commit_batch(commits: Iterable[tuple[str, Offsets]], now_ms: int, codec: Codec, ibp: MetadataVersion) -> memoryview:
+    """Return one batch of the commits of groups, in their order, into which a log may stamp its offset."""
     batch = bytearray(layout.BATCH_OVERHEAD)
-    batch += section if codec is Codec.NONE else compress(codec, section)
+    count = 0
+    for group_id, offsets in commits:
+        _add_records(batch, count, group_id, offsets, ibp)
+        count += len(offsets)
+    if codec is not Codec.NONE:
+        batch[layout.BATCH_OVERHEAD :] = compress(codec, batch[layout.BATCH_OVERHEAD :])
     size_bytes = len(batch)
-    count = len(offsets)
     layout.BATCH_HEADER.pack_into(
         batch,
         0,
@@ -63,7 +67,8 @@ def commit_batch(group_id: str, offsets: Offsets, now_ms: int, codec: Codec, ibp
     return memoryview(batch)
 
 
-def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray:
+def _add_records(out: bytearray, first: int, group_id: str, offsets: Offsets, ibp: MetadataVersion) -> None:
+    """Add one commit's records, the first of which is the batch's record number ``first``."""
     varints, join, pack = VARINTS, b"".join, _PLAIN.pack
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
@@ -71,8 +76,7 @@ def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray
     topic_before = None
     topic_head = b""
     plain_size = 0
-    out = bytearray()
-    for number, ((topic, partition), committed) in enumerate(offsets.items()):
+    for number, ((topic, partition), committed) in enumerate(offsets.items(), first):
         if topic is not topic_before:
             name = topic.encode()
             key_size = len(key_head) + _LENGTH.size + len(name) + _PARTITION.size
@@ -89,4 +93,3 @@ def _section(group_id: str, offsets: Offsets, ibp: MetadataVersion) -> bytearray
             end = pack(partition, _PLAIN_SIZE, _VALUE_VERSION, offset, leader_epoch, 0, timestamp_ms, 0)
             size = plain_size + len(delta)
         out += join((varints[size], _NO_DELTAS, delta, topic_head, end))
-    return out

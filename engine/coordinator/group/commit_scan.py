@@ -58,6 +58,8 @@ class CommitScan:
         self._topics: dict[str, str] = {}
         """One text for each topic's name, which thousands of offsets share."""
         self._latest: dict[bytes, tuple[int, bytes]] = {}
+        self._names_in_batches: dict[bytes, OffsetName] = {}
+        self._latest_in_batches: dict[bytes, tuple[int, bytes]] = {}
 
     def take(self, buffer: bytes, position: int, records_max: int) -> int:
         """Take plain commits from the position on; return where that ended.
@@ -91,22 +93,26 @@ class CommitScan:
 
     def _take_records(self, buffer: bytes, position: int, end: int, base_offset: int, count: int) -> bool:
         """Take the records of one batch if all of them are plain; return whether they were."""
-        latest = self._latest
+        latest = self._latest_in_batches
         found = []
         for number in range(count):
-            if position + 2 > end:
+            if position + 3 > end:
                 return False
             size = buffer[position]
-            following = position + 1
+            body_at = position + 1
             if size > 127:
-                more = buffer[following]
+                more = buffer[body_at]
                 if more > 127:
                     return False
                 size += (more << 7) - 128
-                following += 1
-            following += size >> 1
-            prefix = buffer[position : following - _TAIL_BYTES]
-            if size & 1 or following > end or (prefix not in latest and not self._learn(prefix)):
+                body_at += 1
+            following = body_at + (size >> 1)
+            if size & 1 or following > end or size >> 1 <= _TAIL_BYTES + 4 or buffer[body_at + 1] > 127:
+                return False
+            # The attributes, a timestamp delta of one byte, an offset delta of one or two.
+            key_at = body_at + (3 if buffer[body_at + 2] < 128 else 4)
+            prefix = buffer[key_at : following - _TAIL_BYTES]
+            if prefix not in latest and not self._learn_in_batch(prefix):
                 return False
             if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
                 return False
@@ -115,40 +121,54 @@ class CommitScan:
             position = following
         if position != end:
             return False
-        self._latest.update(found)
+        latest.update(found)
         return True
 
     def _learn(self, prefix: bytes) -> bool:
         """Remember whose commits begin so; False for a record that is not plain."""
-        key = _key_of(prefix)
-        if key is None:
+        key = _key_of_record(prefix)
+        name = None if key is None else self._name_of(key)
+        if name is None:
             return False
+        self._names[prefix] = name
+        return True
+
+    def _learn_in_batch(self, prefix: bytes) -> bool:
+        """As ``_learn``, for a record without what stands before its key."""
+        key = _key_of(prefix, 0)
+        name = None if key is None else self._name_of(key)
+        if name is None:
+            return False
+        self._names_in_batches[prefix] = name
+        return True
+
+    def _name_of(self, key: bytes) -> OffsetName | None:
+        """Return whose offset the key is for; None for another kind of key, or a damaged one."""
         version, group_size = _KEY_HEAD.unpack_from(key)
         topic_at = _KEY_HEAD.size + group_size
         if not 0 <= version <= OFFSET_KEY_VERSION or group_size < 0 or len(key) < topic_at + _KEY_BYTES_AFTER_GROUP:
-            return False
+            return None
         (topic_size,) = _LENGTH.unpack_from(key, topic_at)
         topic_at += _LENGTH.size
         if topic_size < 0 or topic_at + topic_size + _PARTITION.size != len(key):
-            return False
+            return None
         try:
             group = key[_KEY_HEAD.size : _KEY_HEAD.size + group_size].decode()
             topic = key[topic_at : topic_at + topic_size].decode()
         except UnicodeDecodeError:
-            return False
+            return None
         (index,) = _PARTITION.unpack_from(key, len(key) - _PARTITION.size)
-        self._names[prefix] = (group, TopicPartition(self._topics.setdefault(topic, topic), index))
-        return True
+        return group, TopicPartition(self._topics.setdefault(topic, topic), index)
 
     def left(self) -> Iterator[tuple[OffsetName, int, CommittedOffset]]:
         """Yield what was committed last, with its offset in the log; a partition may come more than once."""
-        names = self._names
-        for prefix, (log_offset, tail) in self._latest.items():
-            offset, leader_epoch, _, timestamp_ms = _TAIL.unpack(tail)
-            yield names[prefix], log_offset, CommittedOffset(offset, "", leader_epoch, timestamp_ms)
+        for names, latest in ((self._names, self._latest), (self._names_in_batches, self._latest_in_batches)):
+            for prefix, (log_offset, tail) in latest.items():
+                offset, leader_epoch, _, timestamp_ms = _TAIL.unpack(tail)
+                yield names[prefix], log_offset, CommittedOffset(offset, "", leader_epoch, timestamp_ms)
 
 
-def _key_of(prefix: bytes) -> bytes | None:
+def _key_of_record(prefix: bytes) -> bytes | None:
     """Return the key of the record that begins so, if its value is a plain one's and ends where 23 bytes are left."""
     try:
         body_size, position = read_varint(prefix, 0)
@@ -157,6 +177,14 @@ def _key_of(prefix: bytes) -> bytes | None:
         # The record's attributes, which nobody uses, and what it adds to the batch's timestamp and offset.
         _, position = read_varint(prefix, position + 1)
         _, position = read_varint(prefix, position)
+    except (IndexError, KafkaError):
+        return None
+    return _key_of(prefix, position)
+
+
+def _key_of(prefix: bytes, position: int) -> bytes | None:
+    """Return the key whose size stands at the position, if nothing follows it but a plain value's beginning."""
+    try:
         key_size, position = read_varint(prefix, position)
     except (IndexError, KafkaError):
         return None

@@ -212,6 +212,7 @@ class GroupCoordinator:
 
     def _store(self, group: Group, store: StoreGroup, done: Callable[[ErrorCode], None]) -> None:
         settings = self.topic_settings
+        self.offsets.flush()
         record = group_record(group, store.assignments, self._clock.now_ms(), settings.ibp)
         self._writer.append(
             self.groups.index_of(group.group_id),
@@ -225,6 +226,7 @@ class GroupCoordinator:
         self._driver.run()
 
     def _unloaded(self, groups: list[Group]) -> None:
+        self.offsets.flush()
         for group in groups:
             self._machine.unload(group)
         self._driver.run()

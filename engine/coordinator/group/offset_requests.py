@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.commit_batch import commit_batch
+from engine.coordinator.group.commit_gathering import Commit, CommitDone, CommitErrors, GatheredCommits
 from engine.coordinator.group.driver import MachineDriver
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import logger
@@ -26,11 +26,6 @@ _GROUPS_AT_ONCE: Final = 100
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
 """The names of group and topic take up to half a kilobyte in each, and a log takes batches of one megabyte."""
-
-CommitErrors = dict[TopicPartition, ErrorCode]
-
-CommitDone = Callable[[ErrorCode, CommitErrors], None]
-"""Told the error of all partitions, and of those that were refused by themselves."""
 
 FetchedOffset = CommittedOffset | ErrorCode | None
 """What a partition's read gives: the offset, None where there is none, or UNSTABLE_OFFSET_COMMIT."""
@@ -54,9 +49,13 @@ class OffsetRequests:
         self._writer = writer
         self._settings = settings
         self._clock = clock
+        self._gathered = GatheredCommits(writer, settings, clock)
 
     def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: CommitDone) -> None:
-        """Commit offsets; ``done`` is called when they are replicated, or at once with an error."""
+        """Commit offsets, with those of other commits of this turn of the event loop.
+
+        ``done`` is called when they are replicated, or at once with an error.
+        """
         error, owned = self._groups.locate(group_id)
         if owned is None or error is not ErrorCode.NONE:
             done(error, {})
@@ -77,7 +76,7 @@ class OffsetRequests:
         if too_large:
             offsets = {partition: value for partition, value in offsets.items() if partition not in too_large}
         if offsets:
-            self._write(owned.index, group, offsets, too_large, done)
+            self._gathered.add(owned.index, Commit(group, offsets, too_large, done))
         else:
             done(ErrorCode.NONE, too_large)
 
@@ -86,26 +85,9 @@ class OffsetRequests:
         error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         return {p: error for p, value in offsets.items() if value[1] and utf16_length(value.metadata) > length_max}
 
-    def _write(self, index: int, group: Group, offsets: Offsets, refused: CommitErrors, done: CommitDone) -> None:
-        is_pending = False
-
-        def written(error: ErrorCode, log_offset: int) -> None:
-            if error is not ErrorCode.NONE:
-                if is_pending:
-                    group.offsets.fail_commit(offsets)
-                error = commit_error(error)
-            elif is_pending:
-                group.offsets.end_commit(offsets, log_offset)
-            else:
-                group.offsets.commit(offsets, log_offset)
-            done(error, refused)
-
-        settings = self._settings
-        batch = commit_batch(group.group_id, offsets, self._clock.now_ms(), settings.codec, settings.ibp)
-        if not self._writer.append(index, batch, written):
-            # It waits for the followers: not visible until they have it.
-            is_pending = True
-            group.offsets.begin_commit(offsets)
+    def flush(self) -> None:
+        """Write the commits that came in this turn of the event loop now."""
+        self._gathered.flush()
 
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
@@ -132,6 +114,7 @@ class OffsetRequests:
         group = self._groups.find(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        self.flush()
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             return ErrorCode.NON_EMPTY_GROUP, {}
         is_empty = group.state is GroupState.EMPTY
@@ -146,6 +129,7 @@ class OffsetRequests:
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics are gone: nobody needs their offsets."""
+        self.flush()
         gone = frozenset(partitions)
         for group in self._groups:
             touched = group.offsets.among(gone)
@@ -154,6 +138,7 @@ class OffsetRequests:
 
     def delete_group(self, group: Group) -> None:
         """Remove an empty group with all its offsets."""
+        self.flush()
         removed = group.offsets.remove(list(group.offsets.partitions))
         self._end(group)
         self._write_tombstones(group, removed)
@@ -166,6 +151,7 @@ class OffsetRequests:
                 await asyncio.sleep(0)
             if group.state is GroupState.DEAD:
                 continue
+            self.flush()
             expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms)
             self._clean_up(group, expired)
 
@@ -206,18 +192,3 @@ class OffsetRequests:
 def utf16_length(text: str) -> int:
     """Return the length as Java counts it, which is what ``offset.metadata.max.bytes`` bounds in Kafka."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def commit_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client is told when its offsets could not be written."""
-    if error in (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
-        return ErrorCode.NOT_COORDINATOR
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return error

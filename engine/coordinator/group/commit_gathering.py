@@ -1,0 +1,124 @@
+"""Commits of one turn of the event loop, written together: one batch and one append per partition of the topic.
+
+A broker of a thousand groups gets many commits in one turn, each a record or a few. Written one by one, most of the
+time goes into headers, checksums and system calls. Kafka's newer coordinator gathers writes for the same reason
+(``group.coordinator.append.linger.ms``); here nothing lingers: a commit that came alone is written at once the loop
+comes round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.coordinator.group.commit_batch import commit_batch
+from engine.coordinator.group.group import Group
+from engine.coordinator.group.settings import OffsetsTopicSettings
+from engine.coordinator.group.values import Offsets
+from engine.coordinator.group.writer import OffsetsTopicWriter
+
+_OFFSETS_PER_BATCH: Final = 1_000
+"""A batch ends with the commit that reaches this number."""
+
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+CommitErrors = dict[TopicPartition, ErrorCode]
+
+CommitDone = Callable[[ErrorCode, CommitErrors], None]
+"""Told the error of all partitions, and of those that were refused by themselves."""
+
+
+class Commit(NamedTuple):
+    """One commit that may be written; ``refused`` are partitions of the request that may not."""
+
+    group: Group
+    offsets: Offsets
+    refused: CommitErrors
+    done: CommitDone
+
+
+class GatheredCommits:
+    """Writes what was added when the event loop comes round, or when ``flush`` is called. Make it on the loop."""
+
+    def __init__(self, writer: OffsetsTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._gathered: dict[int, list[Commit]] = {}
+
+    def add(self, index: int, commit: Commit) -> None:
+        """Take a commit for the partition ``index``."""
+        gathered = self._gathered
+        if not gathered:
+            self._loop.call_soon(self.flush)
+        if index in gathered:
+            gathered[index].append(commit)
+        else:
+            gathered[index] = [commit]
+
+    def flush(self) -> None:
+        """Write what was gathered: what reads, removes or gives up offsets has to come after it."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, {}
+        for index, commits in gathered.items():
+            start = count = 0
+            for end, commit in enumerate(commits, start=1):
+                count += len(commit.offsets)
+                if count >= _OFFSETS_PER_BATCH or end == len(commits):
+                    self._write(index, commits[start:end])
+                    start, count = end, 0
+
+    def _write(self, index: int, commits: list[Commit]) -> None:
+        is_pending = False
+
+        def written(error: ErrorCode, log_offset: int) -> None:
+            if error in _TOO_LARGE and len(commits) > 1:
+                # Each is judged by its own size.
+                for commit in commits:
+                    self._write(index, [commit])
+                return
+            said = commit_error(error)
+            for group, offsets, refused, done in commits:
+                if error is not ErrorCode.NONE:
+                    if is_pending:
+                        group.offsets.fail_commit(offsets)
+                elif is_pending:
+                    group.offsets.end_commit(offsets, log_offset)
+                else:
+                    group.offsets.commit(offsets, log_offset)
+                log_offset += len(offsets)
+                done(said, refused)
+
+        settings = self._settings
+        batch = commit_batch(
+            [(commit.group.group_id, commit.offsets) for commit in commits],
+            self._clock.now_ms(),
+            settings.codec,
+            settings.ibp,
+        )
+        if not self._writer.append(index, batch, written):
+            # They wait for the followers: not visible until those have them.
+            is_pending = True
+            for commit in commits:
+                commit.group.offsets.begin_commit(commit.offsets)
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """Return what a client is told when its offsets could not be written."""
+    if error in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+        return ErrorCode.NOT_COORDINATOR
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return error

@@ -1,0 +1,115 @@
+"""Commits of one turn of the event loop stand in one batch, and each is answered as if it were alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from coordinator_world import READ, CoordinatorWorld
+from virtual_time import run_virtual
+
+from engine.common.errors import ErrorCode as E
+from engine.common.model import TopicPartition
+from engine.coordinator.group.values import CommittedOffset, Committer
+from engine.protocol.records.header import iter_batches
+
+
+def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
+    async def run() -> None:
+        world = CoordinatorWorld()
+        await world.lead()
+        await test(world)
+        await world.stop()
+
+    run_virtual(run)
+
+
+def record_counts(world: CoordinatorWorld) -> list[int]:
+    """Return how many records each batch of the log has."""
+    return [header.record_count for _, header in iter_batches(world.partition.log.data)]
+
+
+def test_commits_of_one_turn_are_one_batch() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers = [world.commit(group, number, is_alone=False) for number, group in enumerate("abca")]
+        assert (answers, record_counts(world)) == ([[]] * 4, []), "nothing is written before the loop comes round"
+        await asyncio.sleep(0)
+        assert (answers, record_counts(world)) == ([[E.NONE]] * 4, [4])
+        assert [world.committed(group) for group in "abc"] == [3, 1, 2], "of one group the later one counts"
+        world.commit("a", 9, is_alone=False)
+        await asyncio.sleep(0)
+        assert record_counts(world) == [4, 1]
+        await world.move()
+        assert [world.committed(group) for group in "abc"] == [9, 1, 2]
+
+    with_world(test)
+
+
+def test_they_are_invisible_until_they_are_replicated() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition.is_replicated_at_once = False
+        answers = [world.commit(group, 7, is_alone=False) for group in "ab"]
+        await asyncio.sleep(0)
+        assert (answers, world.committed("a"), record_counts(world)) == ([[], []], None, [2])
+        world.replicate()
+        assert (answers, world.committed("a"), world.committed("b")) == ([[E.NONE], [E.NONE]], 7, 7)
+
+    with_world(test)
+
+
+def test_what_is_too_large_is_refused_alone() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition.batch_bytes_max = 400
+        texts = ["", "x" * 500, "x" * 200, ""]
+        answers = [world.commit(g, 7, metadata=t, is_alone=False) for g, t in zip("abcd", texts, strict=True)]
+        await asyncio.sleep(0)
+        assert answers == [[E.NONE], [E.INVALID_COMMIT_OFFSET_SIZE], [E.NONE], [E.NONE]]
+        assert [world.committed(group) for group in "abcd"] == [7, None, 7, 7]
+
+    with_world(test)
+
+
+def test_many_offsets_are_more_than_one_batch() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers: list[E] = []
+        for group in "abc":
+            offsets = {TopicPartition("read", p): CommittedOffset(p) for p in range(600)}
+            world.coordinator.offsets.commit(group, Committer(), offsets, lambda error, _: answers.append(error))
+        await asyncio.sleep(0)
+        assert (answers, record_counts(world)) == ([E.NONE] * 3, [1200, 600])
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("how", ["offsets", "group", "topic"])
+def test_a_removal_comes_after_the_commits_before_it(how: str) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        offsets = world.coordinator.offsets
+        answer = world.commit("g", 7, is_alone=False)
+        other = world.commit("h", 8, partition=TopicPartition("other", 0), is_alone=False)
+        if how == "offsets":
+            assert offsets.delete("g", [READ]) == (E.NONE, {READ: E.NONE})
+        elif how == "group":
+            assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        else:
+            offsets.partitions_deleted([READ])
+        assert (answer, other) == ([E.NONE], [E.NONE])
+        assert world.committed("g") is None
+        await world.move()
+        assert world.committed("g") is None
+        assert world.committed("h", TopicPartition("other", 0)) == 8
+
+    with_world(test)
+
+
+def test_a_coordinator_that_gives_up_refuses_what_waits() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers = [world.commit(group, 7, is_alone=False) for group in "ab"]
+        world.resign()
+        assert (answers, record_counts(world)) == ([[E.NOT_COORDINATOR]] * 2, [])
+        await asyncio.sleep(0)
+        await world.lead()
+        assert (world.committed("a"), world.committed("b")) == (None, None)
+
+    with_world(test)
