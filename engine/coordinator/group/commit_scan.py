@@ -67,28 +67,34 @@ class CommitScan:
         That is before a batch that has other records or is not all there, or after ``records_max`` records (a
         batch is taken whole).
         """
-        latest, read_head = self._latest, _HEAD.unpack_from
-        end = len(buffer) - layout.BATCH_OVERHEAD
-        overhead, log_overhead = layout.BATCH_OVERHEAD, layout.LOG_OVERHEAD
-        while records_max > 0 and position <= end:
+        latest, read_head, no_text = self._latest, _HEAD.unpack_from, b"\0\0"
+        overhead, log_overhead, tail_bytes = layout.BATCH_OVERHEAD, layout.LOG_OVERHEAD, _TAIL_BYTES
+        end = len(buffer)
+        last_head = end - overhead
+        taken = 0
+        next_offset = self.next_offset
+        while position <= last_head and taken < records_max:
             base, length, magic, attributes, last_delta, count = read_head(buffer, position)
             following = position + log_overhead + length
-            if magic != _MAGIC or attributes or length < _LENGTH_MIN or following > end + overhead:
+            if magic != _MAGIC or attributes or following > end:
                 break
             if count == 1:
-                prefix = buffer[position + overhead : following - _TAIL_BYTES]
-                # Two bytes of the text's length, eight of the timestamp, one of the headers' number.
-                if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
-                    break
+                # A batch too short for a record leaves nothing here, which is no commit's beginning.
+                tail_at = following - tail_bytes
+                prefix = buffer[position + overhead : tail_at]
                 if prefix not in latest and not self._learn(prefix):
                     break
-                latest[prefix] = (base, buffer[following - _TAIL_BYTES : following - 1])
-            elif not self._take_records(buffer, position + overhead, following, base, count):
+                # Two bytes of the text's length; after the timestamp one of the headers' number.
+                if buffer[tail_at + 12 : tail_at + 14] != no_text or buffer[following - 1]:
+                    break
+                latest[prefix] = (base, buffer[tail_at : following - 1])
+            elif length < _LENGTH_MIN or not self._take_records(buffer, position + overhead, following, base, count):
                 break
-            records_max -= count
-            self.record_count += count
-            self.next_offset = base + last_delta + 1
+            taken += count
+            next_offset = base + last_delta + 1
             position = following
+        self.record_count += taken
+        self.next_offset = next_offset
         return position
 
     def _take_records(self, buffer: bytes, position: int, end: int, base_offset: int, count: int) -> bool:
