@@ -10,6 +10,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.common.errors import ErrorCode
 from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
@@ -48,5 +49,5 @@ def _group(context: RequestContext, group_id: str, operations: int) -> Described
             )
             for member in group.members
         ],
-        authorized_operations=operations,
+        authorized_operations=operations if error is ErrorCode.NONE else NOT_REQUESTED,
     )

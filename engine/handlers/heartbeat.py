@@ -3,6 +3,7 @@
 Behaviour
 * Keeps a member for another session time-out; REBALANCE_IN_PROGRESS tells it to join again.
 * UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID: the member is not, or no longer, what it takes itself for.
+* A static member while ``inter.broker.protocol.version`` is below 2.3: UNSUPPORTED_VERSION.
 
 Version notes
 * v3 static members   * v4 flexible
@@ -10,8 +11,10 @@ Version notes
 
 from __future__ import annotations
 
+from engine.common.errors import ErrorCode
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.static_members import are_static_members_refused
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -19,6 +22,8 @@ from engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 @handles(ApiKey.HEARTBEAT)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     error = context.broker.group_coordinator.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )

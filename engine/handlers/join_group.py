@@ -4,7 +4,8 @@ Behaviour
 * Makes the client a member and answers once the group's next generation begins: after all members have joined again, or
   the longest rebalance time-out; a new group waits ``group.initial.rebalance.delay.ms`` for further members first.
 * The leader is told of all members. A member that joins again without news hears of the present generation at once.
-* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345).
+* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345); while
+  ``inter.broker.protocol.version`` is below 2.3 it is refused: UNSUPPORTED_VERSION.
 
 Version notes
 * v0 rebalance time-out = session time-out   * v4 a new member gets its id first: MEMBER_ID_REQUIRED (KIP-394)
@@ -14,9 +15,11 @@ Version notes
 
 from __future__ import annotations
 
-from engine.coordinator.group.values import Joining, JoinResult
+from engine.common.errors import ErrorCode
+from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.static_members import are_static_members_refused
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -26,6 +29,8 @@ from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse,
 def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     """Let a member join its group."""
     version = context.api_version
+    if are_static_members_refused(context, request.group_instance_id):
+        return _response(JoinResult(ErrorCode.UNSUPPORTED_VERSION, UNKNOWN_MEMBER_ID), version)
     joining = Joining(
         member_id=request.member_id,
         client_id=context.client_id or "",

@@ -25,6 +25,7 @@ from engine.coordinator.group.offset_requests import utf16_length
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.static_members import are_static_members_refused
 from engine.handlers.zookeeper_offsets import write_offsets
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
@@ -36,6 +37,7 @@ from engine.protocol.apis.offset_commit import (
 )
 
 _NOT_GIVEN = -1
+_LATEST_MS = 2**63 - 1
 _new: Callable[..., Any] = tuple.__new__
 
 
@@ -44,6 +46,8 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
     """Store a group's offsets."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return _response(request, ErrorCode.UNSUPPORTED_VERSION, {})
     offsets, errors = _split(context, request)
     if not offsets:
         return _response(request, ErrorCode.NONE, errors)
@@ -65,7 +69,8 @@ def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offse
     cache = context.broker.metadata_cache
     now_ms = context.broker.clock.now_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = None if retention_ms == _NOT_GIVEN else now_ms + retention_ms
+    # The largest retentions mean "for ever", and their end is no 64-bit time.
+    expire_ms = None if retention_ms == _NOT_GIVEN else min(now_ms + retention_ms, _LATEST_MS)
     offsets: Offsets = {}
     errors: CommitErrors = {}
     for topic in request.topics:

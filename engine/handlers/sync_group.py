@@ -15,6 +15,7 @@ from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import Syncing, SyncResult
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.handlers.static_members import are_static_members_refused
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -23,6 +24,8 @@ from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 @handles(ApiKey.SYNC_GROUP)
 def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
     """Answer with the member's part of the assignment."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return SyncGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, assignment=b"")
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     syncing = Syncing(

@@ -70,6 +70,16 @@ def test_what_is_too_large_is_refused_alone() -> None:
     with_world(test)
 
 
+def test_what_no_record_can_hold_is_refused_alone() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers = [world.commit(g, number, is_alone=False) for g, number in (("a", 7), ("b", 2**63), ("c", 8))]
+        await asyncio.sleep(0)
+        assert answers == [[E.NONE], [E.UNKNOWN_SERVER_ERROR], [E.NONE]]
+        assert [world.committed(group) for group in "abc"] == [7, None, 8]
+
+    with_world(test)
+
+
 def test_many_offsets_are_more_than_one_batch() -> None:
     async def test(world: CoordinatorWorld) -> None:
         answers: list[E] = []

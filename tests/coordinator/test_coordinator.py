@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -16,6 +16,7 @@ from virtual_time import run_virtual
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.config.metadata_version import parse_metadata_version
+from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import (
     CommittedOffset,
@@ -280,6 +281,26 @@ def test_a_corrupt_record_is_skipped_counted_and_logged(caplog: pytest.LogCaptur
         assert (world.committed("g"), world.committed("g", TopicPartition("read", 1))) == (5, 6)
         assert "is skipped" in caplog.text and "partition=__consumer_offsets-0 offset=1" in caplog.text
         assert "3 records, 1 skipped" in caplog.text
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("broken", ["read", "finish"])
+def test_an_error_nobody_foresaw_keeps_no_partition_from_being_served(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> Iterator[None]:
+        raise RuntimeError("a fault of the program")
+
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition.log.append(batch_of(offset_records("g", {READ: CommittedOffset(5)}, 1, IBP), Codec.NONE))
+        monkeypatch.setattr(GroupLoader, broken, fails)
+        await world.lead(waits=False)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert world.commit("g", 6) == [E.NONE]
+        assert world.committed("g") == 6
+        assert "a fault of the program" in caplog.text and "__consumer_offsets-0" in caplog.text
 
     with_world(test)
 

@@ -86,6 +86,21 @@ def test_when_a_commit_was_made_and_how_long_it_is_kept(version: int) -> None:
     run_virtual(test)
 
 
+def test_the_longest_retention_is_for_ever() -> None:
+    async def test() -> None:
+        world = CoordinatorWorld()
+        await world.lead()
+        request = committing(("read", 0), retention_ms=2**63 - 1)
+        assert await send(world, request, 2) == {("read", 0): ErrorCode.NONE}
+        await world.move()
+        await world.coordinator.offsets.expire()
+        found = world.coordinator.offsets.fetch("g", [READ])[1][READ]
+        assert isinstance(found, CommittedOffset) and found.expire_timestamp_ms == 2**63 - 1
+        await world.stop()
+
+    run_virtual(test)
+
+
 def test_each_partition_has_its_own_error() -> None:
     async def test() -> None:
         world = CoordinatorWorld()

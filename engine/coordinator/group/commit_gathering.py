@@ -17,6 +17,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.coordinator.group.commit_batch import commit_batch
 from engine.coordinator.group.group import Group
+from engine.coordinator.group.loading import logger
 from engine.coordinator.group.settings import OffsetsTopicSettings
 from engine.coordinator.group.values import Offsets
 from engine.coordinator.group.writer import OffsetsTopicWriter
@@ -96,17 +97,31 @@ class GatheredCommits:
                 done(said, refused)
 
         settings = self._settings
-        batch = commit_batch(
-            [(commit.group.group_id, commit.offsets) for commit in commits],
-            self._clock.now_ms(),
-            settings.codec,
-            settings.ibp,
-        )
+        try:
+            batch = commit_batch(
+                [(commit.group.group_id, commit.offsets) for commit in commits],
+                self._clock.now_ms(),
+                settings.codec,
+                settings.ibp,
+            )
+        except Exception:
+            self._unwritable(index, commits)
+            return
         if not self._writer.append(index, batch, written):
             # They wait for the followers: not visible until those have them.
             is_pending = True
             for commit in commits:
                 commit.group.offsets.begin_commit(commit.offsets)
+
+    def _unwritable(self, index: int, commits: list[Commit]) -> None:
+        """A value does not fit into a record: whose it is hears of it, and the others' are written without it."""
+        if len(commits) > 1:
+            for commit in commits:
+                self._write(index, [commit])
+            return
+        (commit,) = commits
+        logger.exception("A commit cannot be written group=%s", commit.group.group_id)
+        commit.done(ErrorCode.UNKNOWN_SERVER_ERROR, commit.refused)
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:

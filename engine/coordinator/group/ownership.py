@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.common.clock import Clock
 from engine.common.collection import leave_uncollected
-from engine.common.errors import ErrorCode, KlammError
+from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.coordinator.group.group import Group
@@ -164,8 +164,9 @@ class OwnedGroups:
             try:
                 await self._load(owned, partition)
             except Exception:
-                # The partition's groups stay unanswered; the others' are not to wait for them.
+                # As below: a partition that nobody can use until the next election helps nobody.
                 logger.exception("Loading failed and is given up partition=%s", partition.topic_partition)
+                owned.is_loading = False
             self._to_load.popleft()
 
     async def _load(self, owned: OwnedPartition, partition: Partition) -> None:
@@ -175,7 +176,7 @@ class OwnedGroups:
         loader = GroupLoader(partition.topic_partition)
         try:
             await self._read(owned, partition, loader)
-        except (KlammError, OSError):
+        except Exception:
             # As Kafka does: what could be read is served; nobody would be helped by a group without a coordinator.
             logger.exception("Error loading offsets from %s", partition.topic_partition)
         await self._in_slices(owned, loader.finish(self._clock.now_ms()))

@@ -1,0 +1,74 @@
+"""What the group handlers answer by themselves, before or after the coordinator."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.common.errors import ErrorCode
+from engine.config.metadata_version import MetadataVersion
+from engine.coordinator.group.values import GroupDescription
+from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from engine.handlers.context import RequestContext
+from engine.handlers.describe_groups import describe_groups
+from engine.handlers.heartbeat import heartbeat
+from engine.handlers.join_group import join_group
+from engine.handlers.offset_commit import offset_commit
+from engine.handlers.sync_group import sync_group
+from engine.network.request import Peer
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.protocol.apis.heartbeat import HeartbeatRequest
+from engine.protocol.apis.join_group import JoinGroupRequest
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.protocol.apis.sync_group import SyncGroupRequest
+
+
+def asked(key: ApiKey, version: int, **parts: Any) -> RequestContext:
+    broker: Any = SimpleNamespace(**parts)
+    return RequestContext(broker, key, version, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+
+
+@pytest.mark.parametrize("ibp", [MetadataVersion.IBP_2_2_IV1, MetadataVersion.IBP_2_3_IV0])
+def test_static_members_need_an_inter_broker_protocol_of_2_3(ibp: MetadataVersion) -> None:
+    heard = []
+
+    def coordinator(*_: Any) -> ErrorCode:
+        heard.append(True)
+        return ErrorCode.NONE
+
+    group = SimpleNamespace(heartbeat=coordinator, sync=coordinator, join=coordinator)
+    parts = {"config": SimpleNamespace(inter_broker_protocol_version=ibp), "group_coordinator": group}
+    who: dict[str, Any] = {"group_id": "g", "group_instance_id": "i"}
+    answers: list[Any] = [
+        heartbeat(asked(ApiKey.HEARTBEAT, 4, **parts), HeartbeatRequest(**who)),
+        join_group(asked(ApiKey.JOIN_GROUP, 5, **parts), JoinGroupRequest(**who)),
+        sync_group(asked(ApiKey.SYNC_GROUP, 3, **parts), SyncGroupRequest(**who)),
+    ]
+    if ibp >= MetadataVersion.IBP_2_3_IV0:
+        assert len(heard) == 3
+    else:
+        assert [answer.error_code for answer in answers] == [ErrorCode.UNSUPPORTED_VERSION] * 3
+        assert answers[1].protocol_name == "", "no name is null from version 7 on only"
+        topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition()])
+        request = OffsetCommitRequest(**who, topics=[topic])
+        commit: Any = offset_commit(asked(ApiKey.OFFSET_COMMIT, 7, **parts), request)
+        assert commit.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("error", "operations"), [(ErrorCode.NONE, GROUP_OPERATIONS), (ErrorCode.NOT_COORDINATOR, NOT_REQUESTED)]
+)
+def test_operations_are_told_of_groups_that_are_described(error: ErrorCode, operations: int) -> None:
+    """As Kafka 3.9.1 does."""
+    group = SimpleNamespace(describe=lambda group_id: (error, GroupDescription(group_id, "")))
+    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    answer = describe_groups(asked(ApiKey.DESCRIBE_GROUPS, 5, group_coordinator=group), request)
+    assert [(g.error_code, g.authorized_operations) for g in answer.groups] == [(error, operations)]
