@@ -11,9 +11,8 @@ import pytest
 from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
 from cleaning import clean_all, records_of
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from log_folders import open_log, read_all
-from wire_client import wait_until_led
+from wire_client import create_topic, wait_until_led, wait_until_no_transaction_is_open
 
 from engine.common import model
 from engine.common.clock import SystemClock
@@ -67,10 +66,8 @@ def kafka(tmp_path: Path, zk_chroot: str) -> Iterator[ApacheKafkaBroker]:
 
 def fill(kafka: ApacheKafkaBroker) -> None:
     """A topic per codec: values, tombstones, headers, transactions that end well and ill."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for future in admin.create_topics([NewTopic(codec, 1, 1, config=SETTINGS) for codec in CODECS]).values():
-        future.result(30)
     for codec in CODECS:
+        create_topic(kafka.bootstrap, codec, configs=SETTINGS)
         settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": codec, "batch.size": 1500, "linger.ms": 5}
         write(Producer({**settings, "enable.idempotence": True}), codec, range(600))
         producer = Producer({**settings, "transactional.id": codec})
@@ -82,6 +79,7 @@ def fill(kafka: ApacheKafkaBroker) -> None:
                 producer.abort_transaction(30)
             else:
                 producer.commit_transaction(30)
+        wait_until_no_transaction_is_open(kafka.bootstrap, codec)
         write(Producer(settings), codec, range(2000, 2200))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import group_story
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
 from group_members import commit
 from group_story import Stage
 from klamm_program import in_process
@@ -47,6 +47,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
             )
             for broker_id in range(2)
         ]
+        wait_until_all_know_each_other(brokers)
         yield ",".join(broker.bootstrap for broker in brokers), zookeeper
 
 

@@ -30,7 +30,7 @@ pytestmark = [
 
 PARTITIONS = 4
 COUNT = 40
-DEADLINE_S = 60.0
+DEADLINE_S = 90.0
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
@@ -61,9 +61,11 @@ class JavaMember:
     """A kafka-verifiable-consumer and what it says of itself, line by line."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, topic: str, strategy: str, instance_id: str = "") -> None:
+        # A static member's replacement is a JVM that has to start before the session of the killed one ends.
+        session_ms = "45000" if instance_id else "8000"
         self._output = folder / f"{uuid.uuid4().hex[:8]}.out"
         arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--group-id", f"g-{topic}"]
-        arguments += ["--assignment-strategy", strategy, "--session-timeout", "6000", "--verbose"]
+        arguments += ["--assignment-strategy", strategy, "--session-timeout", session_ms, "--verbose"]
         arguments += ["--group-instance-id", instance_id] if instance_id else []
         java = [str(find_java().program), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars()}/*"]
         self.process = start_process(
@@ -180,7 +182,7 @@ def member_ids(cluster: LocalCluster, topic: str) -> dict[str, str]:
 
 def test_the_console_consumer_goes_on_where_it_ended(cluster: LocalCluster, topic: str) -> None:
     arguments = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--group", f"g-{topic}")
-    arguments += ("--timeout-ms", "20000", "--consumer-property", "auto.offset.reset=earliest")
+    arguments += ("--timeout-ms", "60000", "--consumer-property", "auto.offset.reset=earliest")
     consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
     first = run_tool(consumer, *arguments, "--max-messages", "15").stdout.split()
     rest = run_tool(consumer, *arguments, "--max-messages", str(COUNT - 15)).stdout.split()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
 from klamm_program import Ran, in_process
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
@@ -62,6 +62,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                     )
                 )
             )
+        wait_until_all_know_each_other(brokers)
         yield Cluster(zookeeper, brokers)
 
 
@@ -116,7 +117,7 @@ def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> Non
     assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
 
     moved = klamm("reassign", "execute", *files, "--throttle", "9000000", "--rollback-file", tmp_path / "b2",
-                  "--wait", "--timeout", "40", side=kafka.by_znodes)  # fmt: skip
+                  "--wait", "--timeout", "90", side=kafka.by_znodes)  # fmt: skip
     assert moved.code == 0, moved.err
     assert [one["replicas"] for one in partitions_of(kafka, "m", capsys)] == [[2, 1], [1, 0, 2]]
     assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
@@ -138,7 +139,7 @@ def test_a_replica_goes_to_another_log_dir(kafka: Cluster, capsys: Capture, tmp_
     assert (wrong.code, "has no log dir /nowhere" in wrong.err) == (2, True)
     plan = plan_file(tmp_path, "d", [0, 1], log_dirs=[there, "any"])
     moved = klamm("reassign", "execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle",
-                  "9000000", "--rollback-file", tmp_path / "back", "--wait", "--timeout", "40")  # fmt: skip
+                  "9000000", "--rollback-file", tmp_path / "back", "--wait", "--timeout", "90")  # fmt: skip
     assert moved.code == 0, moved.err
     assert (Path(there) / "d-0").is_dir()
     assert settings_of(kafka, capsys, "--topic", "d") == {} == settings_of(kafka, capsys, "--broker", "0")
@@ -153,7 +154,7 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
     assert klamm("topics", "create", topic, "--replica-assignment", "0:1").code == 0
     # Another order moves nothing and leaves the leader where it is.
     reordered = plan_file(tmp_path, topic, [1, 0])
-    assert klamm("reassign", "execute", "--reassignment-json-file", reordered, "--wait", "--timeout", "30",
+    assert klamm("reassign", "execute", "--reassignment-json-file", reordered, "--wait", "--timeout", "90",
                  "--rollback-file", tmp_path / "back").code == 0  # fmt: skip
     elected = klamm("elect", "preferred", "--topic", topic, "-o", "json", where=getattr(kafka, side))
     assert elected.code == 0, elected.err

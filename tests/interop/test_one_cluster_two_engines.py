@@ -128,14 +128,22 @@ def test_either_controls_both(tmp_path: Path, zk_chroot: str, controller: int) -
             engines.wait_for_topic(gone, "double", lambda found: [isr for _, isr in found] == [[0, 1], [0, 1]])
             check(reader, engines, "double", sent)
         admin = AdminClient({"bootstrap.servers": engines.bootstrap, "log_level": 2})
-        admin.delete_topics(["single"])["single"].result(20)
+        admin.delete_topics(["single"])["single"].result(DEADLINE_S)
+        # The answer comes when the controller's broker has heard of the deletion, not when all replicas are gone.
+        wait_until(lambda: not list(engines.log_dir(KLAMM).glob("single-0")), "the deleted topic's folder is gone")
         for broker_id in (KLAMM, KAFKA):
             engines.stop(broker_id)
         for partition in (0, 1):
             ours, kafkas = (segments(engines.log_dir(b) / f"double-{partition}") for b in (KLAMM, KAFKA))
             assert ours == kafkas, "replicas are equal to the byte"
             assert len(ours) > 0
-        assert not list(engines.log_dir(KLAMM).glob("single-0"))
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.05)
 
 
 def check(reader: ConfluentKafka, engines: TwoEngines, topic: str, sent: list[Sent]) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
 from operator_rounds import ROUNDS, Operated, Round
 
 from engine.local.addresses import own_loopback_address
@@ -49,6 +49,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
                 heap="300m",
             )
             brokers.append(stack.enter_context(broker))
+        wait_until_all_know_each_other(brokers)
         yield ",".join(broker.bootstrap for broker in brokers), zookeeper
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from group_members import commit
 from klamm_program import Ran, in_process
 from lag_story import every_kind_of_reader
+from wire_client import wait_until_no_transaction_is_open
 
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
@@ -143,6 +144,7 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Prog
         producer.produce(topic, text, partition=0)
         producer.commit_transaction(20)
     # Offsets 1 and 3 are markers.
+    assert wait_until_no_transaction_is_open(kafka, topic) == 4
     commit(kafka, group, {(topic, 0): 3})
     (one,) = program("lag", "--group", group, "--samples", "1", "--partitions", "-o", "json").json[0]["partitions"]
     assert (one["log_end_offset"], one["lag"], one["time_lag_ms"]) == (4, 1, 0)
@@ -153,7 +155,7 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Prog
     assert one["time_lag_ms"] > 0
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush(10)
+    assert producer.flush(30) == 0
     commit(kafka, group, {(topic, 0): 4})
     for isolation, lag in (("read-uncommitted", 1), ("read-committed", 0)):
         ran = program("lag", group, "--samples", "1", "--isolation", isolation, "-o", "json")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from log_folders import data_batch, marker_batch, open_log, values_of
+from wire_client import create_topic
 
 from engine.common import model
 from engine.common.clock import SystemClock
@@ -64,7 +64,8 @@ def kill(kafka: ApacheKafkaBroker, zookeeper_connect: str) -> None:
     client = KazooClient(zookeeper_connect)
     client.start()
     deadline = time.monotonic() + 30
-    while client.exists("/brokers/ids/0") is not None and time.monotonic() < deadline:
+    while client.exists("/brokers/ids/0") is not None:
+        assert time.monotonic() < deadline, "the killed broker is still registered"
         time.sleep(0.1)
     client.stop()
     client.close()
@@ -74,7 +75,7 @@ def produce(kafka: ApacheKafkaBroker, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, "linger.ms": 0})
     for value in values:
         producer.produce(TOPIC.topic, value, b"key", TOPIC.partition)
-        producer.flush(10)
+        assert producer.flush(30) == 0
 
 
 def consume(kafka: ApacheKafkaBroker, count: int) -> list[bytes]:
@@ -121,9 +122,7 @@ def append_ours(log: Log, values: list[bytes]) -> None:
 
 def test_kafka_and_our_storage_share_a_log_dir(kafka: ApacheKafkaBroker, zk_chroot: str) -> None:
     start(kafka)
-    topic = NewTopic(TOPIC.topic, 1, 1, config=TOPIC_CONFIG)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([topic])[TOPIC.topic].result(30)
+    create_topic(kafka.bootstrap, TOPIC.topic, configs=TOPIC_CONFIG)
     expected = [b"kafka-%02d" % n for n in range(30)]
     produce(kafka, expected)
     kafka.stop()

@@ -123,14 +123,14 @@ class Turns:
             assert [record.offset for record in read_all(client, "deleted")] == [7, 8, 9]
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
         resource = ConfigResource(ResourceType.TOPIC, "codec-gzip")
-        configs = admin.describe_configs([resource])[resource].result(10)
+        configs = admin.describe_configs([resource])[resource].result(30)
         assert configs["retention.ms"].value == "86400000"
 
     def _wait_until_the_id_is_free(self) -> None:
         """A broker that was killed is registered until its session ends, and Kafka does not wait for it."""
         client = KazooClient(self.zookeeper_connect)
         client.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 40
         while client.exists("/brokers/ids/0") is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -153,12 +153,12 @@ def test_klamm_and_kafka_take_turns(tmp_path: Path, zk_chroot: str) -> None:
         turns.check()
         turns.write()
         admin = AdminClient({"bootstrap.servers": turns.address, "log_level": 2})
-        admin.create_partitions([NewPartitions("codec-none", 4)])["codec-none"].result(10)
+        admin.create_partitions([NewPartitions("codec-none", 4)])["codec-none"].result(30)
     with turns.klamm(orderly=False):
         turns.check()
         turns.write()
         admin = AdminClient({"bootstrap.servers": turns.address, "log_level": 2})
-        topics = admin.list_topics(timeout=10).topics
+        topics = admin.list_topics(timeout=30).topics
         assert len(topics["codec-none"].partitions) == 4 and "gone" not in topics
     with turns.kafka(orderly=False):
         turns.check()
@@ -171,6 +171,6 @@ def _delete_some(address: str) -> None:
     """Delete a topic, and the first seven of ten records of another."""
     ConfluentKafka().produce(address, "deleted", "none", [Sent(0, b"k", b"v")] * 10)
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
-    admin.delete_topics(["gone"])["gone"].result(10)
+    admin.delete_topics(["gone"])["gone"].result(30)
     (deleted,) = admin.delete_records([TopicPartition("deleted", 0, 7)]).values()
-    assert deleted.result(10).low_watermark == 7
+    assert deleted.result(30).low_watermark == 7

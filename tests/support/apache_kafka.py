@@ -9,18 +9,20 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
 from wire_client import ConnectionClosed, WireClient
 
+from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
 from engine.local.processes import LocalProcess, start_process
 from engine.protocol.apis.metadata import MetadataRequest
 
 KAFKA_VERSION = "3.9.1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+"""A loaded machine of two cores has been seen to take 25 s."""
 
 _POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -98,7 +100,7 @@ def fetch_jars() -> Path:
 
 
 def run_tool(
-    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 60.0
+    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's own command-line tools and return what it said."""
     java = [str(find_java().program), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars()}/*"]
@@ -153,7 +155,7 @@ class ApacheKafkaBroker:
         return self._process
 
     def start(self) -> None:
-        """Start the broker and wait until it says so and can name the controller."""
+        """Start the broker and wait until it says so and tells clients of itself and of the controller."""
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         (self.folder / "log4j.properties").write_text(_LOG4J.format(folder=self.folder))
         properties = self.folder / "server.properties"
@@ -174,7 +176,7 @@ class ApacheKafkaBroker:
         said_before = log.stat().st_size if log.exists() else 0
         self._process = start_process(command, output=self.folder / "broker.out")
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self._says_started(log, said_before) and self._knows_controller()):
+        while not (self._says_started(log, said_before) and self._tells_clients_of_itself()):
             if not self._process.is_alive or time.monotonic() > deadline:
                 said = (self.folder / "broker.out").read_text("utf-8", "replace")[-2000:]
                 self.stop()
@@ -185,18 +187,23 @@ class ApacheKafkaBroker:
     def _says_started(log: Path, said_before: int) -> bool:
         return log.exists() and b"] started (kafka.server.KafkaServer)" in log.read_bytes()[said_before:]
 
-    def _knows_controller(self) -> bool:
-        """Tell whether clients are told of a controller.
+    def _tells_clients_of_itself(self) -> bool:
+        """Tell whether clients are told of this broker, and of a controller.
 
-        Kafka says that it has started before the first UpdateMetadata has reached it, and names no controller until
-        then: an admin client that asks in that moment depends on asking again.
+        Kafka says that it has started some tenths of a second before the first UpdateMetadata reaches it, and tells
+        clients until then that the cluster has no brokers. librdkafka's AdminClient, told so, never asks again: its
+        request is not even sent.
         """
         try:
             with WireClient(self.bootstrap, timeout_s=5.0) as client:
                 answer = client.ask(MetadataRequest(topics=[]), 1)
         except (OSError, ConnectionClosed):
             return False
-        return bool(answer.controller_id >= 0)
+        return answer.controller_id >= 0 and self.broker_id in {broker.node_id for broker in answer.brokers}
+
+    def knows(self, broker_ids: Set[int]) -> bool:
+        """Whether it tells clients of all these brokers."""
+        return known_broker_ids(self.host, self.port) >= broker_ids
 
     def stop(self) -> None:
         """End the broker by TERM."""
@@ -212,3 +219,15 @@ class ApacheKafkaBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def wait_until_all_know_each_other(brokers: Sequence[ApacheKafkaBroker]) -> None:
+    """Wait until each of several brokers tells clients of all of them.
+
+    The controller tells them of a newcomer side by side: an older one may hear of it after the newcomer itself.
+    """
+    ids = {broker.broker_id for broker in brokers}
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while lacking := [broker.broker_id for broker in brokers if not broker.knows(ids)]:
+        assert time.monotonic() < deadline, f"brokers {lacking} did not hear of all of {sorted(ids)}"
+        time.sleep(0.05)

@@ -124,7 +124,7 @@ def create_topic(
     wait_until_led(address, topic)
 
 
-def controller_address(address: str, timeout_s: float = 20.0) -> str:
+def controller_address(address: str, timeout_s: float = 40.0) -> str:
     """Return the address of the controller; a broker that has just started is told who it is a moment later."""
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
@@ -137,7 +137,7 @@ def controller_address(address: str, timeout_s: float = 20.0) -> str:
             time.sleep(0.01)
 
 
-def wait_until_led(address: str, *topics: str, timeout_s: float = 20.0) -> None:
+def wait_until_led(address: str, *topics: str, timeout_s: float = 40.0) -> None:
     """Wait until every partition of the topics has a leader: a broker that has started is told by the controller."""
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
@@ -199,13 +199,34 @@ def fetch(
     return response.responses[0].partitions[0]
 
 
-def list_offset(client: WireClient, topic: str, timestamp: int, *, partition: int = 0) -> int:
-    """Return the offset ListOffsets 5 tells for a time, or EARLIEST or LATEST."""
+def list_offset(
+    client: WireClient, topic: str, timestamp: int, *, partition: int = 0, committed_only: bool = False
+) -> int:
+    """Return the offset ListOffsets 5 tells for a time, or EARLIEST or LATEST (with ``committed_only`` the LSO)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(committed_only),
+        topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+    )
     answer = client.ask(request, 5).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE, answer
     return int(answer.offset)
+
+
+def wait_until_no_transaction_is_open(address: str, topic: str, *, partition: int = 0, timeout_s: float = 30.0) -> int:
+    """Wait until every transaction of a partition has its marker, and return its high watermark.
+
+    A producer is told that its transaction has ended before the markers are written.
+    """
+    deadline = time.monotonic() + timeout_s
+    with WireClient(address) as client:
+        while True:
+            end = list_offset(client, topic, LATEST, partition=partition)
+            if list_offset(client, topic, LATEST, partition=partition, committed_only=True) >= end:
+                return end
+            assert time.monotonic() < deadline, f"{topic}-{partition} has an open transaction before {end}"
+            time.sleep(0.02)
 
 
 def read_all(client: WireClient, topic: str, *, partition: int = 0) -> list[Record]:
