@@ -19,7 +19,7 @@ from engine.local.probe import four_letter_word, opens_session
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
 
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 60.0
 _PROBE_TIMEOUT_S = 0.5
 """A server that is starting may take a connection and never answer it."""
 _LOG_CONFIG = """\

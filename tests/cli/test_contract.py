@@ -197,7 +197,7 @@ def test_somebody_there_who_says_nothing(words: str, silent: str, capsys: Captur
     ran = run(words, option, silent, "--timeout", "0.2", "-o", "json", capture=capsys)
     assert (ran.code, ran.out) == (ExitCode.UNREACHABLE, ""), ran.err
     assert ran.error["kind"] == "unreachable"
-    assert time.monotonic() - started < 8, "--timeout bounds every wait"
+    assert time.monotonic() - started < 20, "--timeout bounds every wait"
 
 
 @pytest.mark.parametrize("words", CHANGING)

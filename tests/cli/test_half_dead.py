@@ -47,7 +47,8 @@ def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
     settings = {
         "auto.leader.rebalance.enable": "false",
         "offsets.topic.num.partitions": "1",
-        "zookeeper.session.timeout.ms": "9000",
+        # A broker that stands still for the time of a test stays a member.
+        "zookeeper.session.timeout.ms": "30000",
         "controlled.shutdown.enable": "false",
     }
     folder = tmp_path_factory.mktemp("half-dead")
@@ -67,8 +68,13 @@ def paused(slow: LocalCluster, capsys: Capture) -> Iterator[LocalCluster]:
     yield slow
     slow.resume_broker(1)
     slow.wait_until_serving()
-    deadline = time.monotonic() + 30
-    while run(slow, "topics describe slow --under-replicated-partitions", capture=capsys).out:
+    wait_until_followed(slow, capsys)
+
+
+def wait_until_followed(cluster: LocalCluster, capture: Capture) -> None:
+    """Wait until broker 1 is in every ISR that it belongs to."""
+    deadline = time.monotonic() + 40
+    while run(cluster, "topics describe --under-replicated-partitions", capture=capture).out:
         assert time.monotonic() < deadline, "broker 1 does not catch up"
         time.sleep(0.2)
 
@@ -124,6 +130,8 @@ def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
         created = run(slow, f"topics create {topic} --replica-assignment {assignment}", capture=capsys)
         assert created.code == 0, created.err
     assert run(slow, "produce both --partition 0", capture=capsys, stdin="a\nb\n").code == 0
+    slow.restart_broker(1, {"zookeeper.session.timeout.ms": "7000"})
+    wait_until_followed(slow, capsys)
     slow.kill_broker(1)
     for words in READERS:
         for znodes in (False, True):

@@ -15,8 +15,8 @@ from operated_cluster import Capture, Klamm, filled, plan_file
 
 from engine.local.cluster import LocalCluster
 
-WAIT_S = 30.0
-SLOW = "30000"
+WAIT_S = 60.0
+SLOW = "15000"
 """A throttle under which three megabytes take much longer than a test."""
 
 
@@ -140,9 +140,9 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
 
     second = by_wire("reassign", "execute", *files)
     assert (second.code, "REASSIGNMENT_IN_PROGRESS" in second.err) == (4, True)
-    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "40000").code == 5
+    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "20000").code == 5
     assert json.loads(back.read_text())["partitions"][0]["replicas"] == [0, 1]
-    assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == "40000"
+    assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     assert by_znodes("reassign", "cancel", *files).code == 2
     assert by_wire("reassign", "cancel", *files, "--dry-run").code == 0
     assert len(by_znodes("reassign", "list", "-o", "json").json) == 2

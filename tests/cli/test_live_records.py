@@ -147,7 +147,7 @@ def test_ctrl_c_ends_a_consumer_with_130(topic_name: str, program: Program, live
     assert process.stdout is not None
     assert process.stdout.readline() == b"first\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.decode().splitlines() == ["1 records", "error: interrupted"]
 
@@ -164,8 +164,8 @@ def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_clus
     assert producer.stdin is not None
     producer.stdin.write(b"now\n")
     producer.stdin.flush()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while program("consume", topic_name, "-e").out != "now\n":
         assert time.monotonic() < deadline
     producer.stdin.close()
-    assert producer.wait(20) == 0
+    assert producer.wait(60) == 0

@@ -176,9 +176,10 @@ def broker_defaults(run: Klamm) -> list[tuple[str, str, str]]:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """A broker hears of a setting by a notification in ZooKeeper, a moment after it was written."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     while not is_so():
         assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_settings_of_brokers(klamm_by: Klamm, tmp_path: Path) -> None:

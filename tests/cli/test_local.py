@@ -77,7 +77,7 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
     pid = found["brokers"][0]["pid"]
     assert is_running(pid)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=40)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err.decode().splitlines()[-1]) == (0, "stopping")
     assert not is_running(pid)
 
@@ -99,7 +99,7 @@ def test_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
         assert found["zookeeper"] == f"{host}:21810"
         assert klamm("zk", "tree", "--zookeeper", found["zookeeper"], "--depth", "1", folder=tmp_path).code == 0
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert not is_running(found["pid"])
 
 

@@ -27,7 +27,7 @@ def dead_cluster(zookeeper: EmbeddedZooKeeper) -> str:
 
 
 def test_the_deadline_passes_after_a_change_was_accepted(dead_cluster: str, capsys: Capture) -> None:
-    where = ("--zookeeper", dead_cluster, "--timeout", "1")
+    where = ("--zookeeper", dead_cluster, "--timeout", "3")
     deleted = in_process("topics", "delete", "t1", "--yes", *where, capture=capsys)
     assert (deleted.code, deleted.err.splitlines()) == (
         5,
@@ -68,7 +68,7 @@ def test_no_wait_says_that_it_goes_on(dead_cluster: str, capsys: Capture) -> Non
 
 
 def test_internal_topics_are_not_deleted_through_znodes(dead_cluster: str, capsys: Capture) -> None:
-    where = ("--zookeeper", dead_cluster, "--timeout", "1")
+    where = ("--zookeeper", dead_cluster, "--timeout", "3")
     shape = ("--partitions", "1", "--replication-factor", "1")
     assert in_process("topics", "create", "__consumer_offsets", *shape, *where, capture=capsys).code == 5
     ran = in_process("topics", "delete", "__consumer_offsets", "--yes", *where, capture=capsys)

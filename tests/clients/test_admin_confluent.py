@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from engine.local.cluster import LocalCluster
 
-TIMEOUT_S = 20
+TIMEOUT_S = 40
 
 
 @pytest.fixture(scope="module")

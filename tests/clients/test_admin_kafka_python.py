@@ -19,7 +19,7 @@ from kafka.errors import (
 
 from engine.local.cluster import LocalCluster
 
-DEADLINE_S = 20.0
+DEADLINE_S = 40.0
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def quick() -> Iterator[LocalCluster]:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
@@ -41,7 +41,7 @@ def set_config(address: str, topic: str, key: str, value: str) -> None:
     (future,) = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
     ).values()
-    future.result(10)
+    future.result(30)
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -64,10 +64,10 @@ def test_log_append_time(cluster: LocalCluster, topic: str) -> None:
     begin_ms = time.time_ns() // 1_000_000
     for _ in range(20):
         producer.produce(topic, b"v", timestamp=1000, on_delivery=lambda _, message: told.append(message.timestamp()))
-    assert producer.flush(10) == 0
+    assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(10)
+    message = consumer.poll(30)
     consumer.close()
     assert message is not None and message.error() is None
     kind, timestamp_ms = message.timestamp()
@@ -83,7 +83,7 @@ def test_largest_message_changes_at_run_time(cluster: LocalCluster, topic: str) 
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": 20_000_000})
         errors: list[KafkaError | None] = []
         producer.produce(topic, b"x" * size, on_delivery=lambda error, _: errors.append(error))
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
         return None if errors[0] is None else errors[0].code()
 
     assert error_of(900_000) is None

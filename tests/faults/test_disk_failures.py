@@ -36,7 +36,7 @@ SMALL = encode_batch([Record(0, 1_700_000_000_000, b"k", b"small")])
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
@@ -183,6 +183,6 @@ def test_broker_without_any_log_dir_left_ends_itself(tmp_path: Path, zk_chroot: 
         broker.wait_until_started()
         create_topic(f"{host}:9092", "t")
         (tmp_path / "data").rename(tmp_path / "moved")
-        assert broker.process.wait(20) == 1
+        assert broker.process.wait(40) == 1
         assert "Traceback" not in broker.stderr
         assert str(tmp_path / "data") in broker.server_log

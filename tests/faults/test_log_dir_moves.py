@@ -132,7 +132,7 @@ def test_a_move_outlives_kills(cluster: LocalCluster, broker_id: int) -> None:
     topic = f"killed-{broker_id}"
     create_topic(cluster.broker(0).address, topic, assignment={0: [0, 1]})
     fill(cluster, topic)
-    throttle(cluster, broker_id, 200_000)
+    throttle(cluster, broker_id, 100_000)
     there = begin_move(cluster, broker_id, topic)
     wait_for(lambda: bool(list(there.glob(f"{topic}-0.*-future/*.log"))), "the move has begun")
     for _ in range(2):

@@ -78,7 +78,7 @@ async def stand(connect_string: str, *, has_controller: bool = True) -> AsyncIte
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -23,7 +23,7 @@ from engine.local.processes import ProcessId, find_process
 QUICK_SESSIONS = {"zookeeper.session.timeout.ms": "2000"}
 
 
-def _all_gone(identities: list[ProcessId], timeout_s: float = 10.0) -> bool:
+def _all_gone(identities: list[ProcessId], timeout_s: float = 30.0) -> bool:
     return all(process is None or process.wait(timeout_s) for process in map(find_process, identities))
 
 

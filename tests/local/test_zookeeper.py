@@ -17,7 +17,7 @@ from engine.local.processes import ProcessId, find_process
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 
-def _wait_until_gone(identity: ProcessId, timeout_s: float = 10.0) -> bool:
+def _wait_until_gone(identity: ProcessId, timeout_s: float = 30.0) -> bool:
     process = find_process(identity)
     return process is None or process.wait(timeout_s)
 

@@ -63,7 +63,7 @@ def test_a_deferred_answer_holds_back_later_answers_but_not_their_handling() -> 
         async with serving({ApiKey.METADATA: handler}) as (_, host, port):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(b"".join(metadata_request("t", i) for i in range(5)))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while len(handled) < 5:
                     await asyncio.sleep(0)
             deferred.complete(MetadataResponse(brokers=[], topics=[]))
@@ -149,7 +149,7 @@ def test_garbage_closes_the_connection_and_nothing_else(garbage: bytes) -> None:
             await good.connect()
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(garbage)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert await reader.read() == b""
             writer.close()
             assert (await good.api_versions())[3] == (0, 12)
@@ -308,7 +308,7 @@ def test_no_response_and_close_connection() -> None:
             writer.write(produce + produce + metadata_request("after", 6))
             assert correlation_ids([await read_frame(reader)]) == [6]
             writer.write(produce)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert await reader.read() == b""
             writer.close()
 
@@ -336,7 +336,7 @@ def test_idle_connections_are_closed() -> None:
         async with serving({}, limits) as (server, host, port):
             server.start_idle_sweep()
             reader, writer = await asyncio.open_connection(host, port)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert await reader.read() == b""
             writer.close()
 
@@ -352,7 +352,7 @@ def test_connections_beyond_the_limits_are_refused() -> None:
             with pytest.raises(ConnectionLost):
                 await clients[2].api_versions()
             await clients[0].close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while True:
                     try:
                         await clients[2].api_versions()
@@ -438,7 +438,7 @@ def test_what_was_sent_without_an_answer_arrives_before_a_close() -> None:
             await client.close()
             with pytest.raises(ConnectionLost):
                 await answer
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await seen.wait()
             assert sizes == [200_000]
 

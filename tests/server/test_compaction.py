@@ -21,13 +21,16 @@ from engine.local.cluster import LocalCluster
 
 T = TypeVar("T")
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 40.0
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
     "min.cleanable.dirty.ratio": "0.01",
     "file.delete.delay.ms": "0",
 }
+SLOW = "30000"
+"""Bytes a second at which the cleanings here take many seconds."""
+
 KEYS = 10
 """Of each topic; written over and over."""
 
@@ -149,7 +152,7 @@ def test_a_restart_goes_on_where_it_was(compacting: LocalCluster, codec: str) ->
 
 def test_a_killed_worker_costs_nothing(compacting: LocalCluster) -> None:
     create(compacting, "worker-killed")
-    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "100000")
+    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", SLOW)
     write(compacting, "worker-killed", 3000)
     folder = folder_of(compacting, "worker-killed")
     wait_for(lambda: list(folder.glob("*.cleaned")), "a cleaning under way")
@@ -165,7 +168,7 @@ def test_a_killed_worker_costs_nothing(compacting: LocalCluster) -> None:
 
 def test_a_broker_killed_while_it_cleans(compacting: LocalCluster) -> None:
     create(compacting, "broker-killed")
-    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "100000")
+    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", SLOW)
     write(compacting, "broker-killed", 3000)
     folder = folder_of(compacting, "broker-killed")
     wait_for(lambda: list(folder.glob("*.cleaned")), "a cleaning under way")
@@ -182,7 +185,7 @@ def test_a_broker_killed_while_it_cleans(compacting: LocalCluster) -> None:
 
 def test_a_topic_deleted_while_it_is_cleaned(compacting: LocalCluster) -> None:
     create(compacting, "doomed")
-    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "100000")
+    alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", SLOW)
     write(compacting, "doomed", 3000)
     wait_for(lambda: list(folder_of(compacting, "doomed").glob("*.cleaned")), "a cleaning under way")
     admin = AdminClient({"bootstrap.servers": compacting.bootstrap_servers})

@@ -22,8 +22,10 @@ from engine.protocol.records.batch import Record, encode_batch
 
 CONNECTIONS = 1000
 BYTES_PER_CONNECTION = 50_000
-PATIENCE_S = 2.0
-"""Far above what a request takes, far below what a broker that waits for a slow client would take."""
+PATIENCE_S = 10.0
+"""Far above what a request takes on a loaded machine; a broker that waits for a slow client waits for ever."""
+
+FLOOD_S = 2.0
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_a_thousand_connections_at_once(address: str, pid: int, many_files: None
     with ExitStack() as stack:
         begin = time.monotonic()
         clients = [stack.enter_context(WireClient(address, client_id="many")) for _ in range(CONNECTIONS)]
-        assert time.monotonic() - begin < 2 * PATIENCE_S, "connections wait to be accepted"
+        assert time.monotonic() - begin < PATIENCE_S, "connections wait to be accepted"
         for client in clients:
             client.socket.sendall(request)
         for client in clients:
@@ -118,7 +120,7 @@ def flood(connection: socket.socket, request: bytes, count: int = 3000) -> None:
     """Send requests without reading any answer, until the broker takes no more."""
     connection.setblocking(False)
     sent = 0
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + FLOOD_S
     while sent < count and time.monotonic() < deadline:
         try:
             connection.send(request)

@@ -60,11 +60,11 @@ class BrokerProgram:
         """What it has written into server.log."""
         return server_log(self.folder / "logs")
 
-    def wait_until_started(self, timeout_s: float = 30.0) -> None:
+    def wait_until_started(self, timeout_s: float = 60.0) -> None:
         """Wait until it says that it serves."""
         self.wait_until_it_says("started broker ", timeout_s=timeout_s)
 
-    def wait_until_it_says(self, words: str, *, timeout_s: float = 30.0) -> None:
+    def wait_until_it_says(self, words: str, *, timeout_s: float = 60.0) -> None:
         """Wait for words on stderr or in server.log."""
         deadline = time.monotonic() + timeout_s
         while words not in self.stderr and words not in self.server_log:
@@ -72,12 +72,12 @@ class BrokerProgram:
             assert time.monotonic() < deadline, f"no {words!r} in time: {self.stderr}{self.server_log}"
             time.sleep(0.02)
 
-    def terminate(self, timeout_s: float = 30.0) -> int:
+    def terminate(self, timeout_s: float = 60.0) -> int:
         """TERM; return the exit code."""
         self.process.terminate()
         return self.process.wait(timeout_s)
 
-    def refusal(self, timeout_s: float = 30.0) -> tuple[int, list[str]]:
+    def refusal(self, timeout_s: float = 60.0) -> tuple[int, list[str]]:
         """Wait for the end of a broker that cannot start; return its exit code and what it printed, line by line."""
         code = self.process.wait(timeout_s)
         assert "Traceback" not in self.stderr

@@ -37,7 +37,7 @@ from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.session_keeper import SessionEvent
 from engine.zk.znodes.broker_znodes import BrokerRegistration
 
-DEADLINE_S = 15.0
+DEADLINE_S = 40.0
 
 
 async def eventually(is_so: Callable[[], bool], what: str = "the condition") -> None:

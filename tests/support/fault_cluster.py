@@ -172,7 +172,7 @@ class FaultCluster:
 
     # -- waiting
 
-    def wait_for(self, what: str, look: Callable[[], T], *, timeout_s: float = 30.0) -> T:
+    def wait_for(self, what: str, look: Callable[[], T], *, timeout_s: float = 60.0) -> T:
         """Call ``look`` until it returns something true, and return that.
 
         Raises:
@@ -189,7 +189,7 @@ class FaultCluster:
             assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s; last seen: {seen}"
             time.sleep(_POLL_S)
 
-    def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 30.0) -> float:
+    def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 60.0) -> float:
         """Wait until every partition is led and the ISRs do without a broker; return how many seconds it took."""
         names, began = list(topics), time.monotonic()
 

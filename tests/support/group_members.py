@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

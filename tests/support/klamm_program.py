@@ -70,7 +70,7 @@ def klamm(
     folder: Path,
     stdin: str | bytes = b"",
     env: Mapping[str, str] | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = 120,
 ) -> Ran:
     """Run ``klamm`` in ``folder`` and wait for its end."""
     ran = subprocess.run(

@@ -58,6 +58,6 @@ async def serving(
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     """Read one frame without its length."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         return await reader.readexactly(size)

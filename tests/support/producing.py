@@ -44,7 +44,7 @@ class Witness:
         """Begin."""
         self._thread.start()
 
-    def wait_for_more(self, count: int, timeout_s: float = 30.0) -> None:
+    def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
         """Wait until ``count`` more records are acknowledged: the broker takes records again."""
         wanted = self.count + count
         deadline = time.monotonic() + timeout_s

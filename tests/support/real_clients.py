@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Sent(NamedTuple):

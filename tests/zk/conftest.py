@@ -115,9 +115,9 @@ def open_proxy(zk_chroot: str) -> Callable[[], AbstractAsyncContextManager[Proxy
 
 @pytest.fixture
 def until() -> Callable[..., Awaitable[None]]:
-    """``await until(lambda: …)``: waits for a condition, at most ten seconds."""
+    """``await until(lambda: …)``: waits for a condition, at most half a minute."""
 
-    async def wait(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def wait(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
         async with asyncio.timeout(timeout_s):
             while not condition():
                 await asyncio.sleep(0.005)

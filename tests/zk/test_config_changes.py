@@ -207,7 +207,7 @@ def test_old_notifications_are_removed(connect, until) -> None:
                 clock.advance(NOTIFICATION_AGE_MS_MAX + 60_000)
                 await write(client, "topics/t", {"retention.ms": "7"})
                 await until(lambda: configs.log_config("t").retention_ms == 7)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     while await client.children("/config/changes"):
                         await asyncio.sleep(0.01)
 

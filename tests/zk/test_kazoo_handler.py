@@ -59,7 +59,7 @@ def test_a_failing_delivery_does_not_stop_the_others(caplog: pytest.LogCaptureFi
         inbox, done = Inbox(asyncio.get_running_loop()), asyncio.Event()
         inbox.put(lambda: 1 // 0)
         inbox.put(done.set)
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 20)
 
     asyncio.run(run())
     assert "A delivery from ZooKeeper failed" in caplog.text

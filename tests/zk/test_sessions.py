@@ -98,7 +98,7 @@ def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, until,
                 client.write_many([Create(f"/each-{number}", b"") for number in range(50)]),
             ]
             waiting = [asyncio.ensure_future(call) for call in calls]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 # Of the six there are at first two go; three single ones, twin included, and a hundred come.
                 while len(await witness.children("/")) != 107:
                     await asyncio.sleep(0.005)
@@ -288,7 +288,7 @@ def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
             filler.connect_ex((host, port))
         started = time.monotonic()
         asyncio.run(run(f"{host}:{port}"))
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 25
 
 
 def test_close_does_not_wait_for_a_server_that_hangs() -> None:
@@ -297,7 +297,7 @@ def test_close_does_not_wait_for_a_server_that_hangs() -> None:
         server.pause()
         waiting = asyncio.ensure_future(client.get("/"))
         await asyncio.sleep(0)
-        async with asyncio.timeout(6):
+        async with asyncio.timeout(20):
             await client.close()
         with pytest.raises(SessionLost):
             await waiting
