@@ -71,9 +71,9 @@ async def command(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report
-    from engine.admin.offset_lookup import choose_partitions, look_up
     from engine.admin.offset_selection import select_partitions
     from engine.admin.offset_times import parse_offset_time
+    from engine.admin.partition_offsets import choose_partitions, look_up
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
@@ -82,6 +82,7 @@ async def command(
     named = [*(topics or ()), *(topic or ())]
     selection = select_partitions(named, partitions, topic_partitions, exclude_internal=exclude_internal)
     async with open_cluster(invocation) as cluster:
-        leaders = await choose_partitions(await cluster.wire(), selection)
-        found = await look_up(cluster, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
+        wire = await cluster.wire()
+        leaders = await choose_partitions(wire, selection)
+        found = await look_up(wire, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
     return offsets_report(found, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")

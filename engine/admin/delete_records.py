@@ -17,9 +17,9 @@ from engine.admin.config_reader_wire import read_effective
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
 from engine.admin.log_dirs import read_log_dirs
-from engine.admin.offset_lookup import look_up
-from engine.admin.offset_times import parse_offset_time
+from engine.admin.partition_offsets import Offsets, end_offsets, start_offsets
 from engine.admin.topics import topic_not_found
+from engine.admin.unknown import Unknown
 from engine.admin.wire import RETRY_PAUSE_S
 from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
 from engine.common.model import NO_LEADER, TopicPartition
@@ -128,8 +128,9 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
         raise BadRequest(f"records of Kafka's own topics are not deleted: {', '.join(internal)}")
     leaders = await _leaders(cluster, sorted(wanted))
     await _refuse_compacted(cluster, sorted({name.topic for name in wanted}))
-    starts = await _offsets(cluster, leaders, "earliest")
-    ends = await _offsets(cluster, leaders, "latest")
+    wire = await cluster.wire()
+    starts = _known_offsets(await start_offsets(wire, leaders), "first")
+    ends = _known_offsets(await end_offsets(wire, leaders), "end")
     beyond = [name for name in leaders if wanted[name] > ends[name]]
     if beyond:
         listed = ", ".join(f"{name} ends at {ends[name]}, not at {wanted[name]}" for name in beyond)
@@ -254,13 +255,13 @@ async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
         raise BadRequest(f"only compacted, so records are not deleted by offset: {', '.join(compacted)}", hint=hint)
 
 
-async def _offsets(cluster: Cluster, leaders: Mapping[TopicPartition, int], time: str) -> dict[TopicPartition, int]:
+def _known_offsets(offsets: Offsets, which: str) -> dict[TopicPartition, int]:
     found = {}
-    for answer in await look_up(cluster, leaders, parse_offset_time(time)):
-        if answer.offset is None:
-            message = f"its {time} offset is not known: {answer.error or 'there is none'}"
-            raise Unreachable(message, where=str(answer.name), hint="see who leads it: klamm topics describe")
-        found[answer.name] = answer.offset
+    for name, offset in offsets.items():
+        if isinstance(offset, Unknown):
+            message = f"its {which} offset is not known: {offset}"
+            raise Unreachable(message, where=str(name), hint="see who leads it: klamm topics describe")
+        found[name] = offset
     return found
 
 

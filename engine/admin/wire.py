@@ -56,6 +56,11 @@ class WireCluster:
         self._controller_id = _NO_CONTROLLER
         self.cluster_id: str | None = None
 
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one answer is waited for at most, which is no longer than the operation may take."""
+        return self._request_timeout_ms / 1000
+
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
 

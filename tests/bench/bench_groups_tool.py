@@ -17,7 +17,7 @@ from pathlib import Path
 
 from apache_kafka import fetch_jars
 
-from engine.admin.groups.asking import ask_all
+from engine.admin.asking import ask_all
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.wire import WireCluster
 from engine.local.cluster import LocalCluster

@@ -26,7 +26,7 @@ from engine.admin.broker_words import DirSummary, OfferedApi, OwnWords
 from engine.admin.delete_records import DeletionResult, RecordsDeletion
 from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
 from engine.admin.log_dirs import DirReplica, LogDir
-from engine.admin.offset_lookup import PartitionOffset
+from engine.admin.partition_offsets import PartitionOffset
 
 Recorded = Callable[[str], str]
 MIB, GIB = 1 << 20, 1 << 30

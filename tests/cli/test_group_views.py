@@ -36,8 +36,8 @@ from engine.admin.groups.values import (
     GroupState,
     GroupType,
     ListedGroup,
-    Unknown,
 )
+from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import Node, TopicPartition
 

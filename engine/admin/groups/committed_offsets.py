@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.admin.groups.asking import FAILURES, run_window
-from engine.admin.groups.values import CommittedOffset, GroupOffsets, Unknown
+from engine.admin.asking import FAILURES, run_window
+from engine.admin.groups.values import CommittedOffset, GroupOffsets
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -16,9 +16,10 @@ from engine.admin.groups.description import (
     partitions_of,
 )
 from engine.admin.groups.group_reading import committed_offsets, describe_and_fetch, describe_groups
-from engine.admin.groups.partition_offsets import end_offsets
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
-from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType, Unknown
+from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType
+from engine.admin.partition_offsets import end_offsets
+from engine.admin.unknown import Unknown
 from engine.common.model import Node, TopicPartition
 
 _NO_NODES: Mapping[int, Node] = {}

@@ -16,8 +16,8 @@ from engine.admin.groups.values import (
     GroupOffsets,
     GroupState,
     GroupType,
-    Unknown,
 )
+from engine.admin.unknown import Unknown
 from engine.common.model import Node, TopicPartition
 
 if TYPE_CHECKING:

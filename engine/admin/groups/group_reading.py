@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from engine.admin.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.errors import Unreachable
-from engine.admin.groups.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.groups.committed_offsets import fetch_committed
 from engine.admin.groups.values import (
     CommittedOffset,
@@ -20,10 +20,10 @@ from engine.admin.groups.values import (
     GroupOffsets,
     GroupState,
     ListedGroup,
-    Unknown,
     state_of,
     type_of,
 )
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
@@ -201,7 +201,7 @@ async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
     last: Exception = Unreachable("no broker is alive")
     for broker_id in sorted(await wire.nodes()):
         try:
-            async with answer_limit(broker_id, _CHOOSING_LIMIT_S):
+            async with answer_limit(wire, broker_id, _CHOOSING_LIMIT_S):
                 return broker_id, await wire.version(await wire.client_of(broker_id), key)
         except FAILURES as error:
             last = error

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState, Unknown
+from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
+from engine.admin.unknown import Unknown
 from engine.admin.zookeeper_side import children_or_none
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from engine.admin.errors import AdminError
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo
-from engine.admin.groups.values import CommittedOffset, GroupOffsets, GroupType, Unknown
+from engine.admin.groups.values import CommittedOffset, GroupOffsets, GroupType
+from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 

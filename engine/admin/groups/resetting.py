@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, BadRequest, NotFound, Refused
 from engine.admin.groups.group_reading import committed_offsets, describe_groups
-from engine.admin.groups.partition_offsets import end_offsets, offsets_at, start_offsets
 from engine.admin.groups.reset_plan import (
     GroupReset,
     LogFacts,
@@ -36,8 +35,9 @@ from engine.admin.groups.values import (
     GroupOffsets,
     GroupState,
     GroupType,
-    Unknown,
 )
+from engine.admin.partition_offsets import end_offsets, offsets_at, start_offsets
+from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 

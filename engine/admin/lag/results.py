@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from engine.admin.errors import AdminError
-from engine.admin.groups.values import GroupState, GroupType, Unknown
+from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.rules import (
     LagStatus,
     Point,
@@ -21,6 +21,7 @@ from engine.admin.lag.rules import (
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.unknown import Unknown
 from engine.common.model import TopicPartition
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError
 from engine.admin.groups.group_reading import describe_and_fetch
-from engine.admin.groups.partition_offsets import NO_LEADER_TEXT, end_offsets, start_offsets
 from engine.admin.groups.scope import FoundGroups, as_error
 from engine.admin.groups.values import (
     CommittedOffset,
@@ -21,9 +20,10 @@ from engine.admin.groups.values import (
     GroupOffsets,
     GroupState,
     GroupType,
-    Unknown,
 )
 from engine.admin.lag.rules import Reason
+from engine.admin.partition_offsets import NO_LEADER_TEXT, end_offsets, start_offsets
+from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 

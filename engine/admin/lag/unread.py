@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from engine.admin.groups.asking import ask_all
-from engine.admin.groups.partition_offsets import leaders_of
-from engine.admin.groups.values import Unknown
+from engine.admin.asking import ask_all
+from engine.admin.partition_offsets import leaders_of
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition

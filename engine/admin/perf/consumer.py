@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from engine.admin.asking import PATIENCE_S
 from engine.admin.errors import NotFound, Refused, Unreachable
-from engine.admin.groups.asking import PATIENCE_S
 from engine.admin.groups.group_reading import committed_offsets
-from engine.admin.groups.partition_offsets import offsets_at
-from engine.admin.groups.values import CommittedOffset, Unknown
+from engine.admin.groups.values import CommittedOffset
 from engine.admin.observer import Observer, tell_nobody
 from engine.admin.offsets import EARLIEST, LATEST
+from engine.admin.partition_offsets import offsets_at
 from engine.admin.perf.data_bytes import count_data
 from engine.admin.perf.membership import Membership
 from engine.admin.perf.results import MB, ConsumeFigures, Span, wall_time
 from engine.admin.topics import topic_not_found
+from engine.admin.unknown import Unknown
 from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_LEADER, TopicPartition

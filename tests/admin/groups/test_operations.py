@@ -16,13 +16,14 @@ from engine.admin.groups.deleting import DeletionResult, delete_groups, find_gro
 from engine.admin.groups.describing import Wanted, describe
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.listing import list_consumer_groups, parse_filter
-from engine.admin.groups.partition_offsets import end_offsets
 from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
 from engine.admin.groups.scope import GroupScope, scope_of, unlisted
-from engine.admin.groups.values import GroupState, Unknown
+from engine.admin.groups.values import GroupState
+from engine.admin.partition_offsets import end_offsets
 from engine.admin.target import ClusterTarget, Origin
+from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -113,7 +114,7 @@ def test_groups_whose_coordinator_is_gone_are_told_of() -> None:
 
 
 def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.admin.groups.asking.ANSWER_LIMIT_S", 0.2)
+    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 0.2)
 
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {}, "g2": {("t", 0): 60, ("t", 1): 61}}

@@ -12,8 +12,9 @@ from scripted_groups import ScriptedGroups
 
 from engine.admin.client_properties import ClientProperties
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators, list_groups
-from engine.admin.groups.partition_offsets import end_offsets, offsets_at, start_offsets
-from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupState, GroupType, Unknown
+from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupState, GroupType
+from engine.admin.partition_offsets import end_offsets, offsets_at, start_offsets
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from engine.admin.groups.values import Unknown
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -36,6 +36,8 @@ def record(offset: int, time_ms: int | None = None) -> Record:
 
 class Log:
     """A broker that holds batches of partitions and answers a Fetch as Kafka does: the first batch whole."""
+
+    request_timeout_s = 30.0
 
     def __init__(
         self, batches: dict[TopicPartition, Sequence[tuple[int, bytes]]], ends: dict[TopicPartition, int]

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from engine.admin.errors import AdminError, Unreachable
-from engine.admin.groups.values import Unknown
+from engine.admin.unknown import Unknown
 from engine.admin.wire import WireCluster
 from engine.common.errors import RemoteProtocolError
 from engine.common.model import NO_LEADER
@@ -26,6 +26,9 @@ PATIENCE_S = 5.0
 
 ANSWER_LIMIT_S = 8.0
 """So long a broker may take for one answer, though its connection is open: a frozen one never gives it."""
+
+_ANSWER_SHARE, _PATIENCE_SHARE = 0.6, 0.3
+"""Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
 
 WINDOW = 4
 """Requests under way at one broker at once: it works on one while the next is on its way."""
@@ -57,11 +60,13 @@ async def ask_all(
         ask: asks one broker about at most ``batch`` keys.
         known: whom to ask at first, where that is known already.
         patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
+
+    Both waiting and asking again are cut short where the operation has less time than they want.
     """
     asked = dict.fromkeys(keys)
     found: dict[K, V | Unknown] = {}
     waiting, at_home = list(asked), dict(known or {})
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + min(patience_s, wire.request_timeout_s * _PATIENCE_SHARE)
     while waiting:
         await _find_homes(homes, waiting, at_home, found)
         by_broker: dict[int, list[K]] = {}
@@ -122,13 +127,13 @@ async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int],
 
 
 @asynccontextmanager
-async def answer_limit(broker_id: int, limit_s: float | None = None) -> AsyncIterator[None]:
+async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None = None) -> AsyncIterator[None]:
     """Give a broker so long: one that hangs must not take the time that the others' answers are shown in.
 
     Raises:
         Unreachable: the time is over.
     """
-    limit_s = ANSWER_LIMIT_S if limit_s is None else limit_s
+    limit_s = min(ANSWER_LIMIT_S if limit_s is None else limit_s, wire.request_timeout_s * _ANSWER_SHARE)
     try:
         async with asyncio.timeout(limit_s) as limit:
             yield
@@ -146,14 +151,14 @@ async def _ask_broker(
         if broker_id == NO_LEADER:
             return dict.fromkeys(keys, Unknown("there is no leader"))
         # Connected once, before several requests would each open a connection.
-        async with answer_limit(broker_id):
+        async with answer_limit(wire, broker_id):
             await wire.client_of(broker_id)
     except FAILURES as error:
         return dict.fromkeys(keys, Unknown.of_error(error))
 
     async def part(some: list[K]) -> None:
         try:
-            async with answer_limit(broker_id):
+            async with answer_limit(wire, broker_id):
                 answers = await ask(broker_id, some)
         except FAILURES as error:
             answers = dict.fromkeys(some, Unknown.of_error(error))
