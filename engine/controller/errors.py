@@ -11,3 +11,7 @@ class StateChangeFailed(KlammError):
 
 class IllegalTransition(StateChangeFailed):
     """The table of states does not allow the move."""
+
+
+class RecordsWouldBeLost(StateChangeFailed):
+    """A reassignment would take away every replica that has all acknowledged records."""

@@ -1,6 +1,8 @@
 """The steps of moving a partition to other replicas (KIP-455), restartable after every write by any controller.
 
 ======  =======================================================================================================
+U0      (replicas of a replaced reassignment are wanted no more) refused unless another is in the ISR; if one of them
+        leads, another is elected
 U1, U2  the topic znode, then memory: replicas = target, then old ones; adding; removing
 U3      replicas of a replaced reassignment that nobody wants any more are stopped and deleted
 A1      (target not yet in the ISR) leader epoch + 1, LeaderAndIsr to all old and new replicas
@@ -29,8 +31,8 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.controller.context import ControllerContext
-from engine.controller.election import REASSIGN_ELECTION, new_leader
-from engine.controller.errors import StateChangeFailed
+from engine.controller.election import OFFLINE_ELECTION, REASSIGN_ELECTION, new_leader
+from engine.controller.errors import RecordsWouldBeLost, StateChangeFailed
 from engine.controller.instructions import (
     ReadReassignments,
     ReadTopicAssignments,
@@ -75,6 +77,7 @@ class Reassignments:
 
         Raises:
             ControllerMoved: another controller writes.
+            RecordsWouldBeLost: it would take away the last replicas in sync; nothing was written.
             StateChangeFailed, CoordinationError: a step could not be taken; what was written stays and is resumed.
         """
         if partition not in self._context.leadership:
@@ -144,14 +147,43 @@ class Reassignments:
                     f"Updating assignment of partition {partition} from {assignment_text(current)} to "
                     f"{assignment_text(reassignment)}"
                 )
+            unneeded = [r for r in current.replicas if r not in reassignment.replicas]
+            if unneeded:
+                yield from self._let_others_lead(partition, current, reassignment)
             yield from self._write_assignment(partition, reassignment)
             self._context.update_assignment(partition, reassignment)
-            unneeded = [r for r in current.replicas if r not in reassignment.replicas]
             if unneeded:
                 yield from self._stop_removed(partition, unneeded)
         if not self._options.is_alter_partition_enabled:
             yield from carry_out(WatchPartitionState(partition))
         self._context.partitions_being_reassigned[partition] = None
+
+    def _let_others_lead(
+        self, partition: TopicPartition, current: ReplicaAssignment, wanted: ReplicaAssignment
+    ) -> Steps[None]:
+        """Before replicas go that were being added: see that one that stays has every record, and leads.
+
+        Kafka in ZooKeeper mode deletes them all the same: records that only they have are lost, and nobody can lead. In
+        KRaft it refuses, as here. The election comes before the topic znode is written: the next controller would not
+        know that a cancelled reassignment still has a leader to be moved.
+        """
+        read = (yield from self._leadership.read((partition,)))[partition]
+        if read is None or isinstance(read, CoordinationError):
+            raise read or StateChangeFailed(f"Partition {partition} has no state in zookeeper and cannot be reassigned")
+        state = read.leader_and_isr
+        refusal = (
+            f"Unable to go on with replicas {comma(wanted.replicas)} alone for partition {partition}: it would require "
+            f"an unclean leader election, for the ISR is {comma(state.isr)}."
+        )
+        if not set(state.isr) & set(wanted.replicas):
+            raise RecordsWouldBeLost(refusal)
+        if state.leader not in current.replicas or state.leader in wanted.replicas:
+            return
+        self._context.update_assignment(partition, wanted)
+        results = yield from self._partitions.change((partition,), PartitionState.ONLINE, OFFLINE_ELECTION)
+        self._context.update_assignment(partition, current)
+        if not isinstance(results.get(partition), LeaderAndIsr):
+            raise RecordsWouldBeLost(refusal)
 
     def _write_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
         """Write one partition's assignment; partitions that were added to the znode and not seen yet stay in it."""
@@ -245,7 +277,8 @@ class Reassignments:
         yield from self._replicas.change(added, ReplicaState.ONLINE)
         completed = ReplicaAssignment(reassignment.target_replicas)
         self._context.update_assignment(partition, completed)
-        if not (yield from self._move_leader_if_required(partition, completed)):
+        is_led = yield from self._move_leader_if_required(partition, completed)
+        if not is_led and reassignment.removing_replicas:
             # Removing the old replicas now would leave nobody to lead; the next broker to return resumes this.
             self._context.update_assignment(partition, reassignment)
             return

@@ -11,6 +11,7 @@ from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.controller.assignment_changes import reassign_to
 from engine.controller.context import ControllerContext
+from engine.controller.errors import RecordsWouldBeLost
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.instructions import ReadReassignments, SetReassignments, Steps, carry_out
 from engine.controller.logs import controller_log, scala, scala_map
@@ -148,6 +149,9 @@ class ReassignmentRequests:
                 "because controller has moved to another broker"
             )
             raise
+        except RecordsWouldBeLost as error:
+            self._log.warning(f"Refusing reassignment of partition {partition}. {error}")
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
         except KlammError as error:
             self._log.error(f"Error completing reassignment of partition {partition}", error)
             return _FAILED

@@ -1,8 +1,10 @@
 """Random events against the controller's core, the controller lost between any two instructions.
 
-Brokers die and return, log dirs fail, ISRs change, topics are made, grown and deleted, replicas are moved by the API
-and by the old znode, moves are cancelled, leaders are elected on demand, brokers shut down politely, and at any moment
-a new controller takes over. Then it gets quiet: all brokers live, all followers catch up. What must hold then:
+Brokers die and return, log dirs fail, ISRs change, topics are made, grown and deleted (also all three at once, and
+again under a name that was deleted), replicas cannot be deleted, are moved by the API and by the old znode, moves are
+cancelled, leaders are elected on demand, unclean elections allowed and asked for, requests arrive twice, brokers shut
+down politely, and at any moment a new controller takes over. Then it gets quiet: all brokers live, all followers catch
+up. What must hold then:
 
  1. every partition has a leader that lives, is a replica, and is in the ISR;
  2. the ISR is the whole assignment, nothing is being added or removed;
@@ -41,7 +43,6 @@ class Chaos:
         self.random = random.Random(seed)
         is_new = self.random.random() < 0.8
         self.world = World(BROKERS, is_alter_partition_enabled=is_new)
-        self.topics_made = 0
         self.world.elect()
 
     def run(self) -> None:
@@ -82,16 +83,14 @@ class Chaos:
 
     def do_create_topic(self) -> None:
         if len(self.world.zk.topics) < 4:
-            self.topics_made += 1
             partitions = {p: self.some_replicas() for p in range(self.random.randint(1, 3))}
-            self.world.zk.create_topic(f"t{self.topics_made}", partitions)
+            free = [f"t{number}" for number in range(5) if f"t{number}" not in self.world.zk.topics]
+            self.world.zk.create_topic(self.random.choice(free), partitions)
 
     def do_add_partitions(self) -> None:
         topic = self.some_topic()
-        if topic is not None and topic not in self.world.zk.deletions:
-            partitions = self.world.zk.topics[topic].partitions
-            if not any(a.is_being_reassigned for a in partitions.values()):
-                self.world.zk.add_partitions(topic, {len(partitions): self.some_replicas()})
+        if topic is not None and len(partitions := self.world.zk.topics[topic].partitions) < 6:
+            self.world.zk.add_partitions(topic, {len(partitions): self.some_replicas()})
 
     def do_delete_topic(self) -> None:
         topic = self.some_topic()
@@ -124,6 +123,18 @@ class Chaos:
     def do_elect_preferred(self) -> None:
         self.world.put(events.ElectLeaders(tuple(self.world.zk.states), events.ElectionType.PREFERRED))
 
+    def do_elect_unclean(self) -> None:
+        self.world.put(events.ElectLeaders(tuple(self.world.zk.states), events.ElectionType.UNCLEAN))
+
+    def do_allow_unclean_elections(self) -> None:
+        topic = self.some_topic()
+        if topic is not None and topic not in self.world.zk.unclean:
+            self.world.zk.unclean.add(topic)
+            self.world.put(events.UncleanLeaderElectionEnable(topic))
+
+    def do_forbid_unclean_elections(self) -> None:
+        self.world.zk.unclean.clear()
+
     def do_elect_by_znode(self) -> None:
         self.world.zk.ask_for_preferred_election((*self.world.zk.states, TopicPartition("nosuch", 0)))
 
@@ -145,6 +156,17 @@ class Chaos:
             self.world.brokers[broker_id].offline.add(self.random.choice(hosted))
             self.world.zk.log_dir_events[f"log_dir_event_{self.world.zk.zxid}"] = broker_id
             self.world.put(events.LogDirEventNotification())
+
+    def do_fail_to_delete(self) -> None:
+        broker = self.world.brokers[self.random.choice(list(self.world.zk.brokers))]
+        if broker.replicas and self.random.random() < 0.5:
+            broker.fails_to_delete.add(self.random.choice(list(broker.replicas)))
+
+    def do_send_twice(self) -> None:
+        """Answers get lost; the controller sends the same again."""
+        for broker_id, wire in self.world.wires.items():
+            if wire and self.random.random() < 0.5:
+                self.world.brokers[broker_id].handle(wire[0])
 
     # Choices
 
@@ -171,6 +193,7 @@ class Chaos:
         if replica is None or replica.leader_epoch != stored.state.leader_epoch:
             return
         state = stored.state
+        isr = tuple(r for r in isr if r in replica.replicas)
         changed = type(state)(state.leader, state.leader_epoch, isr, state.leader_recovery_state)
         self.world.zk.write_state(partition, changed, stored.controller_epoch)
         self.world.zk.isr_notifications[f"isr_change_{self.world.zk.zxid}"] = (partition,)
@@ -184,7 +207,7 @@ class Chaos:
     def quiet_down(self) -> None:
         self.world.settle()
         for broker_id, broker in self.world.brokers.items():
-            if broker.offline:
+            if broker.offline or broker.fails_to_delete:
                 self.world.kill(broker_id)
             if broker_id not in self.world.zk.brokers:
                 self.world.start(broker_id)

@@ -210,6 +210,61 @@ def test_a_new_target_replaces_the_one_under_way() -> None:
     assert world.state("t-0") == "leader=3 le=6 isr=34 pe=8"
 
 
+def led_by_an_adding_replica() -> World:
+    """1 is being replaced by 2 and 3; 2 was in sync when 1 died, and leads now that 1 is back."""
+    world = world_of(4, (1,))
+    world.run(AlterPartitionReassignments({P: (2, 3)}))
+    world.catch_up(P, 1, 2)
+    world.settle()
+    world.kill(1)
+    world.settle()
+    assert world.state("t-0") == "leader=2 le=2 isr=2 pe=3"
+    world.start(1)
+    world.settle()
+    world.take_requests()
+    world.take_writes()
+    return world
+
+
+@pytest.mark.parametrize("target", [None, (1,), (3, 0)])
+def test_the_only_replica_in_sync_is_not_taken_away(target: tuple[int, ...] | None) -> None:
+    world = led_by_an_adding_replica()
+    before = world.state("t-0"), world.assignment("t-0")
+    (error,) = world.run(AlterPartitionReassignments({P: target})).values()
+    assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "require an unclean leader election, for the ISR is 2" in error.message
+    assert (world.state("t-0"), world.assignment("t-0")) == before
+    assert world.take_writes() == []
+    assert not [request for request in world.take_requests() if "STOP" in request]
+
+
+@pytest.mark.parametrize(("target", "then"), [(None, "1"), ((3, 0), "301+30-1")])
+def test_before_the_leader_is_taken_away_another_leads(target: tuple[int, ...] | None, then: str) -> None:
+    world = led_by_an_adding_replica()
+    world.catch_up(P, 2, 1)
+    world.settle()
+    world.take_writes()
+    assert world.run(AlterPartitionReassignments({P: target})) == {P: NO_ERROR}
+    writes = [write for write in world.take_writes() if write.startswith("state")]
+    assert [write.split()[2] for write in writes] == ["leader=1"] * len(writes), "at no time nobody leads"
+    assert world.zk.states[P].state.isr == (1,)
+    assert world.assignment("t-0") == then
+    assert P not in world.brokers[2].replicas
+
+
+def test_who_stays_must_be_able_to_lead_now() -> None:
+    world = led_by_an_adding_replica()
+    world.catch_up(P, 2, 1)
+    world.settle()
+    world.run(events.ControlledShutdown(1, world.zk.brokers[1].broker_epoch))
+    world.catch_up(P, 2, 1)
+    world.settle()
+    before = world.state("t-0")
+    (error,) = world.run(AlterPartitionReassignments({P: None})).values()
+    assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert world.state("t-0") == before
+
+
 def test_two_partitions_move_each_on_its_own() -> None:
     world = World(4)
     world.elect()

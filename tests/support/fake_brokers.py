@@ -84,6 +84,9 @@ class FakeBroker:
         if self.broker_id not in part.assignment.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         state = part.state
+        if state.leader not in (self.broker_id, *self.live_brokers):
+            # It cannot be followed: the epoch is not taken, and the same state has to come again.
+            return ErrorCode.NONE
         self.replicas[partition] = FakeReplica(
             state.leader, state.leader_epoch, state.isr, state.partition_epoch, part.assignment.replicas
         )
@@ -111,6 +114,8 @@ class FakeBroker:
     def restart(self, broker_epoch: int) -> None:
         """Come back with the files and mended log dirs, without what was in memory."""
         self.offline.clear()
+        self.fails_to_delete.clear()
+        self.live_brokers = ()
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
         self.metadata.clear()
