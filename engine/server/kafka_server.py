@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.common.clock import Clock, SystemClock
+from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
@@ -380,8 +381,15 @@ class KafkaServer:
         return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
-        """A new session: the old registration is gone or going, and with it the broker epoch."""
-        self.broker_epoch = await self.zk.register_broker(self.registration())
+        """A new session: the old registration is gone or going, and with it the broker epoch.
+
+        Where another broker has the id by now this one ends: unregistered, it would go on answering as if it led.
+        """
+        try:
+            self.broker_epoch = await self.zk.register_broker(self.registration())
+        except OperationError as error:
+            self.give_up(str(error))
+            raise
 
     def _log_dir_failed(self, path: Path) -> None:
         """A log dir is gone: its replicas go offline, the controller is told; without any dir the broker ends."""

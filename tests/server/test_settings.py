@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import cast
 
 import pytest
 from network_serving import run
 
-from engine.common.errors import ConfigError
+from engine.common.errors import ConfigError, OperationError
 from engine.config.broker import BrokerConfig
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
 from engine.server.settings import advertised, check_served, random_cluster_id, server_limits
+from engine.zk.kafka_client import KafkaZkClient
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -74,6 +76,29 @@ def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogC
         assert "event loop was held" in caplog.text
         assert gauge.take_max_ms() == 0
         gauge.stop()
+        server.offloader.close()
+
+    run(check)
+
+
+class TakenId:
+    """ZooKeeper, where another broker has the id."""
+
+    async def register_broker(self, registration: object) -> int:
+        raise OperationError("broker id 1 is already registered in ZooKeeper: session=0x7 listeners=PLAINTEXT://b:9092")
+
+
+def test_a_broker_whose_id_was_taken_between_two_sessions_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        server = KafkaServer(config())
+        server.zk = cast("KafkaZkClient", TakenId())
+        with pytest.raises(OperationError):
+            await server._register_again()
+        async with asyncio.timeout(30):
+            await server.wait_for_stop_request()
+        assert server.failure is not None
+        assert "already registered in ZooKeeper: session=0x7" in server.failure
+        assert server.failure in caplog.text
         server.offloader.close()
 
     run(check)
