@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: one real ZooKeeper per pytest process, a fresh chroot per test."""
+"""What every test may use: one real ZooKeeper per pytest process, a fresh chroot per test; and how Hypothesis runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
+
+# A run proves the same as the one before it, however busy the machine is; "explore" looks for examples of its own.
+settings.register_profile(
+    "klamm", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("klamm"), derandomize=False)
+settings.load_profile("klamm")
 
 
 @pytest.fixture(scope="session")
