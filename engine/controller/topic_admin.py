@@ -29,7 +29,7 @@ from engine.config.topic_configs import validate_topic_config
 from engine.controller.internal_topics import internal_topic
 from engine.controller.metadata_waiter import MetadataWaiter
 from engine.replication.metadata_cache import MetadataCache
-from engine.zk.errors import BadVersion, ControllerMoved, NodeExists
+from engine.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.operations import ANY_VERSION
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
@@ -38,6 +38,10 @@ logger = logging.getLogger("kafka.server.ZkAdminManager")
 
 BROKER_DEFAULT = -1
 """Number of partitions, or replication factor, that stands for the broker's setting."""
+
+
+PARTITIONS_MAX = 200_000
+"""Of one topic: as many as whole clusters with ZooKeeper hold. Kafka has no bound, and an absurd number ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class TopicAdmin:
         factor = wanted.replication_factor
         if factor == BROKER_DEFAULT:
             factor = config.default_replication_factor
+        _check_count(partitions)
         racks = {b: info.rack for b, info in self._metadata_cache.alive_brokers.items()}
         return assign_replicas(racks, partitions, factor, draw=self._draw)
 
@@ -239,6 +244,7 @@ class TopicAdmin:
         racks: Mapping[int, str | None],
     ) -> Assignment:
         added = count - len(existing)
+        _check_count(count)
         if added < 0:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -304,8 +310,19 @@ def _exists(name: str) -> KafkaError:
 def _coordination(error: CoordinationError) -> KafkaError:
     if isinstance(error, ControllerMoved):
         return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
+    if isinstance(error, TooLarge):
+        return KafkaError(ErrorCode.POLICY_VIOLATION, str(error))
     logger.error("A topic's znodes could not be read or written", exc_info=error)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
+
+
+def _check_count(partitions: int) -> None:
+    """Refuse numbers of partitions that would keep this process busy for minutes only to fail; as KRaft does."""
+    if partitions > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions: {partitions}, at most {PARTITIONS_MAX} are possible.",
+        )
 
 
 def _checked_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -87,7 +87,9 @@ async def _wait(
     for name, topic in created.items():
         rest_ms = deadline_ms - broker.clock.monotonic_ms()
         if timeout_ms <= 0 or not await broker.topic_admin.wait_for_leaders(name, topic.assignment, rest_ms):
+            topic_id = results[name].topic_id
             results[name] = _failed(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            results[name].topic_id = topic_id
 
 
 def _succeeded(context: RequestContext, topic: CreatedTopic, *, validate_only: bool) -> CreatableTopicResult:

@@ -38,11 +38,14 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     refusal = _refusal(context)
     if refusal is not None:
         return DeleteTopicsResponse(responses=[_result(t.name, t.topic_id, refusal) for t in topics])
+    # Names first: while one topic is deleted, the ids and names of others that are asked for twice go.
+    meant = [_meant(context.broker, topic) for topic in topics]
     responses = []
     doomed: dict[str, DeletableTopicResult] = {}
-    for topic in topics:
+    for topic, name in zip(topics, meant, strict=True):
         try:
-            name = _name(context.broker, topic)
+            if isinstance(name, KafkaError):
+                raise name
             response = _result(name, topic.topic_id, ErrorCode.NONE)
             if name not in doomed:
                 await context.broker.topic_admin.delete_topic(name)
@@ -63,24 +66,20 @@ def _refusal(context: RequestContext) -> ErrorCode | None:
     return ErrorCode.INVALID_REQUEST if is_old else ErrorCode.TOPIC_DELETION_DISABLED
 
 
-def _name(broker: Broker, topic: DeleteTopicState) -> str:
-    """Return the name of the topic that is meant.
-
-    Raises:
-        KafkaError: it is named twice or not at all, or nobody knows it.
-    """
+def _meant(broker: Broker, topic: DeleteTopicState) -> str | KafkaError:
+    """Return the name of the topic that is meant, or why there is none: named twice, not at all, or unknown."""
     if topic.topic_id != ZERO_TOPIC_ID:
         if topic.name is not None:
             message = "Topic name and topic ID can not both be specified."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            return KafkaError(ErrorCode.INVALID_REQUEST, message)
         name = broker.metadata_cache.topic_name(topic.topic_id)
         if name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return name
     if topic.name is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if topic.name not in broker.metadata_cache.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic.name
 
 

@@ -6,6 +6,7 @@ CoordinationError
 │   ├── AuthFailed        the server refused our credentials
 │   ├── ConnectionLost    the answer got lost; a write may or may not have happened (retried inside this package)
 │   ├── SessionLost       the session is over: ephemerals and watches are gone, cached versions mean nothing any more
+│   ├── TooLarge          a write that ZooKeeper hangs up on, again and again
 │   ├── ConnectTimedOut   no server could be reached in time
 │   └── MultiFailed       a multi was refused as a whole; names the operation that was the reason
 ├── ZnodeFormatError      a znode's content is not what its class expects
@@ -64,6 +65,10 @@ class ConnectionLost(ZooKeeperError):
 
 class SessionLost(ZooKeeperError):
     """The ZooKeeper session is over; its ephemeral znodes are gone."""
+
+
+class TooLarge(ZooKeeperError):
+    """The write is too large for ZooKeeper (see jute.maxbuffer of its servers)."""
 
 
 class ConnectTimedOut(ZooKeeperError):

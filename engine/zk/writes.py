@@ -6,13 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from engine.zk import requests
-from engine.zk.errors import ConnectionLost, MultiFailed, NoNode, ZooKeeperError
+from engine.zk.errors import ConnectionLost, MultiFailed, NoNode, TooLarge, ZooKeeperError
 from engine.zk.lost_answers import LostWrite, ZnodeSeen
-from engine.zk.operations import Check, Create, Operation, OperationResult
+from engine.zk.operations import Check, Create, Operation, OperationResult, SetData
 from engine.zk.pipeline import send_all
 from engine.zk.session import Session
 
 T = TypeVar("T")
+
+LARGE_BYTES = 1_000_000
+"""A server hangs up on requests of 1 MiB and more (jute.maxbuffer), unless it was told to take larger ones."""
+
+LOSSES_OF_LARGE_MAX = 3
+"""A large write whose connection breaks so often is refused by the server. Sent for ever it would break each
+connection that is made, and take the answers of all others along."""
 
 MultiOutcome = list[OperationResult] | ZooKeeperError
 """The results of a multi that was done, or why it was refused."""
@@ -65,10 +72,13 @@ def _keeping(items: Iterable[T], kept: list[T]) -> Iterator[T]:
 
 
 async def _settle_single(session: Session, lost: LostWrite, chroot: str) -> OperationResult | ZooKeeperError:
+    losses = _Losses(lost.operations)
     while True:
         done = await _look_for(session, lost, chroot)
         if done is not None:
             return done[0]
+        if (refusal := losses.refusal()) is not None:
+            return refusal
         (answer,) = await send_all(session, [requests.write(lost.operations[0], chroot)])
         if not isinstance(answer, ConnectionLost):
             outcome: OperationResult | ZooKeeperError = _below(chroot, answer)
@@ -76,14 +86,36 @@ async def _settle_single(session: Session, lost: LostWrite, chroot: str) -> Oper
 
 
 async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> MultiOutcome:
+    losses = _Losses(lost.operations)
     while True:
         done = await _look_for(session, lost, chroot)
         if done is not None:
             return done
+        if (refusal := losses.refusal()) is not None:
+            return refusal
         try:
             return _outcome(chroot, await session.call(requests.multi(lost.operations, chroot)))
         except ConnectionLost:
             continue
+
+
+class _Losses:
+    """Counts how often a write was lost with its connection, to tell bad luck from a server that will not have it."""
+
+    __slots__ = ("_count", "_path", "_size_bytes")
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        written = [operation for operation in operations if isinstance(operation, Create | SetData)]
+        self._size_bytes = sum(len(operation.data or b"") for operation in written)
+        self._path = written[0].path if written else None
+        self._count = 0
+
+    def refusal(self) -> TooLarge | None:
+        """Count one more loss; return the error when it is not to be tried again."""
+        self._count += 1
+        if self._count < LOSSES_OF_LARGE_MAX or self._size_bytes < LARGE_BYTES:
+            return None
+        return TooLarge(f"A write of {self._size_bytes} bytes is too large for ZooKeeper (jute.maxbuffer)", self._path)
 
 
 async def _look_for(session: Session, lost: LostWrite, chroot: str) -> list[OperationResult] | None:

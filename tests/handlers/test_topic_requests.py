@@ -112,8 +112,49 @@ def test_time_outs_and_validation(zk_chroot: str) -> None:
             at_once = CreateTopicsRequest(topics=[wanted("now")], timeout_ms=0)
             (result,) = (await ask(broker, at_once, 7)).topics
             assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert result.topic_id != ZERO_TOPIC_ID
             await eventually(lambda: "now" in broker.metadata_cache.topics, "the topic comes all the same")
             assert await broker.zk.get_all_topics() == ["now"]
+
+    run(test)
+
+
+def test_numbers_of_partitions_that_nothing_can_hold(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            broker = cluster.controller
+            topics = [wanted("absurd", 2**31 - 1), wanted("large", 150_000), wanted("good")]
+            response = await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+            found = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
+            assert found["absurd"] == (
+                ErrorCode.POLICY_VIOLATION,
+                "Excessively large number of partitions: 2147483647, at most 200000 are possible.",
+            )
+            code, message = found["large"]
+            assert code is ErrorCode.POLICY_VIOLATION
+            assert "too large for ZooKeeper (jute.maxbuffer): /brokers/topics/large" in message
+            assert found["good"] == (ErrorCode.NONE, None)
+            grow = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="good", count=2**31 - 1, assignments=None)], timeout_ms=10_000
+            )
+            (result,) = (await ask(broker, grow, 3)).results
+            assert result.error_code == ErrorCode.POLICY_VIOLATION
+
+    run(test)
+
+
+def test_a_topic_that_is_deleted_twice_in_one_request(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            await with_topic(cluster, "t")
+            topic_id = cluster.controller.metadata_cache.topic_id("t")
+            doomed = [
+                DeleteTopicState(name="t"),
+                DeleteTopicState(name=None, topic_id=topic_id),
+                DeleteTopicState(name="t"),
+            ]
+            deleted = await ask(cluster.controller, DeleteTopicsRequest(topics=doomed, timeout_ms=10_000), 6)
+            assert [(t.error_code, t.name) for t in deleted.responses] == [(0, "t")] * 3
 
     run(test)
 

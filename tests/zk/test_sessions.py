@@ -11,7 +11,7 @@ import pytest
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
-from engine.zk.errors import BadVersion, ConnectTimedOut, SessionLost
+from engine.zk.errors import BadVersion, ConnectTimedOut, SessionLost, TooLarge
 from engine.zk.operations import Check, Create, Delete, SetData
 from engine.zk.session_keeper import SessionEvent
 
@@ -34,6 +34,22 @@ def test_expired_session_is_told_and_replaced(connect, end_session, until) -> No
             await client.create("/mine", b"", ephemeral=True)
             stat = await client.exists("/mine")
             assert stat is not None and stat.ephemeral_owner == client.session_id
+
+    asyncio.run(run())
+
+
+def test_a_write_that_is_too_large_is_refused_and_takes_no_other_along(connect) -> None:
+    async def run() -> None:
+        async with connect() as client:
+            await client.create("/kept", b"")
+            large = b"x" * 1_100_000
+            others = asyncio.gather(*(client.set("/kept", b"%d" % number) for number in range(50)))
+            with pytest.raises(TooLarge, match="1100000 bytes is too large for ZooKeeper"):
+                await client.create("/large", large)
+            with pytest.raises(TooLarge, match="/kept"):
+                await client.multi([Check("/kept", -1), SetData("/kept", large)])
+            assert len(await others) == 50
+            assert await client.exists("/large") is None
 
     asyncio.run(run())
 
