@@ -20,6 +20,10 @@ FETCH_FROM_FOLLOWER_VERSION = 11
 BATCHES_VERSION = 4
 """From this version on a reader understands format 2; before, records are converted for it."""
 
+WHOLE_BATCHES_VERSION = 3
+"""From this version on the first batch of an answer comes whole; before, a reader got a part of what was too large for
+its limit and asked again with more room (KIP-74)."""
+
 ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
 
@@ -99,7 +103,7 @@ class _Steady:
 class FetchReads:
     """The partitions of a request with what was last read of each."""
 
-    __slots__ = ("_broker", "_ends", "_has_failed", "_size_bytes", "parameters", "partitions", "reads")
+    __slots__ = ("_broker", "_ends", "_has_failed", "_is_full", "_size_bytes", "parameters", "partitions", "reads")
 
     def __init__(self, broker: Broker, parameters: FetchParameters, partitions: Sequence[FetchPartition]) -> None:
         self._broker = broker
@@ -109,6 +113,7 @@ class FetchReads:
         self._ends: list[_End] = []
         self._size_bytes = 0
         self._has_failed = False
+        self._is_full = False
 
     def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
@@ -121,12 +126,12 @@ class FetchReads:
     def _read_in_order(self, before: _Before | None, *, records_follower_state: bool) -> None:
         parameters = self.parameters
         remaining = parameters.max_bytes
-        # Up to Fetch 2 a reader gets a part of a too large message and asks again with more room.
-        min_one_batch = parameters.api_version > 2
+        min_one_batch = parameters.api_version >= WHOLE_BATCHES_VERSION
         self.reads = []
         self._ends = []
         self._size_bytes = 0
         self._has_failed = False
+        self._is_full = False
         quota = self._broker.replica_manager.leader_quota
         may_be_steady = parameters.is_follower and not quota.has_throttled
         now_ms = self._broker.clock.monotonic_ms() if may_be_steady and records_follower_state else None
@@ -144,6 +149,8 @@ class FetchReads:
                 min_one_batch = False
                 remaining = max(0, remaining - size_bytes)
                 self._size_bytes += size_bytes
+            elif read.is_cut_off:
+                self._is_full = True
             if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 self._has_failed = True
             elif partition is not None and may_be_steady:
@@ -165,7 +172,7 @@ class FetchReads:
         """Return what was read of a partition, renewed, if nothing was there and nothing can have come; else None."""
         reads, ends = before
         read, (partition, end_offset, leader_epoch) = reads[index], ends[index]
-        if partition is None or read.size_bytes or read.error is not ErrorCode.NONE:
+        if partition is None or read.size_bytes or read.is_cut_off or read.error is not ErrorCode.NONE:
             return None
         if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
             return None
@@ -188,6 +195,7 @@ class FetchReads:
             self._size_bytes >= parameters.min_bytes
             or parameters.max_wait_ms <= 0
             or self._has_failed
+            or self._is_full
             or not self.partitions
         )
 
@@ -254,6 +262,7 @@ class FetchReads:
             current_leader_epoch=wanted.current_leader_epoch,
             last_fetched_epoch=wanted.last_fetched_epoch,
             min_one_batch=min_one_batch,
+            may_cut_batch=parameters.api_version < WHOLE_BATCHES_VERSION,
             leader_only=parameters.leader_only,
             follower_log_start_offset=wanted.log_start_offset,
             follower_broker_epoch=parameters.replica_epoch,

@@ -214,6 +214,7 @@ class Partition:
         current_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
         last_fetched_epoch: int = NO_PARTITION_LEADER_EPOCH,
         min_one_batch: bool = True,
+        may_cut_batch: bool = False,
         leader_only: bool = True,
         follower_log_start_offset: int = -1,
         follower_broker_epoch: int = -1,
@@ -223,7 +224,8 @@ class Partition:
 
         Consumers read below the high watermark (read_committed: below the last stable offset), followers
         (``replica_id`` >= 0) to the log's end. A follower's fetch offset is also its acknowledgement; a second read for
-        the same request (after it waited) passes ``records_follower_state=False``.
+        the same request (after it waited) passes ``records_follower_state=False``. Where the first batch is larger than
+        ``max_bytes`` a part of it is read only if ``may_cut_batch``.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
         log = self.log
@@ -252,7 +254,10 @@ class Partition:
             else:
                 limit_offset = read.high_watermark
             found = log.read(fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=min_one_batch)
-            read.records = found.records
+            if found.is_first_batch_incomplete and not may_cut_batch:
+                read.is_cut_off = True
+            else:
+                read.records = found.records
             if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
                 read.aborted = _aborted(log, fetch_offset, found)
         except KafkaError as refused:

@@ -12,7 +12,8 @@ class PartitionRead:
 
     ``records`` is None when there are none. ``aborted`` is a list for read_committed, else None. ``diverging_epoch`` is
     (leader epoch, end offset) where the follower's log has to be cut. ``log_end_offset`` is the leader's end before the
-    read. Plain and slotted: one is made per partition and Fetch.
+    read. ``is_cut_off``: there is a batch, and the limits leave no room for it. Plain and slotted: one is made per
+    partition and Fetch.
     """
 
     __slots__ = (
@@ -20,6 +21,7 @@ class PartitionRead:
         "diverging_epoch",
         "error",
         "high_watermark",
+        "is_cut_off",
         "last_stable_offset",
         "log_end_offset",
         "log_start_offset",
@@ -48,6 +50,7 @@ class PartitionRead:
         self.aborted = aborted
         self.diverging_epoch = diverging_epoch
         self.preferred_read_replica = preferred_read_replica
+        self.is_cut_off = False
 
     @property
     def size_bytes(self) -> int:

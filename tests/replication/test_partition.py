@@ -82,7 +82,10 @@ def test_how_far_who_may_read(tmp_path: Path) -> None:
         assert read.size_bytes > 0
         assert read.aborted is None
         assert partition.read_records(0, 1, min_one_batch=True).size_bytes > 1
-        assert partition.read_records(0, 1, min_one_batch=False).size_bytes <= 1
+        cut_off = partition.read_records(0, 1, min_one_batch=False)
+        assert cut_off.is_cut_off
+        assert cut_off.size_bytes == 0
+        assert partition.read_records(0, 1, min_one_batch=False, may_cut_batch=True).size_bytes == 1
 
     led(tmp_path, test)
 
