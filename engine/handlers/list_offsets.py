@@ -5,8 +5,8 @@ Behaviour
 * Consumers are told offsets they may read: latest is the high watermark, with read_committed the last stable offset;
   followers are told the log's end.
 * After an election, while the high watermark is behind the epoch's start: OFFSET_NOT_AVAILABLE, before v5
-  LEADER_NOT_AVAILABLE. A partition named twice: INVALID_REQUEST. A reserved timestamp that the version does not have:
-  UNSUPPORTED_VERSION.
+  LEADER_NOT_AVAILABLE. A partition named twice: INVALID_REQUEST, but for v0. A reserved timestamp that the version
+  does not have: UNSUPPORTED_VERSION.
 
 Version notes
 * v0 a list of segment base offsets   * v1 one offset with its timestamp   * v2 isolation level   * v4 leader epochs
@@ -44,7 +44,9 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 @handles(ApiKey.LIST_OFFSETS)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look every partition up."""
-    counts = Counter(TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    counts: Counter[TopicPartition] = Counter()
+    if context.api_version:
+        counts.update(TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions)
     topics = [
         ListOffsetsTopicResponse(
             name=topic.name,

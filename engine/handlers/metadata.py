@@ -11,12 +11,13 @@ Behaviour
 Version notes
 * v0 an empty list means all topics, and dead replicas are left out with REPLICA_NOT_AVAILABLE   * v1 null means all
 * v4 the client may forbid auto-creation   * v5 offline replicas   * v8 authorized operations   * v10 topic ids
-* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none
+* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none. v10 and v11 have the field and may not use it:
+  an id, or no name, makes the whole request INVALID_REQUEST
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 from engine.common.errors import ErrorCode
@@ -29,6 +30,7 @@ from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -43,27 +45,40 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
         return _response(context, request, list(context.broker.metadata_cache.topics), {}, [])
-    names: list[str] = []
-    failed: list[MetadataResponseTopic] = []
-    for topic in request.topics:
-        if topic.topic_id != ZERO_TOPIC_ID and version < 12:
-            failed.append(_topic_error(ErrorCode.INVALID_REQUEST, topic.name, topic.topic_id))
-        elif topic.topic_id != ZERO_TOPIC_ID:
-            name = context.broker.metadata_cache.topic_name(topic.topic_id)
-            if name is None:
-                failed.append(_topic_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
-            else:
-                names.append(name)
-        elif topic.name is not None:
-            names.append(topic.name)
-        else:
-            failed.append(_topic_error(ErrorCode.INVALID_REQUEST, None, ZERO_TOPIC_ID))
-    names = list(dict.fromkeys(names))
+    if version < 12 and any(topic.topic_id != ZERO_TOPIC_ID or topic.name is None for topic in request.topics):
+        return _refusal(request.topics)
+    names, failed = _named(context, request.topics)
     missing = [name for name in names if not context.broker.metadata_cache.partitions(name)]
     may_create = (version < 4 or request.allow_auto_topic_creation) and context.broker.config.auto_create_topics_enable
     if missing and may_create:
         return _create_first(context, request, names, missing, failed)
     return _response(context, request, names, {name: _error_of_missing(name) for name in missing}, failed)
+
+
+def _refusal(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    """Refuse all topics; before v12 an answer has to name them, even those that were asked for by id."""
+    return MetadataResponse(
+        topics=[_topic_error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
+    )
+
+
+def _named(
+    context: RequestContext, topics: Iterable[MetadataRequestTopic]
+) -> tuple[list[str], list[MetadataResponseTopic]]:
+    """Return the names that are meant, each once, and the answers for ids that nobody has and topics without name."""
+    names: dict[str, None] = {}
+    failed: dict[bytes, MetadataResponseTopic] = {}
+    for topic in topics:
+        name = topic.name
+        if topic.topic_id != ZERO_TOPIC_ID:
+            name = context.broker.metadata_cache.topic_name(topic.topic_id)
+        if name is not None:
+            names[name] = None
+        else:
+            has_id = topic.topic_id != ZERO_TOPIC_ID
+            error = ErrorCode.UNKNOWN_TOPIC_ID if has_id else ErrorCode.INVALID_REQUEST
+            failed[topic.topic_id] = _topic_error(error, None, topic.topic_id)
+    return list(names), list(failed.values())
 
 
 async def _create_first(

@@ -50,6 +50,18 @@ FIRST_BATCH_VERSION = 3
 
 ZSTD_VERSION = 7
 
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""What a log refuses without telling where it begins; with its other refusals it tells."""
+
 ADMIN_CLIENT_ID = "__admin_client"
 """Whoever says so as its client id may write internal topics: Kafka's rule for tools that mend them."""
 
@@ -169,7 +181,11 @@ def _append(
             _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
         records = _checked_records(data.records, context.api_version)
-        result = partition.append_records_to_leader(records, acks)
+        try:
+            result = partition.append_records_to_leader(records, acks)
+        except KafkaError as error:
+            outcome.has_refused = True
+            return _refusal(index, error, partition)
         if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
             # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
             raise _not_one_batch(context.api_version)
@@ -215,7 +231,11 @@ def _checked_records(records: memoryview | bytes | None, version: int) -> memory
         return old
     if records is None or len(records) < BATCH_OVERHEAD:
         raise _not_one_batch(version)
-    if records[MAGIC] != 2:
+    magic = records[MAGIC]
+    if magic > 2:
+        signed = magic - 256 if magic > 127 else magic
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
+    if magic != 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
@@ -245,12 +265,15 @@ def _not_one_batch(version: int) -> KafkaError:
     )
 
 
-def _refusal(index: int, error: KafkaError) -> PartitionProduceResponse:
+def _refusal(index: int, error: KafkaError, refuser: Partition | None = None) -> PartitionProduceResponse:
+    """Return the answer for a partition; ``refuser`` is it where its log has looked at the records."""
+    log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
     record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
+        log_start_offset=-1 if log is None else log.log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
             for batch_index, message in record_errors

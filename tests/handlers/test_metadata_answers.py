@@ -5,9 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from engine.common.errors import ErrorCode
+from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.metadata import metadata
-from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from engine.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -15,6 +24,7 @@ from engine.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from engine.protocol.frames import decode_response, encode_response
 from engine.replication.metadata_cache import MetadataCache
 
 ALL = (0, 1, 2)
@@ -63,6 +73,34 @@ def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataRes
     answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
     assert isinstance(answer, MetadataResponse)
     return {topic.name: topic for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_before_version_12_refuse_the_whole_request(version: int) -> None:
+    cache = cache_of_two_topics()
+    topic_id = cache.topic_id("a")
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    topics = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="b")]
+    answer = metadata(context, MetadataRequest(topics=topics))
+    encoded = encode_response(answer, ApiKey.METADATA, version, 1)
+    _, told = decode_response(bytes(encoded)[4:], ApiKey.METADATA, version)
+    assert [(t.error_code, t.name, t.topic_id) for t in told.topics] == [
+        (ErrorCode.INVALID_REQUEST, "", topic_id),
+        (ErrorCode.INVALID_REQUEST, "b", ZERO_TOPIC_ID),
+    ]
+    assert (told.brokers, told.controller_id) == ([], -1)
+
+
+def test_each_unknown_id_is_answered_once() -> None:
+    cache = cache_of_two_topics()
+    parts = SimpleNamespace(
+        metadata_cache=cache, cluster_id="c", config=SimpleNamespace(auto_create_topics_enable=False)
+    )
+    context: Any = SimpleNamespace(api_version=12, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    ids = [b"?" * 16, cache.topic_id("b"), b"?" * 16]
+    answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None) for i in ids]))
+    assert [(t.error_code, t.name) for t in answer.topics] == [(0, "b"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
 
 
 def cache_of_two_topics() -> MetadataCache:

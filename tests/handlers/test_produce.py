@@ -24,6 +24,8 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
 from engine.runtime.offload import Offloader
 
 
@@ -50,6 +52,42 @@ def test_acks_1_is_answered_after_the_local_append(tmp_path: Path) -> None:
             answer = only(ask(w, 1, request(b"a", b"b")))
             assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 0, 0)
             assert only(ask(w, 1, request(b"c"))).base_offset == 2
+
+    run_virtual(check)
+
+
+def test_a_log_that_refuses_records_tells_where_it_begins(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            assert only(ask(w, 1, request(b"a", b"b"))).error_code == 0
+            log = w.partition(1).leader_log
+            assert log is not None
+            log.update_high_watermark(2)
+            log.increment_log_start_offset(1)
+            control = bytearray(data_batch(b"c"))
+            control[ATTRIBUTES + 1] |= CONTROL_BIT
+            stamp_crc(control, 0, len(control))
+            refused = only(ask(w, 1, request(records=bytes(control))))
+            assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_RECORD, 1)
+            damaged = bytearray(data_batch(b"c"))
+            damaged[-1] ^= 1
+            refused = only(ask(w, 1, request(records=bytes(damaged))))
+            assert (refused.error_code, refused.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize(
+    ("magic", "code"), [(0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)]
+)
+def test_formats_that_a_version_does_not_carry(tmp_path: Path, magic: int, code: ErrorCode) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            batch = bytearray(data_batch(b"a"))
+            batch[MAGIC] = magic
+            assert only(ask(w, 1, request(records=bytes(batch)))).error_code == code
 
     run_virtual(check)
 
