@@ -222,8 +222,10 @@ def wait_until_no_transaction_is_open(address: str, topic: str, *, partition: in
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         while True:
+            # In this order: a marker that comes between the two must not make an older end look stable.
+            stable = list_offset(client, topic, LATEST, partition=partition, committed_only=True)
             end = list_offset(client, topic, LATEST, partition=partition)
-            if list_offset(client, topic, LATEST, partition=partition, committed_only=True) >= end:
+            if stable == end:
                 return end
             assert time.monotonic() < deadline, f"{topic}-{partition} has an open transaction before {end}"
             time.sleep(0.02)
