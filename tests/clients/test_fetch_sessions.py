@@ -41,7 +41,7 @@ def answered(response: Any) -> dict[int, int]:
 def send(cluster: LocalCluster, topic: str, partition: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce(topic, b"v", partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(40) == 0
 
 
 def test_only_changed_partitions_are_answered(cluster: LocalCluster, topic: str) -> None:
@@ -79,9 +79,9 @@ def test_librdkafka_follows_many_partitions(cluster: LocalCluster, topic: str) -
     for turn in range(5):
         for partition in range(turn % 2, PARTITIONS, 2):
             producer.produce(topic, b"%d" % turn, partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(40) == 0
         for _ in range(PARTITIONS // 2):
-            message = consumer.poll(20)
+            message = consumer.poll(40)
             assert message is not None and message.error() is None
             found[message.partition()].append(message.value())
     consumer.close()

@@ -19,7 +19,7 @@ from engine.local.cluster import LocalCluster
 
 PARTITIONS = 6
 COUNT = 60
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def filled(group_cluster: LocalCluster) -> str:
     topic = f"t-{uuid.uuid4().hex[:10]}"
     servers = group_cluster.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(40)
     produce(servers, topic)
     return topic
 
@@ -38,7 +38,7 @@ def produce(servers: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for number in range(COUNT):
         producer.produce(topic, b"v%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
+    assert producer.flush(40) == 0
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -92,6 +92,8 @@ class Member:
             auto_offset_reset="earliest",
             session_timeout_ms=6000,
             heartbeat_interval_ms=200,
+            # A leader that knew nothing of the topic when it shared it out asks again after this; by default 5 min.
+            metadata_max_age_ms=2000,
         )
         while not self._end.is_set():
             for records in consumer.poll(timeout_ms=50).values():

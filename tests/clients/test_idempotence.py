@@ -79,11 +79,11 @@ def test_librdkafka_and_kafka_python_keep_their_sequences(
     for number in range(500):
         librdkafka.produce(topic, b"%d" % number, partition=0, on_delivery=lambda error, _: errors.append(error))
         librdkafka.poll(0)
-    assert librdkafka.flush(20) == 0
+    assert librdkafka.flush(40) == 0
     assert errors == [None] * 500
     python = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=True, linger_ms=1)
     futures = [python.send(topic, b"%d" % number, partition=0) for number in range(500, 700)]
-    assert [future.get(20).offset for future in futures] == list(range(500, 700))
+    assert [future.get(40).offset for future in futures] == list(range(500, 700))
     python.close()
     assert [record.value for record in read_all(client, topic)] == [b"%d" % number for number in range(700)]
     (log_dir,) = cluster.broker(0).spec.log_dirs

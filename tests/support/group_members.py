@@ -26,7 +26,7 @@ def fill(servers: str, topic: str, partitions: int, each: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "log_level": 2})
     for number in range(partitions * each):
         producer.produce(topic, b"v%d" % number, partition=number % partitions)
-    assert producer.flush(20) == 0
+    assert producer.flush(40) == 0
 
 
 def commit(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -72,6 +72,8 @@ def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
         client_id="app-py",
         auto_offset_reset="earliest",
         auto_commit_interval_ms=100,
+        # A leader that knew nothing of the topic when it shared it out asks again after this; by default 5 min.
+        metadata_max_age_ms=2000,
     )
     with _polled(lambda: consumer.poll(timeout_ms=100), consumer.close, "a member of kafka-python"):
         yield
