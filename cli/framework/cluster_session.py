@@ -20,6 +20,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         target,
         observe=invocation.talk.detail,
         accepted=invocation.accepted,
+        complain=invocation.talk.warn,
         on_read=reading.update,
         timeout_s=invocation.timeout_s,
     )

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from engine.admin.errors import BadRequest, Unreachable
-from engine.admin.observer import Accepted, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.target import ClusterTarget, Side
 
 if TYPE_CHECKING:
@@ -28,11 +28,13 @@ class Cluster:
         *,
         observe: Observer = tell_nobody,
         accepted: Accepted = tell_nobody,
+        complain: Complain = tell_nobody,
         on_read: OnRead = tell_nobody_how_far,
         timeout_s: float = 30.0,
     ) -> None:
         self.target = target
         self.accepted = accepted
+        self.complain = complain
         self.observe = observe
         self.on_read = on_read
         self.timeout_s = timeout_s

@@ -33,6 +33,7 @@ class Check(StrEnum):
     SEVERAL_CONTROLLERS = "several_controllers"
     MISSING_BROKERS = "missing_brokers"
     SILENT_BROKERS = "silent_brokers"
+    UNREADABLE_TOPICS = "unreadable_topics"
     OFFLINE_PARTITIONS = "offline_partitions"
     UNDER_MIN_ISR = "under_min_isr"
     UNDER_REPLICATED_DEAD_BROKER = "under_replicated_dead_broker"
@@ -71,6 +72,7 @@ _ADVICE = {
     Check.SEVERAL_CONTROLLERS: "brokers disagree: look again in a moment; if it stays, restart the one that is wrong",
     Check.MISSING_BROKERS: "start them again, or move their replicas away",
     Check.SILENT_BROKERS: "registered but not answering: look at the process and its server.log",
+    Check.UNREADABLE_TOPICS: "their znodes are damaged, controllers cannot use them either: klamm zk get PATH --raw",
     Check.OFFLINE_PARTITIONS: "start a broker that has a replica; as a last resort klamm elect unclean",
     Check.UNDER_MIN_ISR: "producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
@@ -115,6 +117,7 @@ class HealthFacts:
         silent_brokers: registered brokers that did not answer, and what they did instead.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
+        unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
     """
 
     snapshot: ClusterSnapshot
@@ -125,6 +128,7 @@ class HealthFacts:
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
+    unreadable_topics: tuple[str, ...] = ()
 
 
 def report_of(findings: Iterable[tuple[Check, list[str]]]) -> HealthReport:

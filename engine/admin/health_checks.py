@@ -25,6 +25,7 @@ def assess(facts: HealthFacts) -> HealthReport:
             *_controller(facts),
             (Check.MISSING_BROKERS, _missing_brokers(facts)),
             (Check.SILENT_BROKERS, [f"broker {b}: {why}" for b, why in sorted(facts.silent_brokers.items())]),
+            (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
             *_partitions(facts),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(facts)),

@@ -44,7 +44,8 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     Raises:
         Unreachable: neither ZooKeeper nor any broker answers.
     """
-    snapshot = await read_snapshot(cluster)
+    unreadable: list[str] = []
+    snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
     is_told_by_wire = cluster.target.snapshot is None and cluster.reads_from is Side.WIRE
     reader = await topic_reader(cluster) if is_told_by_wire else SnapshotTopicReader(snapshot)
     min_isr = await reader.min_isr(snapshot.topics)
@@ -61,6 +62,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
         {broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
         deletions,
         zookeeper_ms,
+        tuple(unreadable),
     )
 
 

@@ -15,6 +15,9 @@ def tell_nobody(line: str) -> None:
     """The observer of a caller who does not want to know."""
 
 
+Complain = Callable[[str], None]
+"""Is told what is wrong with something that was passed over, so that the rest could be shown."""
+
 OnRead = Callable[[int, int], None]
 """Is told how many topics were read so far, and of how many."""
 

@@ -137,7 +137,7 @@ async def _broker_settings(
 
 
 async def _all_topics(cluster: Cluster) -> list[TopicSnapshot]:
-    reader = await topic_reader(cluster)
+    reader = await topic_reader(cluster, on_unreadable=cluster.complain)
     return await reader.topics([entry.topic for entry in await reader.names()])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from engine.admin.brokers import ClusterMembers, read_members
 from engine.admin.connection import Cluster
+from engine.admin.observer import Complain
 from engine.admin.readers import topic_reader
 from engine.admin.snapshot_file import load_snapshot
 from engine.admin.target import Side
@@ -13,12 +14,17 @@ from engine.common.clock import Clock, SystemClock
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 
 
-async def read_snapshot(cluster: Cluster, clock: Clock | None = None) -> ClusterSnapshot:
-    """Return the whole cluster as it is now; a snapshot that was named is read from its file."""
+async def read_snapshot(
+    cluster: Cluster, clock: Clock | None = None, *, on_unreadable: Complain | None = None
+) -> ClusterSnapshot:
+    """Return the whole cluster as it is now; a snapshot that was named is read from its file.
+
+    Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``.
+    """
     if cluster.target.snapshot is not None:
         return load_snapshot(cluster.target.snapshot)
     members = await read_members(cluster)
-    reader = await topic_reader(cluster)
+    reader = await topic_reader(cluster, on_unreadable=on_unreadable or cluster.complain)
     topics = await reader.topics([entry.topic for entry in await reader.names()])
     is_zookeeper = cluster.reads_from is Side.ZOOKEEPER
     return ClusterSnapshot(

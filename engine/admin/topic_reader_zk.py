@@ -5,20 +5,26 @@ Reads of one kind are in flight together: assignments, settings and deletion mar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from engine.admin.observer import Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.topic_reader import TopicName, topic_min_isr, topic_name
 from engine.admin.zookeeper_side import children_or_none, get_or_none
 from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.zk.client import ZkClient
-from engine.zk.errors import NoNode, ZooKeeperError
+from engine.zk.errors import NoNode, ZnodeFormatError, ZooKeeperError
 from engine.zk.operations import ZnodeStat
 from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
 from engine.zk.znodes.broker_znodes import BrokerIdsZNode
 from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityZNode, ConfigType
-from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+from engine.zk.znodes.topic_znodes import (
+    TopicIdReplicaAssignment,
+    TopicPartitionStateZNode,
+    TopicsZNode,
+    TopicZNode,
+)
 
 _Answer = tuple[bytes, ZnodeStat] | ZooKeeperError
 _TOPICS_AT_ONCE = 500
@@ -26,10 +32,23 @@ _TOPICS_AT_ONCE = 500
 
 
 class ZkTopicReader:
-    """Reads topics from znodes."""
+    """Reads topics from znodes.
 
-    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody, on_read: OnRead = tell_nobody_how_far) -> None:
+    Args:
+        on_unreadable: is told of topics whose znodes nobody understands, which are left out then. Without it, reading
+            one raises ZnodeFormatError.
+    """
+
+    def __init__(
+        self,
+        zk: ZkClient,
+        *,
+        observe: Observer = tell_nobody,
+        on_read: OnRead = tell_nobody_how_far,
+        on_unreadable: Complain | None = None,
+    ) -> None:
         self._zk = zk
+        self._on_unreadable = on_unreadable
         self._observe = observe
         self._on_read = on_read
 
@@ -69,33 +88,38 @@ class ZkTopicReader:
             for index, (name, topic) in enumerate(zip(names, answers[:count], strict=True))
             if is_there(topic)
         ]
-        decoded = {name: TopicZNode.decode(name, data) for name, data, _, _ in there}
-        states = await read_states(
-            self._zk, [TopicPartition(name, p) for name, topic in decoded.items() for p in topic.assignment]
-        )
-        self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partition states")
-        return [
-            TopicSnapshot(
-                name=name,
-                partitions=tuple(
-                    _partition(partition, assignment, states.get(TopicPartition(name, partition)))
-                    for partition, assignment in decoded[name].assignment.items()
-                ),
-                topic_id=decoded[name].topic_id,
-                configs=_configs(name, config),
-                is_marked_for_deletion=is_there(mark),
-            )
-            for name, _, config, mark in there
-        ]
+        decoded: dict[str, TopicIdReplicaAssignment] = {}
+        for name, data, _, _ in there:
+            with self._unreadable_told():
+                decoded[name] = TopicZNode.decode(name, data)
+        partitions = [TopicPartition(name, p) for name, topic in decoded.items() for p in topic.assignment]
+        states = dict(zip(partitions, await self._zk.get_many(list(map(_state_path, partitions))), strict=True))
+        self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partitions")
+        found = []
+        for name, _, config, mark in there:
+            if name in decoded:
+                with self._unreadable_told():
+                    found.append(_topic(name, decoded[name], states, config, is_marked=is_there(mark)))
+        return found
+
+    @contextmanager
+    def _unreadable_told(self) -> Iterator[None]:
+        """Tell of a znode that nobody understands and go on, where somebody wants to be told."""
+        try:
+            yield
+        except ZnodeFormatError as error:
+            if self._on_unreadable is None:
+                raise
+            self._on_unreadable(str(error))
 
 
 async def read_states(
     zk: ZkClient, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     """Return the states of partitions; one that has none yet is left out."""
-    answers = await zk.get_many([TopicPartitionStateZNode.path(partition) for partition in partitions])
+    answers = await zk.get_many(list(map(_state_path, partitions)))
     return {
-        partition: TopicPartitionStateZNode.decode(partition, data_of(answer), stat_of(answer).version)
+        partition: _state(partition, answer)
         for partition, answer in zip(partitions, answers, strict=True)
         if is_there(answer)
     }
@@ -120,6 +144,36 @@ def stat_of(answer: _Answer) -> ZnodeStat:
     if isinstance(answer, ZooKeeperError):
         raise answer
     return answer[1]
+
+
+def _state_path(partition: TopicPartition) -> str:
+    return TopicPartitionStateZNode.path(partition)
+
+
+def _state(partition: TopicPartition, answer: _Answer) -> LeaderIsrAndControllerEpoch:
+    return TopicPartitionStateZNode.decode(partition, data_of(answer), stat_of(answer).version)
+
+
+def _topic(
+    name: str,
+    topic: TopicIdReplicaAssignment,
+    states: Mapping[TopicPartition, _Answer],
+    config: _Answer,
+    *,
+    is_marked: bool,
+) -> TopicSnapshot:
+    partitions = []
+    for index, assignment in topic.assignment.items():
+        partition = TopicPartition(name, index)
+        answer = states[partition]
+        partitions.append(_partition(index, assignment, _state(partition, answer) if is_there(answer) else None))
+    return TopicSnapshot(
+        name=name,
+        partitions=tuple(partitions),
+        topic_id=topic.topic_id,
+        configs=_configs(name, config),
+        is_marked_for_deletion=is_marked,
+    )
 
 
 def _configs(topic: str, answer: _Answer) -> dict[str, str]:

@@ -1,0 +1,59 @@
+"""A topic whose znodes nobody understands: it is told, and does not hide the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from klamm_program import in_process
+from znode_trees import load_tree
+
+from engine.zk.client import ZkClient
+
+Capture = pytest.CaptureFixture[str]
+NOTHING_BUT = "cannot understand the content of /brokers/topics/lag: not JSON"
+
+
+@pytest.fixture
+def damaged(zk_chroot: str) -> str:
+    """Return where the recorded cluster stands whose topic ``lag`` was overwritten with something else."""
+
+    async def damage() -> None:
+        await load_tree(zk_chroot, "leaderless")
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=10_000) as zk:
+            await zk.set("/brokers/topics/lag", b"not json", -1)
+
+    asyncio.run(damage())
+    return zk_chroot
+
+
+def test_the_other_topics_are_described_and_this_one_is_told(damaged: str, capsys: Capture) -> None:
+    ran = in_process("topics", "describe", "--zookeeper", damaged, "-o", "json", capture=capsys)
+    topics = {topic["topic"] for topic in json.loads(ran.out)}
+    assert topics
+    assert "lag" not in topics
+    assert ran.err.startswith(f"warning: {NOTHING_BUT}")
+
+
+def test_who_names_it_gets_an_error(damaged: str, capsys: Capture) -> None:
+    ran = in_process("topics", "describe", "lag", "--zookeeper", damaged, capture=capsys)
+    assert (ran.code, ran.out) == (1, "")
+    assert NOTHING_BUT in ran.err
+    assert "hint: look at it: klamm zk get /brokers/topics/lag --raw" in ran.err
+
+
+def test_health_is_critical_for_it_and_goes_on(damaged: str, capsys: Capture) -> None:
+    ran = in_process("cluster", "health", "--zookeeper", damaged, "-o", "json", capture=capsys)
+    reasons = {reason["check"]: reason for reason in json.loads(ran.out)["reasons"]}
+    assert ran.code == 1
+    assert reasons["unreadable_topics"]["severity"] == "critical"
+    assert reasons["unreadable_topics"]["examples"][0].startswith(NOTHING_BUT)
+    assert len(reasons) > 1
+
+
+def test_all_leaders_can_be_elected_but_its_own(damaged: str, capsys: Capture) -> None:
+    words = ("elect", "preferred", "--all-topic-partitions", "--dry-run", "--zookeeper", damaged)
+    ran = in_process(*words, capture=capsys)
+    assert "lag" not in ran.out
+    assert NOTHING_BUT in ran.err
