@@ -98,7 +98,7 @@ def test_deleting_at_a_terminal(
         asked += os.read(ours, 1024)
     assert f"Delete topic {topic_name}" in asked.decode()
     os.write(ours, f"{answer}\n".encode())
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     os.close(ours)
     assert process.returncode == (0 if is_gone else 2)
     assert (in_process("topics", "describe", topic_name, *where, capture=capsys).code == 2) == is_gone
