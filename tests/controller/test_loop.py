@@ -460,7 +460,7 @@ async def finish(
                     and (len(context.live_brokers) < 4)
                 )
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_done():
             await asyncio.sleep(0.01)
             others = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]

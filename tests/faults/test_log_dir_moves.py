@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from broker_logs import server_log
 from producing import Witness
 from replica_files import assert_identical, replica_folder
 from wire_client import WireClient, create_topic, produce, wait_until_led
@@ -44,7 +45,7 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(2, config=QUICK, log_dir_count=2) as running:
         yield running
         for broker in running.brokers.values():
-            log = (broker.logs_path / "server.log").read_text()
+            log = server_log(broker.logs_path)
             assert "marked as failed" not in log
             assert "Traceback" not in log
             assert "Traceback" not in broker.output_path.read_text()

@@ -7,15 +7,16 @@ from pathlib import Path
 
 def server_log(folder: Path) -> str:
     """Return server.log with what was rolled off it, in order; empty where there is none yet."""
-    return _whole(folder, "server.log")
+    return whole_log(folder, "server.log")
 
 
 def cleaner_log(folder: Path) -> str:
     """Return log-cleaner.log in the same way."""
-    return _whole(folder, "log-cleaner.log")
+    return whole_log(folder, "log-cleaner.log")
 
 
-def _whole(folder: Path, name: str) -> str:
+def whole_log(folder: Path, name: str) -> str:
+    """Return any log of a broker in the same way."""
     rolled = sorted(folder.glob(f"{name}.*"))
     return "".join(path.read_text() for path in [*rolled, folder / name] if path.exists())
 

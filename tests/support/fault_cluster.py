@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from broker_logs import whole_log
 from cut_proxy import CutProxies
 
 from engine.common.errors import CoordinationError, KlammError
@@ -225,4 +226,4 @@ class FaultCluster:
 
     def server_log(self, broker_id: int, name: str = "server.log") -> str:
         """Return what a broker has logged so far."""
-        return (self.broker(broker_id).logs_path / name).read_text("utf-8")
+        return whole_log(self.broker(broker_id).logs_path, name)
