@@ -115,11 +115,13 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
             if one.obstacle is not None:
                 invocation.talk.warn(str(one))
         is_unclean = election is ElectionType.UNCLEAN
-        plural = "" if len(needed) == 1 else "s"
-        what = f"elect {election.value} leaders of {len(needed)} partition{plural} in {cluster.target.name}"
-        what += ", losing records that only dead replicas have" if is_unclean else ""
         able = [one for one in needed if one.obstacle is None]
+        plural = "" if len(able) == 1 else "s"
+        what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.name}"
+        what += ", losing records that only dead replicas have" if is_unclean and able else ""
         details = () if invocation.is_dry_run else preview_lines(able)
-        if not invocation.confirm(what, details, is_destructive=is_unclean):
+        # Where nobody can be elected there is nothing to confirm; the controller is asked all the same, and says why.
+        needs_word = bool(able) or is_unclean or invocation.is_dry_run
+        if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
             return elections_report([one.as_result() for one in previews])
         return elections_report(await run_election(cluster, election, previews))

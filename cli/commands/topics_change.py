@@ -83,12 +83,11 @@ async def create(
         invocation.talk.warn(warning)
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
+        # What cannot be done is not announced: a dry run is checked by the cluster first.
+        if invocation.is_dry_run:
+            change = await changer.create(wanted, if_not_exists=if_not_exists, validate_only=True)
         if invocation.confirm(f"create topic {_summary(wanted)} in {cluster.target.name}"):
             change = await changer.create(wanted, if_not_exists=if_not_exists)
-        elif invocation.is_dry_run:
-            change = await changer.create(wanted, if_not_exists=if_not_exists, validate_only=True)
-        else:
-            return None
     return topic_changes_report([change])
 
 
@@ -136,10 +135,10 @@ async def alter(
             return None
         if wanted.partition_count is not None:
             invocation.talk.warn("with more partitions, records with a key may go to another partition than before")
-        if invocation.confirm(f"alter topic {wanted.summary} in {cluster.target.name}"):
-            return topic_changes_report([await changer.alter(wanted)])
         if invocation.is_dry_run:
             await changer.alter(wanted, validate_only=True)
+        if invocation.confirm(f"alter topic {wanted.summary} in {cluster.target.name}"):
+            return topic_changes_report([await changer.alter(wanted)])
     return None
 
 

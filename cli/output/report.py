@@ -41,6 +41,7 @@ class Drawing(Enum):
 
 
 ToneRule = Callable[[object], Tone | None]
+RowToneRule = Callable[[Sequence[object]], Tone | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,20 @@ class Column:
     """Drawn columns of the same scale can be compared with each other; "" is the column's own."""
     is_dispensable: bool = False
     """Left out where the terminal is too narrow for the whole table; the other formats have it always."""
+    row_tone: RowToneRule | None = None
+    """In place of ``tone`` where it takes the other values of the row to tell."""
     falls_below: bool = False
     """Free text in the last column: where the terminal is too narrow it stands in lines of its own, below its row."""
 
     @property
     def heading(self) -> str:
         return self.title or self.name.replace("_", " ").capitalize()
+
+    def tone_in(self, row: Sequence[object], index: int) -> Tone | None:
+        """Return what this column's value, at ``index`` of its row, means."""
+        if self.row_tone is not None:
+            return self.row_tone(row)
+        return self.tone(row[index]) if self.tone is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,8 @@ def folded_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str]
     """Return the lines of a table whose texts are folded to fit, without drawings; None where figures alone do not."""
     rows = [
         [
-            _Cell(human_text(c.kind, value), c.tone(value) if c.tone else None)
-            for c, value in zip(table.columns, row, strict=True)
+            _Cell(human_text(column.kind, row[index]), column.tone_in(row, index))
+            for index, column in enumerate(table.columns)
         ]
         for row in table.rows
     ]
@@ -153,7 +153,7 @@ def _cells(
     for number, row in enumerate(table.rows):
         line = []
         for index, column in enumerate(table.columns):
-            text, tone = figures[index][number], column.tone(row[index]) if column.tone is not None else None
+            text, tone = figures[index][number], column.tone_in(row, index)
             if drawn[index]:
                 drawing, heat_tone = scales.drawn(column, row[index], drawn[index], has_blocks=has_blocks)
                 text = f"{' ' * (widths[index] - _length(text))}{text} {drawing}"

@@ -64,7 +64,7 @@ def _print_table(console: Console, table: Table, view: TerminalView, *, has_bloc
         right = column.kind in RIGHT
         grid.add_column(column.heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in table.rows:
-        grid.add_row(*(_cell(column, value) for column, value in zip(table.columns, row, strict=True)))
+        grid.add_row(*(_cell(column, row, index) for index, column in enumerate(table.columns)))
     console.print(grid)
 
 
@@ -77,6 +77,6 @@ def _print_fields(console: Console, fields: Fields) -> None:
     console.print(grid)
 
 
-def _cell(column: Column, value: object) -> Text:
-    tone = column.tone(value) if column.tone is not None else None
-    return Text(human_text(column.kind, value), style="" if tone is None else tone.value)
+def _cell(column: Column, row: Sequence[object], index: int) -> Text:
+    tone = column.tone_in(row, index)
+    return Text(human_text(column.kind, row[index]), style="" if tone is None else tone.value)

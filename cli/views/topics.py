@@ -10,21 +10,28 @@ from engine.admin.topics import PartitionDescription, TopicDescription
 from engine.common.model import NO_LEADER
 
 
-def _leader_tone(value: object) -> Tone | None:
-    return Tone.BAD if value == NO_LEADER else None
+def _leader_tone(leader: object, replicas: object) -> Tone | None:
+    """Nobody leads: bad; another one than the preferred replica leads: worth a look."""
+    if leader == NO_LEADER:
+        return Tone.BAD
+    return Tone.WARNING if isinstance(replicas, tuple) and replicas and replicas[0] != leader else None
 
 
 def _osr_tone(value: object) -> Tone | None:
     return Tone.WARNING if value else None
 
 
-_PARTITION = (
-    Column("partition", Kind.NUMBER),
-    Column("leader", Kind.NUMBER, tone=_leader_tone),
-    Column("replicas", Kind.LIST),
-    Column("isr", Kind.LIST, title="ISR"),
-    Column("osr", Kind.LIST, title="OSR", tone=_osr_tone),
-)
+def _partition_columns(first: int) -> tuple[Column, ...]:
+    """Return the columns that tell of a partition; the ``first`` of them stands there in a row."""
+    return (
+        Column("partition", Kind.NUMBER),
+        Column("leader", Kind.NUMBER, row_tone=lambda row: _leader_tone(row[first + 1], row[first + 2])),
+        Column("replicas", Kind.LIST),
+        Column("isr", Kind.LIST, title="ISR"),
+        Column("osr", Kind.LIST, title="OSR", tone=_osr_tone),
+    )
+
+
 _REASSIGNMENT = (
     Column("adding_replicas", Kind.LIST, title="Adding"),
     Column("removing_replicas", Kind.LIST, title="Removing"),
@@ -33,7 +40,7 @@ _EPOCHS = (
     Column("leader_epoch", Kind.NUMBER, title="Epoch", is_dispensable=True),
     Column("zk_version", Kind.NUMBER, title="zkVersion", is_dispensable=True),
 )
-_ALL = (Column("topic"), *_PARTITION, *_REASSIGNMENT, *_EPOCHS)
+_ALL = (Column("topic"), *_partition_columns(1), *_REASSIGNMENT, *_EPOCHS)
 
 
 def topic_list_report(topics: Sequence[TopicName]) -> Report:
@@ -82,7 +89,9 @@ def _section(topic: TopicDescription) -> Section:
         facts.append("MARKED FOR DELETION")
     lines = [" · ".join(facts)]
     lines += [f"  {key}={value}" for key, value in topic.configs.items()]
-    table = Table((*_PARTITION, *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions])
+    table = Table(
+        (*_partition_columns(0), *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions]
+    )
     return Section(topic.topic, _without_empty(table), lines)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from engine.common.errors import ErrorCode
 
 _ADVICE = {
@@ -10,7 +12,6 @@ _ADVICE = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as brokers are alive: klamm brokers list",
     ErrorCode.INVALID_PARTITIONS: "partitions can only be added; see how many there are: klamm topics describe TOPIC",
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
-    ErrorCode.INVALID_CONFIG: "see keys, types and limits with: klamm configs describe --all",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of: letters, digits, dot, underscore, hyphen",
     ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
     ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers and restart them",
@@ -39,8 +40,42 @@ _ADVICE = {
 }
 
 
-def advice_for(code: ErrorCode) -> str | None:
-    """Return what to do next, or None where nothing better than the error's own text can be said."""
+_UNKNOWN_KEY = re.compile(r"Unknown topic config name: (\S+)")
+_COLLIDES = "collides with existing topic"
+_NOT_DYNAMIC = "Cannot update these configs dynamically"
+
+
+def advice_for(code: ErrorCode, message: str = "", where: str = "") -> str | None:
+    """Return what to do next, or None where nothing better than the error's own text can be said.
+
+    ``message`` is the error's text, ``where`` what it is about, such as ``topic orders``.
+    """
+    if code is ErrorCode.INVALID_CONFIG:
+        return _advice_on_settings(message, where)
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION and _COLLIDES in message:
+        return "'.' and '_' are one and the same in metric names: choose a name that differs elsewhere"
+    if _NOT_DYNAMIC in message:
+        return "it is set in the broker's server.properties, and takes effect when the broker is restarted"
     if code in _ADVICE:
         return _ADVICE[code]
     return "try again" if code.is_retriable else None
+
+
+def _advice_on_settings(message: str, where: str) -> str | None:
+    kind, _, name = where.partition(" ")
+    if kind == "broker" and name.isdigit():
+        return f"see keys and their values with: klamm configs describe --broker {name} --all"
+    if kind != "topic":
+        return None
+    look = "see keys and their values with: klamm configs describe --topic TOPIC --all"
+    unknown = _UNKNOWN_KEY.search(message)
+    nearest = _nearest_key(unknown[1]) if unknown is not None else None
+    return look if nearest is None else f"did you mean {nearest}? {look}"
+
+
+def _nearest_key(key: str) -> str | None:
+    from difflib import get_close_matches
+
+    from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+
+    return next(iter(get_close_matches(key, TOPIC_CONFIG_DEF.names, n=1)), None)

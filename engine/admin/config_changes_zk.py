@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.admin.advice import advice_for
 from engine.admin.configs import Entity, EntityType
 from engine.admin.errors import BadRequest
-from engine.common.errors import ConfigError
+from engine.common.errors import ConfigError, ErrorCode
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic_keys import is_password, validate_dynamic_config
 from engine.config.topic_configs import validate_topic_config
@@ -70,7 +71,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     try:
         validate_topic_config(configs, anybody)
     except ConfigError as error:
-        hint = "keys and their present values: klamm configs describe --topic TOPIC --all"
+        hint = advice_for(ErrorCode.INVALID_CONFIG, str(error), "topic")
         raise BadRequest(str(error), hint=hint) from error
 
 

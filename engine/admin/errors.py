@@ -71,5 +71,6 @@ class Refused(AdminError):
     def __init__(
         self, code: ErrorCode, message: str | None = None, *, where: str | None = None, hint: str | None = None
     ) -> None:
-        super().__init__(message or code.name, where=where, hint=hint or advice_for(code))
+        hint = hint or advice_for(code, message or "", where or "")
+        super().__init__(message or code.name, where=where, hint=hint)
         self.code = code

@@ -51,6 +51,10 @@ class WireTopicChanger:
 
     async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
         count = wanted.partition_count
+        entity = Entity(EntityType.TOPIC, wanted.name)
+        if wanted.changes_configs and count is not None:
+            # Two requests: the second one must not be refused when the first is done.
+            await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=True)
         if count is not None:
             assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
             check_brokers(assignment or (), await self._wire.nodes())
@@ -62,7 +66,6 @@ class WireTopicChanger:
             if not validate_only:
                 await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
         if wanted.changes_configs:
-            entity = Entity(EntityType.TOPIC, wanted.name)
             await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=validate_only)
         return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=count)
 

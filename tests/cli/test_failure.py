@@ -100,3 +100,20 @@ def test_codes_are_documented() -> None:
     assert {int(code) for code in ExitCode} >= {0, 1, 2, 3, 4, 5, 130}
     assert all(code.meaning for code in ExitCode)
     assert isinstance(failure_of(ValueError("x")), Failure)
+
+
+def test_a_hint_on_a_setting_is_one_that_can_be_followed() -> None:
+    unknown = Refused(ErrorCode.INVALID_CONFIG, "Unknown topic config name: retenton.ms", where="topic orders")
+    look = "see keys and their values with: klamm configs describe"
+    assert unknown.hint == f"did you mean retention.ms? {look} --topic TOPIC --all"
+    assert advice_for(ErrorCode.INVALID_CONFIG, "Invalid value", "topic orders") == f"{look} --topic TOPIC --all"
+    assert advice_for(ErrorCode.INVALID_CONFIG, "Invalid value", "broker 2") == f"{look} --broker 2 --all"
+    assert advice_for(ErrorCode.INVALID_CONFIG, "not a supported log level", "broker-logger 0") is None
+    fixed = "Cannot update these configs dynamically: Set(log.dirs)"
+    assert "server.properties" in (advice_for(ErrorCode.INVALID_REQUEST, fixed, "broker 0") or "")
+
+
+def test_a_name_that_collides_is_not_told_which_letters_are_allowed() -> None:
+    message = "Topic 'a_b' collides with existing topics: a.b"
+    assert "choose a name" in (advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, message) or "")
+    assert "at most 249" in (advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "contains one or more characters") or "")

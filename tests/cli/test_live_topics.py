@@ -99,12 +99,21 @@ def test_a_dry_run_checks_and_writes_nothing(klamm_by: Klamm, topic_name: str) -
     would = klamm_by("topics", "create", topic_name, *shape, "2", "--dry-run", "-o", "json")
     assert (would.code, would.json[0]["result"]) == (0, "would be created")
     assert "dry run: would create topic" in would.err
-    assert klamm_by("topics", "create", topic_name, *shape, "3", "--dry-run").code == 4
+    cannot = klamm_by("topics", "create", topic_name, *shape, "3", "--dry-run")
+    assert (cannot.code, "would" in cannot.err) == (4, False)
     assert klamm_by("topics", "describe", topic_name).code == 2
     assert klamm_by("topics", "create", topic_name, *shape, "2").code == 0
     assert klamm_by("topics", "alter", topic_name, "--partitions", "9", "--dry-run").code == 0
-    assert klamm_by("topics", "alter", topic_name, "--partitions", "1", "--dry-run").code == 4
+    cannot = klamm_by("topics", "alter", topic_name, "--partitions", "1", "--dry-run")
+    assert (cannot.code, "would" in cannot.err) == (4, False)
     assert klamm_by("topics", "delete", topic_name, "--dry-run").code == 0
+    assert klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partition_count"] == 2
+
+
+def test_partitions_are_not_added_where_a_setting_beside_them_is_refused(klamm_by: Klamm, topic_name: str) -> None:
+    assert klamm_by("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    both = klamm_by("topics", "alter", topic_name, "--partitions", "3", "--config", "retention.ms=soon")
+    assert both.code in (2, 4)
     assert klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partition_count"] == 2
 
 
