@@ -27,6 +27,10 @@ PATIENCE_S = 5.0
 ANSWER_LIMIT_S = 8.0
 """So long a broker may take for one answer, though its connection is open: a frozen one never gives it."""
 
+SILENT_LIMIT_S = 1.0
+"""So long, if it has let that limit pass before: a command asks several questions, and its time is not to be used up by
+one broker."""
+
 _ANSWER_SHARE, _PATIENCE_SHARE = 0.6, 0.3
 """Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
 
@@ -66,7 +70,7 @@ async def ask_all(
     asked = dict.fromkeys(keys)
     found: dict[K, V | Unknown] = {}
     waiting, at_home = list(asked), dict(known or {})
-    deadline = time.monotonic() + min(patience_s, wire.request_timeout_s * _PATIENCE_SHARE)
+    deadline = time.monotonic() + min(patience_s, wire.operation_s * _PATIENCE_SHARE)
     while waiting:
         await _find_homes(homes, waiting, at_home, found)
         by_broker: dict[int, list[K]] = {}
@@ -75,7 +79,12 @@ async def ask_all(
                 by_broker.setdefault(at_home[key], []).append(key)
         for answers in await asyncio.gather(*(_ask_broker(wire, b, k, ask, batch) for b, k in by_broker.items())):
             found.update(answers)
-        waiting = [key for key in waiting if isinstance(why := found[key], Unknown) and may_repeat(why)]
+        # Who stands still is not moving.
+        waiting = [
+            key
+            for key in waiting
+            if isinstance(why := found[key], Unknown) and may_repeat(why) and at_home.get(key) not in wire.silent
+        ]
         if not waiting or time.monotonic() > deadline:
             break
         await asyncio.sleep(PAUSE_S)
@@ -133,13 +142,16 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
     Raises:
         Unreachable: the time is over.
     """
-    limit_s = min(ANSWER_LIMIT_S if limit_s is None else limit_s, wire.request_timeout_s * _ANSWER_SHARE)
+    limit_s = min(ANSWER_LIMIT_S if limit_s is None else limit_s, wire.operation_s * _ANSWER_SHARE)
+    if broker_id in wire.silent:
+        limit_s = min(limit_s, SILENT_LIMIT_S)
     try:
         async with asyncio.timeout(limit_s) as limit:
             yield
     except TimeoutError as error:
         if not limit.expired():
             raise
+        wire.silent.add(broker_id)
         raise Unreachable(f"no answer within {limit_s:g} s", where=f"broker {broker_id}") from error
 
 
@@ -160,6 +172,7 @@ async def _ask_broker(
         try:
             async with answer_limit(wire, broker_id):
                 answers = await ask(broker_id, some)
+            wire.silent.discard(broker_id)
         except FAILURES as error:
             answers = dict.fromkeys(some, Unknown.of_error(error))
         for key in some:

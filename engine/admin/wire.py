@@ -7,6 +7,7 @@ again: it may have been carried out.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -55,11 +56,10 @@ class WireCluster:
         self._nodes: dict[int, Node] = {}
         self._controller_id = _NO_CONTROLLER
         self.cluster_id: str | None = None
-
-    @property
-    def request_timeout_s(self) -> float:
-        """How long one answer is waited for at most, which is no longer than the operation may take."""
-        return self._request_timeout_ms / 1000
+        self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
+        """How long the operation may take that the questions belong to."""
+        self.silent: set[int] = set()
+        """Brokers that have let a limit pass without an answer: the next question gives them less time."""
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -133,6 +133,12 @@ class WireCluster:
             known = ", ".join(str(known_id) for known_id in sorted(self._nodes)) or "none"
             raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
         return await self._client(node.host, node.port)
+
+    def has_connection(self, broker_id: int) -> bool:
+        """Whether a connection to the broker is open: one that stands still has mostly none."""
+        node = self._nodes.get(broker_id)
+        client = None if node is None else self._clients.get((node.host, node.port))
+        return client is not None and client.is_connected
 
     async def close(self) -> None:
         """Close all connections."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -30,7 +29,7 @@ LATEST = parse_offset_time("latest")
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 
 
-def play(scene: Scene, *, timeout_s: float = 10.0, version_max: int = 10) -> None:
+def play(scene: Scene, *, version_max: int = 10) -> None:
     """Two brokers; each tells the offset 100 + partition, and what does not lie at it that it does not lead it."""
 
     async def playing() -> None:
@@ -40,7 +39,7 @@ def play(scene: Scene, *, timeout_s: float = 10.0, version_max: int = 10) -> Non
             for broker in brokers.brokers:
                 broker.answers[ApiKey.LIST_OFFSETS] = lambda request, broker=broker: told(brokers, broker.id, request)
             target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=timeout_s) as cluster:
+            async with Cluster(target, timeout_s=10) as cluster:
                 await scene(brokers, cluster)
 
     asyncio.run(playing())
@@ -95,17 +94,16 @@ def test_a_broker_that_is_too_old_for_a_time_ends_it_all() -> None:
     play(scene, version_max=6)
 
 
-def test_a_frozen_leader_leaves_time_to_tell_of_the_others() -> None:
-    """However short the operation's own time is."""
+def test_a_frozen_leader_leaves_time_to_tell_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a share of the operation's time, however short that is."""
+    monkeypatch.setattr("engine.admin.asking._ANSWER_SHARE", 0.2)
 
     async def scene(brokers: ScriptedCluster, cluster: Cluster) -> None:
         brokers.brokers[1].answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
-        began = time.monotonic()
         wire = await cluster.wire()
         found = await look_up(wire, {T0: 0, T1: 1}, LATEST)
-        assert [(one.offset, one.error) for one in found] == [(100, None), (None, "no answer within 1.2 s: broker 1")]
-        assert time.monotonic() - began < 2
+        assert [(one.offset, one.error) for one in found] == [(100, None), (None, "no answer within 2 s: broker 1")]
         ends = await end_offsets(wire, [T0, T1])
         assert ends[T0] == 100 and isinstance(ends[T1], Unknown)
 
-    play(scene, timeout_s=2.0)
+    play(scene)

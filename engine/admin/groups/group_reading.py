@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from engine.admin.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.errors import Unreachable
@@ -81,7 +82,8 @@ async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[st
 
     async def several(keys: list[str]) -> None:
         try:
-            response = await wire.call_broker(broker_id, FindCoordinatorRequest(coordinator_keys=keys))
+            async with answer_limit(wire, broker_id):
+                response = await wire.call_broker(broker_id, FindCoordinatorRequest(coordinator_keys=keys))
         except FAILURES as error:
             found.update(dict.fromkeys(keys, Unknown.of_error(error)))
             return
@@ -91,7 +93,8 @@ async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[st
 
     async def single(key: str) -> None:
         try:
-            response = await wire.call_broker(broker_id, FindCoordinatorRequest(key=key), version_max=_SINGLE_KEY)
+            async with answer_limit(wire, broker_id):
+                response = await wire.call_broker(broker_id, FindCoordinatorRequest(key=key), version_max=_SINGLE_KEY)
         except FAILURES as error:
             found[key] = Unknown.of_error(error)
             return
@@ -188,18 +191,20 @@ async def _leaderless(wire: WireCluster) -> tuple[int, ...]:
 
 
 async def _connect(wire: WireCluster, brokers: Iterable[int]) -> None:
-    for broker_id in brokers:
-        try:
-            await wire.client_of(broker_id)
-        except FAILURES:
-            # Told with each group that this broker coordinates.
-            continue
+    async def one(broker_id: int) -> None:
+        # What fails here is told with each group that this broker coordinates.
+        with suppress(*FAILURES):
+            async with answer_limit(wire, broker_id):
+                await wire.client_of(broker_id)
+
+    await asyncio.gather(*map(one, brokers))
 
 
 async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
     """Return a live broker that can be reached, and the version of an API that it is asked in."""
     last: Exception = Unreachable("no broker is alive")
-    for broker_id in sorted(await wire.nodes()):
+    brokers = sorted(await wire.nodes())
+    for broker_id in sorted(brokers, key=lambda one: (one in wire.silent, not wire.has_connection(one))):
         try:
             async with answer_limit(wire, broker_id, _CHOOSING_LIMIT_S):
                 return broker_id, await wire.version(await wire.client_of(broker_id), key)

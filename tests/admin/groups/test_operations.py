@@ -26,6 +26,7 @@ from engine.admin.target import ClusterTarget, Origin
 from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.offset_commit import OffsetCommitRequest
 
@@ -33,10 +34,10 @@ Scene = Callable[[ScriptedGroups, Cluster], Awaitable[None]]
 EARLIEST, LATEST = ResetSpec(ResetTo.EARLIEST), ResetSpec(ResetTo.LATEST)
 
 
-def play(scene: Scene) -> None:
+def play(scene: Scene, *, greeter: int = 0) -> None:
     async def playing() -> None:
         async with asyncio.timeout(20), scripted_cluster(2) as brokers:
-            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap[greeter:]))
             async with Cluster(target, timeout_s=10) as cluster:
                 world = ScriptedGroups(brokers, {})
                 world.state = "Empty"
@@ -127,6 +128,37 @@ def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) 
         assert message == "the groups of broker 1 are not known: no answer within 0.2 s: broker 1"
         ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0)
         assert [isinstance(end, Unknown) for end in ends.values()] == [False, True]
+
+    play(scene)
+
+
+def test_a_frozen_broker_is_not_asked_who_coordinates() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 1): 60}}
+        frozen = world.cluster.brokers[0].answers
+        frozen |= dict.fromkeys(frozen, lambda _: SILENCE)
+        found = await describe(cluster, all_of("g1"))
+        assert [[row.log_end_offset for row in group.partitions] for group in found.groups] == [[100]]
+
+    play(scene, greeter=1)
+
+
+def test_a_frozen_broker_uses_up_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command asks coordinators, then leaders: whoever has let the first question pass is not waited for as long."""
+    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 2.0)
+    monkeypatch.setattr("engine.admin.asking.SILENT_LIMIT_S", 0.5)
+
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"g1": {("t", 0): 60}, "g2": {("t", 0): 60, ("t", 1): 61}}
+        frozen = world.cluster.brokers[1].answers
+        frozen |= {key: lambda _: SILENCE for key in frozen if key is not ApiKey.METADATA}
+        found = await describe(cluster, all_of())
+        assert told(found.failures) == [("the groups of broker 1 are not known: no answer within 2 s: broker 1", None)]
+        ((group, rows),) = [(group.group, group.partitions) for group in found.groups]
+        assert (group, [(row.log_end_offset, row.error) for row in rows]) == (
+            "g2",
+            [(100, None), (None, "no answer within 0.5 s: broker 1")],
+        )
 
     play(scene)
 

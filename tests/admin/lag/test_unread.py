@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -37,7 +37,8 @@ def record(offset: int, time_ms: int | None = None) -> Record:
 class Log:
     """A broker that holds batches of partitions and answers a Fetch as Kafka does: the first batch whole."""
 
-    request_timeout_s = 30.0
+    operation_s = 30.0
+    silent: ClassVar[set[int]] = set()
 
     def __init__(
         self, batches: dict[TopicPartition, Sequence[tuple[int, bytes]]], ends: dict[TopicPartition, int]
