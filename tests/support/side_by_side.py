@@ -1,0 +1,164 @@
+"""The same requests to a broker of ours and one of Apache Kafka, and how their answers differ.
+
+What must differ is put aside: topic ids become names, ports, cluster ids, sizes of volumes and the present time go.
+Lists are compared without their order, for Kafka's is that of its hash maps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final
+
+from wire_client import ConnectionClosed, WireClient
+
+from engine.protocol.api_keys import API_SPECS
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.protocol.declaration import Request, Struct
+
+UNKNOWN_ID: Final = b"nobody has this."
+"""A topic id that no broker has given."""
+
+CLOSED: Final = "the connection was closed"
+
+_PUT_ASIDE: Final = frozenset(
+    {"port", "cluster_id", "total_bytes", "usable_bytes", "session_id", "documentation", "producer_id"}
+)
+_NAMES: Final = ("name", "topic", "resource_name", "topic_id", "partition_index", "index", "partition", "error_code")
+_WEEK_MS: Final = 7 * 86_400_000
+
+Plain = Any
+"""An answer as dicts, lists and values that can be compared."""
+
+
+class Side:
+    """A connection to one of the two brokers, and the ids of its topics."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client = WireClient(address)
+        self.ids: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
+
+    def close(self) -> None:
+        self._client.socket.close()
+
+    def ask(self, request: Request, version: int) -> Any:
+        """Return the answer, or CLOSED."""
+        try:
+            return self._client.ask(request, version)
+        except (ConnectionClosed, ConnectionError):
+            self.close()
+            self._client = WireClient(self._address)
+            return CLOSED
+
+    def id_of(self, topic: str) -> bytes:
+        """Return a topic's id; UNKNOWN_ID where there is no such topic."""
+        return self.ids.get(topic, UNKNOWN_ID)
+
+    def learn_ids(self) -> None:
+        """Ask for all topics and keep their ids, also of those that are gone."""
+        told = self.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        self.ids.update({topic.name: topic.topic_id for topic in told.topics})
+        self._names.update({topic.topic_id: topic.name for topic in told.topics})
+
+    def plain(self, value: Any, field: str = "") -> Plain:
+        """Return a value with what must differ put aside."""
+        if isinstance(value, Struct):
+            fields = [f.name for f in value.wire_fields if f.name not in _PUT_ASIDE]
+            return {name: self.plain(getattr(value, name), name) for name in fields}
+        if isinstance(value, list):
+            return sorted((self.plain(entry, field) for entry in value), key=_order)
+        if isinstance(value, bytes | memoryview | bytearray):
+            data = bytes(value)
+            return self._names.get(data, data.hex()) if field.endswith("id") and any(data) else data.hex()
+        if isinstance(value, int) and abs(value - time.time() * 1000) < _WEEK_MS:
+            return "now"
+        return value
+
+
+Build = Callable[[Side], Request]
+
+
+class SideBySide:
+    """Asks both and collects the differences."""
+
+    def __init__(self, kafka: str, klamm: str) -> None:
+        self.sides = {"kafka": Side(kafka), "klamm": Side(klamm)}
+        self.differences: list[str] = []
+
+    def close(self) -> None:
+        for side in self.sides.values():
+            side.close()
+
+    def prepare(self, request: Request, version: int) -> None:
+        """Have both do something that must work, and learn the ids of the topics."""
+        for side in self.sides.values():
+            answer = side.ask(request, version)
+            assert answer != CLOSED and not list(_errors(side.plain(answer))), answer
+            side.learn_ids()
+
+    def wait_until_led(self, *topics: str) -> None:
+        """Wait until both have leaders of topics that they were not given the time for."""
+        deadline = time.monotonic() + 20
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+        )
+        for side in self.sides.values():
+            while list(_errors(side.plain(side.ask(asked, 12)))):
+                assert time.monotonic() < deadline, f"{topics} are not led"
+                time.sleep(0.02)
+
+    def ask(
+        self,
+        what: str,
+        build: Build | Request,
+        versions: Iterable[int] | None = None,
+        *,
+        unlike: Collection[str] = (),
+    ) -> None:
+        """Ask both in every version, and note how the answers differ. ``unlike``: fields that are known to."""
+        request = build if isinstance(build, Request) else build(self.sides["kafka"])
+        spec = API_SPECS[request.api_key]
+        for version in range(spec.min_version, spec.max_version + 1) if versions is None else versions:
+            kafka, klamm = (
+                side.plain(side.ask(build if isinstance(build, Request) else build(side), version))
+                for side in self.sides.values()
+            )
+            for where, theirs, ours in _differences(kafka, klamm, ""):
+                if where.rpartition(".")[2] not in unlike:
+                    told = f"{what} v{version} {where}: Kafka tells {_short(theirs)}, klamm {_short(ours)}"
+                    self.differences.append(told)
+
+
+def _order(entry: Plain) -> tuple[str, ...]:
+    if not isinstance(entry, dict):
+        return (f"{entry:>12}" if isinstance(entry, int) else str(entry),)
+    return (*(str(entry.get(name)) for name in _NAMES), str(entry))
+
+
+def _differences(theirs: Plain, ours: Plain, where: str) -> Iterator[tuple[str, Plain, Plain]]:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name, value in theirs.items():
+            yield from _differences(value, ours[name], f"{where}.{name}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            names = [one[name] for name in _NAMES[:3] if one.get(name)] if isinstance(one, dict) else []
+            yield from _differences(one, other, f"{where}[{names[0] if names else index}]")
+    elif theirs != ours:
+        yield where, theirs, ours
+
+
+def _errors(answer: Plain) -> Iterator[int]:
+    if isinstance(answer, dict):
+        if answer.get("error_code"):
+            yield answer["error_code"]
+        for value in answer.values():
+            yield from _errors(value)
+    elif isinstance(answer, list):
+        for entry in answer:
+            yield from _errors(entry)
+
+
+def _short(value: Plain) -> str:
+    return repr(value) if len(repr(value)) < 300 else f"{repr(value)[:300]}…"
