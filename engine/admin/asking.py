@@ -31,7 +31,7 @@ SILENT_LIMIT_S = 1.0
 """So long, if it has let that limit pass before: a command asks several questions, and its time is not to be used up by
 one broker."""
 
-_ANSWER_SHARE, _PATIENCE_SHARE = 0.6, 0.3
+_ANSWER_SHARE, _PATIENCE_SHARE = 0.4, 0.2
 """Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
 
 WINDOW = 4
