@@ -226,6 +226,9 @@ class LogCore:
 
     def _note_cut(self, offset: int) -> None:
         self._truncations += 1
+        if offset < self.recovery_point:
+            # A recovery that believed the old one would leave out what is written from here on.
+            self._environment.checkpoint_soon(self.log_dir)
         self.cleaning.on_cut(self.segment_of(offset).base_offset if offset else self.log_start_offset)
         self._lowest_cut = offset if self._lowest_cut is None else min(offset, self._lowest_cut)
 

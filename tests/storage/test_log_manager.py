@@ -462,6 +462,27 @@ def test_producers_expire_in_all_logs(tmp_path: Path) -> None:
     assert log.producers.producers == {}
 
 
+def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "d").loaded()
+    for partition in (A, B):
+        broker.create(partition, 5)
+        broker.logs.logs[partition].flush()
+    broker.logs.checkpoint()
+    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 5, B: 5}
+    broker.logs.logs[A].truncate_to(2)
+    broker.logs.logs[A].append_as_leader(data_batch(*(b"other" for _ in range(9))), 1)
+    broker.logs.logs[B].truncate_fully_and_start_at(3)
+    run(broker.logs.due_jobs())
+    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 2, B: 3}
+
+
+def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "d").loaded()
+    broker.create(A, 5)
+    broker.logs.logs[A].truncate_to(2)
+    assert broker.logs.due_jobs() == []
+
+
 def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "d").loaded()
     broker.create(A, 2)

@@ -38,6 +38,7 @@ class StandIn:
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
         self.flushes: list[tuple[LogCore, int]] = []
+        self.checkpoints: list[Path] = []
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         self.failures.append((log_dir, f"{message}: {error}"))
@@ -47,6 +48,9 @@ class StandIn:
 
     def flush_soon(self, log: LogCore, offset: int) -> None:
         self.flushes.append((log, offset))
+
+    def checkpoint_soon(self, log_dir: Path) -> None:
+        self.checkpoints.append(log_dir)
 
     def delete_now(self) -> None:
         for log_dir, paths, _ in self.deletions:
