@@ -251,7 +251,9 @@ def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, 
 
 
 def _told(names: Sequence[str], what: str) -> str:
-    return f"{len(names)} groups have {what}" if names else ""
+    if not names:
+        return ""
+    return f"consumer group '{names[0]}' has {what}" if len(names) == 1 else f"{len(names)} groups have {what}"
 
 
 def _member_count(group: DescribedGroup) -> int | None:

@@ -22,7 +22,7 @@ from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
 from cli.views.group_changes import deleted_groups_report, deleted_offsets_report, reset_report
-from cli.views.groups import group_list_report, members_report, offsets_report, states_report
+from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group
@@ -202,6 +202,16 @@ def test_many_groups_are_one_table(report_of: Callable[..., Report], monkeypatch
     assert sum(line.startswith("─") for line in lines) == 1
     assert sum("COORDINATOR_NOT_AVAILABLE" in line for line in lines) == 1
     assert {line.split()[0] for line in lines} >= {f"g{number}" for number in range(40)}
+
+
+def test_many_groups_without_members_are_counted_and_one_is_named() -> None:
+    def group(name: str, state: GroupState) -> DescribedGroup:
+        described = GroupDescription(name, GroupType.CLASSIC, state, "consumer", "", 1, ())
+        return described_group(described, {}, {}, NODES)
+
+    empty = [group(f"g{number}", GroupState.EMPTY) for number in range(NOTES_MAX)]
+    report = states_report([*empty, group("busy", GroupState.PREPARING_REBALANCE)], exit_code=ExitCode.DONE)
+    assert report.notes == ("10 groups have no active members", "consumer group 'busy' has a rebalance going on")
 
 
 def test_names_cannot_move_the_cursor() -> None:
