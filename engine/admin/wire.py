@@ -18,7 +18,7 @@ from engine.admin.observer import Observer, tell_nobody
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import Node
 from engine.network.client import BrokerClient
-from engine.network.errors import ConnectFailed, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.protocol.declaration import Request
@@ -60,6 +60,11 @@ class WireCluster:
         """How long the operation may take that the questions belong to."""
         self.silent: set[int] = set()
         """Brokers that have let a limit pass without an answer: the next question gives them less time."""
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one answer is waited for at most, which is no longer than the operation may take."""
+        return self._request_timeout_ms / 1000
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -270,6 +275,9 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
         return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
     if isinstance(error, ConnectFailed):
         return Unreachable(message, where=error.address, hint="is a broker running there?")
+    if isinstance(error, ConnectionLost):
+        hint = "the broker has ended, or none listens there: a ZooKeeper is named with --zookeeper"
+        return Unreachable(message, where=error.address, hint=hint)
     if isinstance(error, RequestTimedOut):
         return Unreachable(message, where=error.address, hint="give it more time with --timeout SECONDS")
     return Unreachable(message, where=error.address)
