@@ -31,6 +31,8 @@ from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -108,8 +110,11 @@ async def _commit_to_zookeeper(
 
 def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:
     """Answer with the error for every partition that has none of its own."""
-    topics = []
-    for topic in request.topics:
+    topics: list[OffsetCommitResponseTopic] = []
+    asked = request.topics
+    if len(asked) > 1 and len({topic.name for topic in asked}) < len(asked):
+        asked = _merged(asked)
+    for topic in asked:
         name = topic.name
         if errors:
             partitions = [
@@ -120,6 +125,14 @@ def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErro
             partitions = [_answer(p.partition_index, error) for p in topic.partitions]
         topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
+
+
+def _merged(topics: list[OffsetCommitRequestTopic]) -> list[OffsetCommitRequestTopic]:
+    """Return the topics with each named once: clients look an answer's partitions up by topic."""
+    partitions: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
+    for topic in topics:
+        partitions.setdefault(topic.name, {}).update({p.partition_index: p for p in topic.partitions})
+    return [OffsetCommitRequestTopic(name=name, partitions=list(of.values())) for name, of in partitions.items()]
 
 
 @lru_cache(maxsize=10_000)

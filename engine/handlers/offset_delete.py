@@ -29,21 +29,20 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     error, errors = context.broker.group_coordinator.offsets.delete(request.group_id, known)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error, topics=[])
+    # A topic or partition that is named twice is answered once.
+    answers: dict[str, dict[int, ErrorCode]] = {}
+    for partition in asked:
+        error = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answers.setdefault(partition.topic, {})[partition.partition] = error
     return OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
         topics=[
             OffsetDeleteResponseTopic(
-                name=topic.name,
+                name=topic,
                 partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=p.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, p.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for p in topic.partitions
+                    OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index, code in of.items()
                 ],
             )
-            for topic in request.topics
+            for topic, of in answers.items()
         ],
     )

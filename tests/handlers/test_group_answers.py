@@ -16,6 +16,7 @@ from engine.handlers.describe_groups import describe_groups
 from engine.handlers.heartbeat import heartbeat
 from engine.handlers.join_group import join_group
 from engine.handlers.offset_commit import offset_commit
+from engine.handlers.offset_delete import offset_delete
 from engine.handlers.sync_group import sync_group
 from engine.network.request import Peer
 from engine.protocol.api_keys import ApiKey
@@ -26,6 +27,11 @@ from engine.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from engine.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from engine.protocol.apis.sync_group import SyncGroupRequest
 
@@ -72,3 +78,16 @@ def test_operations_are_told_of_groups_that_are_described(error: ErrorCode, oper
     request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
     answer = describe_groups(asked(ApiKey.DESCRIBE_GROUPS, 5, group_coordinator=group), request)
     assert [(g.error_code, g.authorized_operations) for g in answer.groups] == [(error, operations)]
+
+
+def test_offsets_to_delete_that_are_named_twice_are_answered_once() -> None:
+    cache = SimpleNamespace(contains=lambda partition: partition.topic == "t")
+    offsets = SimpleNamespace(delete=lambda _, known: (ErrorCode.NONE, dict.fromkeys(known, ErrorCode.NONE)))
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
+        for name, index in (("t", 0), ("gone", 0), ("t", 1), ("t", 0))
+    ]
+    context = asked(ApiKey.OFFSET_DELETE, 0, metadata_cache=cache, group_coordinator=SimpleNamespace(offsets=offsets))
+    answer = offset_delete(context, OffsetDeleteRequest(group_id="g", topics=topics))
+    told = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
+    assert told == [("t", [(0, 0), (1, 0)]), ("gone", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]

@@ -101,6 +101,27 @@ def test_the_longest_retention_is_for_ever() -> None:
     run_virtual(test)
 
 
+def test_a_topic_that_is_named_twice_is_answered_once() -> None:
+    async def test() -> None:
+        world = CoordinatorWorld()
+        await world.lead()
+        broker: Any = SimpleNamespace(
+            clock=world.clock,
+            group_coordinator=world.coordinator,
+            metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None, 1: None}),
+        )
+        context = RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+        deferred = offset_commit(context, committing(("read", 0), ("other", 0), ("read", 1), ("read", 0)))
+        world.coordinator.offsets.flush()
+        assert isinstance(deferred, Deferred)
+        answer: Any = deferred.response
+        told = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in answer.topics]
+        assert told == [("read", [0, 1]), ("other", [0])]
+        await world.stop()
+
+    run_virtual(test)
+
+
 def test_each_partition_has_its_own_error() -> None:
     async def test() -> None:
         world = CoordinatorWorld()
