@@ -7,13 +7,14 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer
+from group_members import poll_ms
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 
 from engine.local.cluster import LocalCluster
 
@@ -86,20 +87,30 @@ class Member:
 
     def _run_kafka_python(self, servers: str, topic: str, group: str) -> None:
         consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=servers,
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=6000,
             heartbeat_interval_ms=200,
-            # A leader that knew nothing of the topic when it shared it out asks again after this; by default 5 min.
-            metadata_max_age_ms=2000,
         )
+        consumer.subscribe([topic], listener=_Assigned(self))
         while not self._end.is_set():
-            for records in consumer.poll(timeout_ms=50).values():
+            for records in consumer.poll(timeout_ms=poll_ms(consumer)).values():
                 self.values += [record.value for record in records]
-            self.assigned = frozenset(p.partition for p in consumer.assignment())
         consumer.close()
+
+
+class _Assigned(ConsumerRebalanceListener):
+    """Notes what kafka-python says of a member's partitions."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._member.assigned = frozenset(p.partition for p in assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._member.assigned = frozenset()
 
 
 def is_shared(members: list[Member]) -> bool:

@@ -72,11 +72,19 @@ def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
         client_id="app-py",
         auto_offset_reset="earliest",
         auto_commit_interval_ms=100,
-        # A leader that knew nothing of the topic when it shared it out asks again after this; by default 5 min.
-        metadata_max_age_ms=2000,
     )
-    with _polled(lambda: consumer.poll(timeout_ms=100), consumer.close, "a member of kafka-python"):
+    with _polled(lambda: consumer.poll(timeout_ms=poll_ms(consumer)), consumer.close, "a member of kafka-python"):
         yield
+
+
+def poll_ms(consumer: KafkaConsumer) -> int:
+    """Return for how long to poll a member of kafka-python (3.0): long until it has partitions.
+
+    A leader that shares a topic out before it has heard of it joins again as soon as it has. If a poll ends after the
+    new assignment was sent and before it was answered, the next one takes the group for joined, never looks at the
+    answer, and sends no heartbeats.
+    """
+    return 100 if consumer.assignment() else 10_000
 
 
 @contextmanager
