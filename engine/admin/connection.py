@@ -70,7 +70,9 @@ class Cluster:
             raise BadRequest("this needs ZooKeeper", hint="give --zookeeper HOST:PORT[/chroot]")
         from engine.admin.zookeeper_side import open_zookeeper
 
-        self._zk = await open_zookeeper(self.target.zookeeper, timeout_s=self.timeout_s)
+        self._zk = await open_zookeeper(
+            self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=bool(self.target.bootstrap)
+        )
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
         return self._zk
 

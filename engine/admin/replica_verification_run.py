@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from engine.admin.asking import ANSWER_LIMIT_S
 from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, Refused
+from engine.admin.errors import AdminError, Refused, Unreachable
 from engine.admin.offsets import EARLIEST, LATEST
 from engine.admin.replica_verification import Difference, DifferenceKind, Unit, compare, difference, units
 from engine.admin.wire import WireCluster
@@ -21,6 +23,7 @@ from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, NO_LE
 from engine.common.snapshot import PartitionSnapshot
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.protocol.declaration import Request
 from engine.protocol.records.checksum import verify_crc
 from engine.protocol.records.header import iter_batches
 
@@ -30,6 +33,8 @@ _NAMES_VERSION_MAX = 12
 """From version 13 on Fetch names topics by id, which older brokers do not have."""
 _MAX_WAIT_MS = 500
 _EMPTY_ANSWERS_MAX = 5
+_ANSWER_SHARE = 0.4
+"""Of the time for a wait that one broker's silence may take."""
 
 OnOffsets = Callable[[int], None]
 """Is told how many offsets were compared since the last time."""
@@ -92,12 +97,13 @@ async def verify_replicas(
     """Compare the replicas of each partition; return the verdicts by name."""
     wire = await cluster.wire()
     live = frozenset(await wire.nodes())
+    silent: dict[int, str] = {}
     gate = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
     async def one(name: TopicPartition, partition: PartitionSnapshot) -> PartitionVerification:
         async with gate:
             is_compacted = name.topic in compacted_topics
-            return await PartitionVerifier(wire, name, partition, live, is_compacted, on_offsets).run()
+            return await PartitionVerifier(wire, name, partition, live, is_compacted, on_offsets, silent).run()
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(n, p), name=f"verify-{n}") for n, p in sorted(partitions.items())]
@@ -105,7 +111,10 @@ async def verify_replicas(
 
 
 class PartitionVerifier:
-    """Compares the replicas of one partition, once."""
+    """Compares the replicas of one partition, once.
+
+    ``silent`` are brokers that once gave no answer, and what is told of them: nobody waits for them a second time.
+    """
 
     def __init__(
         self,
@@ -115,9 +124,11 @@ class PartitionVerifier:
         live: frozenset[int],
         is_compacted: bool,
         on_offsets: OnOffsets,
+        silent: dict[int, str] | None = None,
     ) -> None:
         self._wire = wire
         self._name = name
+        self._silent = {} if silent is None else silent
         self._is_compacted = is_compacted
         self._on_offsets = on_offsets
         self._replicas = {
@@ -292,7 +303,7 @@ class PartitionVerifier:
         replica.chunk = b""
         try:
             for _ in range(_EMPTY_ANSWERS_MAX):
-                response = await self._wire.call_broker(replica.broker, request, version_max=_NAMES_VERSION_MAX)
+                response = await self._ask(replica.broker, request, version_max=_NAMES_VERSION_MAX)
                 data = response.responses[0].partitions[0] if response.responses else None
                 code = error_code(response.error_code if data is None else data.error_code)
                 if code is not ErrorCode.NONE:
@@ -304,13 +315,24 @@ class PartitionVerifier:
         except AdminError as error:
             replica.error = error.message
 
+    async def _ask(self, broker: int, request: Request, *, version_max: int | None = None) -> Any:
+        """Ask one broker; raises Unreachable where it does not answer in time, at once if it has not before."""
+        if broker not in self._silent:
+            limit_s = min(ANSWER_LIMIT_S, self._wire.request_timeout_s * _ANSWER_SHARE)
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await self._wire.call_broker(broker, request, version_max=version_max)
+            except TimeoutError:
+                self._silent[broker] = f"no answer within {limit_s:g} s"
+        raise Unreachable(self._silent[broker], where=f"broker {broker}")
+
     async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
         """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""
         partition = ListOffsetsPartition(partition_index=self._name.partition, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=replica_id, topics=[ListOffsetsTopic(name=self._name.topic, partitions=[partition])]
         )
-        response = await self._wire.call_broker(broker, request)
+        response = await self._ask(broker, request)
         answer = response.topics[0].partitions[0]
         code = error_code(answer.error_code)
         if code is not ErrorCode.NONE:

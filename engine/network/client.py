@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
+import socket
 import struct
 from typing import Any, TypeVar, cast
 
@@ -21,6 +24,7 @@ from engine.protocol.frames import decode_response, encode_request
 logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 CLOSE_TIMEOUT_MS = 1000
 """How long ``close`` waits for a peer that does not take what was written."""
@@ -162,7 +166,7 @@ class BrokerClient:
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
-            raise ConnectFailed(f"cannot connect ({error.strerror or error})", address=self.address) from error
+            raise ConnectFailed(f"cannot connect ({_reason(error)})", address=self.address) from error
         self._wire = wire
         self._versions = None
 
@@ -289,3 +293,14 @@ class BrokerClient:
 
 
 __all__ = ["BrokerClient", "NetworkError"]
+
+
+def _reason(error: OSError) -> str:
+    """Return why a connection failed in the system's words; those of asyncio repeat the address in Python's form.
+
+    A name with several addresses fails with the reasons of all of them in one text.
+    """
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    codes = [error.errno] if error.errno is not None else [int(code) for code in _ERRNO.findall(str(error))]
+    return ", ".join(dict.fromkeys(os.strerror(code).lower() for code in codes)) or str(error)

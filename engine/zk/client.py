@@ -431,6 +431,12 @@ def split_connect_string(text: str) -> tuple[str, str]:
     return servers, slash + chroot
 
 
+def server_addresses(text: str) -> list[tuple[str, int]]:
+    """Return the servers that ``host:port,…/chroot`` names."""
+    found, _ = collect_hosts(split_connect_string(text)[0])
+    return [(str(host), int(port)) for host, port in found]
+
+
 def normalized_chroot(path: str) -> str:
     """Return ``/a/b`` for any spelling of it, and an empty text for the root."""
     return "".join(f"/{part}" for part in path.split("/") if part)

@@ -56,6 +56,8 @@ class Log:
 class Brokers:
     """Stands in for the wire: the leader is broker 1; a broker without log does not answer."""
 
+    request_timeout_s = 30.0
+
     def __init__(self, logs: dict[int, Log], high_watermark: int) -> None:
         self.logs = logs
         self.high_watermark = high_watermark
@@ -190,3 +192,38 @@ def test_who_cannot_be_read_does_not_agree_and_does_not_differ() -> None:
     assert (agreement(silent), silent.replicas[2].error) == ([True, True, None], "no answer")
     nobody, _ = verified(Brokers({1: Log(list(SOUND)), 2: Log(list(SOUND))}, 50), leader=-1)
     assert (agreement(nobody), nobody.from_offset) == ([None] * 3, None)
+
+
+class Frozen(Brokers):
+    """Broker 3 keeps its connections open and answers nothing."""
+
+    request_timeout_s = 0.1
+
+    def __init__(self, logs: dict[int, Log], high_watermark: int) -> None:
+        super().__init__(logs, high_watermark)
+        self.asked_in_vain = 0
+
+    async def call_broker(self, broker: int, request: Any, **limits: Any) -> Any:
+        if broker != 3:
+            return await super().call_broker(broker, request, **limits)
+        self.asked_in_vain += 1
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+def test_a_frozen_broker_is_waited_for_once_whatever_the_number_of_partitions() -> None:
+    brokers = Frozen({b: Log(list(SOUND)) for b in (1, 2, 3)}, 50)
+    partition = PartitionSnapshot(0, ReplicaAssignment((1, 2, 3)), 1, (1, 2, 3))
+    silent: dict[int, str] = {}
+
+    async def all_of_them() -> list[PartitionVerification]:
+        wire, live = cast("WireCluster", brokers), frozenset((1, 2, 3))
+        return [
+            await PartitionVerifier(wire, TopicPartition("t", n), partition, live, False, lambda _: None, silent).run()
+            for n in range(3)
+        ]
+
+    results = asyncio.run(all_of_them())
+    assert [agreement(result) for result in results] == [[True, True, None]] * 3
+    assert {result.replicas[2].error for result in results} == {"no answer within 0.04 s"}
+    assert brokers.asked_in_vain == 1
