@@ -47,7 +47,7 @@ def int32(value: int) -> bytes:
 
 CASES: dict[str, tuple[Callable[[], bytes | None], ErrorCode]] = {
     "broken checksum": (lambda: changed(RECORDS + 5, b"\xff", right_crc=False), ErrorCode.CORRUPT_MESSAGE),
-    "magic of the future": (lambda: changed(MAGIC, b"\x07"), ErrorCode.INVALID_RECORD),
+    "magic of the future": (lambda: changed(MAGIC, b"\x07"), ErrorCode.CORRUPT_MESSAGE),
     "magic of the past": (lambda: changed(MAGIC, b"\x01"), ErrorCode.INVALID_RECORD),
     "negative length": (lambda: changed(LENGTH, int32(-5)), ErrorCode.CORRUPT_MESSAGE),
     "length beyond the request": (lambda: changed(LENGTH, int32(1_000_000)), ErrorCode.INVALID_RECORD),
