@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from itertools import islice
 from typing import TypeVar
 
@@ -56,6 +56,7 @@ async def ask_all(
     known: Mapping[K, int] | None = None,
     patience_s: float = PATIENCE_S,
     may_repeat: Callable[[Unknown], bool] = lambda unknown: unknown.is_passing,
+    is_change: bool = False,
 ) -> dict[K, V | Unknown]:
     """Ask each key's broker about it, all brokers at once; ask again about those that are just moving.
 
@@ -64,6 +65,8 @@ async def ask_all(
         ask: asks one broker about at most ``batch`` keys.
         known: whom to ask at first, where that is known already.
         patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
+        is_change: what is asked for may have been carried out although nobody answers: the answer is waited for until
+            the operation's time is over, which then says so.
 
     Both waiting and asking again are cut short where the operation has less time than they want.
     """
@@ -77,7 +80,8 @@ async def ask_all(
         for key in waiting:
             if key in at_home:
                 by_broker.setdefault(at_home[key], []).append(key)
-        for answers in await asyncio.gather(*(_ask_broker(wire, b, k, ask, batch) for b, k in by_broker.items())):
+        parts = (_ask_broker(wire, b, k, ask, batch, is_change=is_change) for b, k in by_broker.items())
+        for answers in await asyncio.gather(*parts):
             found.update(answers)
         # Who stands still is not moving.
         waiting = [
@@ -156,7 +160,7 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
 
 
 async def _ask_broker(
-    wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int
+    wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int, *, is_change: bool
 ) -> dict[K, V | Unknown]:
     found: dict[K, V | Unknown] = {}
     try:
@@ -170,7 +174,7 @@ async def _ask_broker(
 
     async def part(some: list[K]) -> None:
         try:
-            async with answer_limit(wire, broker_id):
+            async with nullcontext() if is_change else answer_limit(wire, broker_id):
                 answers = await ask(broker_id, some)
             wire.silent.discard(broker_id)
         except FAILURES as error:

@@ -91,6 +91,7 @@ async def _commit(cluster: Cluster, plans: Mapping[str, GroupReset]) -> Mapping[
         batch=1,
         known={name: plan.coordinator for name, plan in plans.items()},
         may_repeat=may_change_again,
+        is_change=True,
     )
 
 

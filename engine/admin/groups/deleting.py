@@ -132,6 +132,7 @@ async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mappin
         batch=_GROUPS_PER_REQUEST,
         known=wanted.coordinators,
         may_repeat=may_change_again,
+        is_change=True,
     )
 
 

@@ -142,6 +142,7 @@ async def _delete_offsets_at_broker(
         batch=1,
         known=found.coordinators,
         may_repeat=may_change_again,
+        is_change=True,
     )
     outcome = answers[group]
     return dict.fromkeys(partitions, outcome) if isinstance(outcome, Unknown) else outcome
