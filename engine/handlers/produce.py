@@ -6,7 +6,8 @@ Behaviour
 * acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
   after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
 * Internal topics: INVALID_TOPIC_EXCEPTION, but for clients that call themselves ``__admin_client``.
-* The records are checked, stamped and written where they were received; nothing is decoded or copied.
+* The records are checked, stamped and written where they were received; nothing is decoded or copied. Where the topic
+  demands that they are, large ones are copied and prepared in a thread.
 * Transactions have no coordinator yet: a transactional id is answered INVALID_TXN_STATE.
 
 Version notes
@@ -16,7 +17,7 @@ Version notes
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -41,6 +42,8 @@ from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MAS
 from engine.replication.partition import Partition
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.log import Log
+from engine.storage.preparation import Preparation, PreparationNeeded
+from engine.storage.results import AppendResult
 
 ACKS_ALL = -1
 _ACKS = (0, 1, ACKS_ALL)
@@ -78,8 +81,8 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
-    if outcome.to_flush:
-        return _flush_first(context, request, outcome, response)
+    if outcome.to_prepare or outcome.to_flush:
+        return _answer_later(context, request, outcome, response)
     return _answer(context, request, outcome, response)
 
 
@@ -98,10 +101,13 @@ def _answer(
     return response
 
 
-async def _flush_first(
+async def _answer_later(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> object:
-    """``flush.messages`` is reached: the disk has the records before the producer hears of them, as in Kafka."""
+    """Append what needed long work first, and flush what is to be on the disk before the producer hears of it."""
+    for unprepared in outcome.to_prepare:
+        await _append_prepared(context, request.acks, unprepared, outcome)
+    # ``flush.messages`` is reached: the disk has the records before the producer hears of them, as in Kafka.
     for log in outcome.to_flush:
         job = log.begin_flush()
         if job is not None:
@@ -110,14 +116,35 @@ async def _flush_first(
     return _answer(context, request, outcome, response)
 
 
+async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unprepared, outcome: _Outcome) -> None:
+    partition, preparation, answer = unprepared
+    try:
+        await context.broker.offloader.run(preparation.run)
+        result = partition.append_records_to_leader(preparation.records, acks, prepared=preparation)
+    except KafkaError as error:
+        outcome.has_refused = True
+        _refuse(answer, error, partition)
+    else:
+        _accept(answer, result, partition, acks, outcome)
+
+
+class _Unprepared(NamedTuple):
+    """A partition whose records need work beside the event loop before they are appended."""
+
+    partition: Partition
+    preparation: Preparation
+    answer: PartitionProduceResponse
+
+
 class _Outcome:
     """What the appends of one request leave to be done before it is answered."""
 
-    __slots__ = ("has_refused", "to_flush", "waiting")
+    __slots__ = ("has_refused", "to_flush", "to_prepare", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[_Waiting] = []
         self.to_flush: list[Log] = []
+        self.to_prepare: list[_Unprepared] = []
         self.has_refused = False
 
 
@@ -182,23 +209,30 @@ def _append(
         partition = context.broker.replica_manager.partition(topic, index)
         records = _checked_records(data.records, context.api_version)
         try:
-            result = partition.append_records_to_leader(records, acks)
+            result = partition.append_records_to_leader(records, acks, may_prepare=True)
         except KafkaError as error:
             outcome.has_refused = True
-            return _refusal(index, error, partition)
+            return _refuse(PartitionProduceResponse(index=index), error, partition)
         if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
             # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
             raise _not_one_batch(context.api_version)
+    except PreparationNeeded as needed:
+        answer = PartitionProduceResponse(index=index)
+        outcome.to_prepare.append(_Unprepared(partition, needed.preparation, answer))
+        return answer
     except KafkaError as error:
         outcome.has_refused = True
-        return _refusal(index, error)
-    answer = PartitionProduceResponse(
-        index=index,
-        error_code=0,
-        base_offset=result.first_offset,
-        log_append_time_ms=result.log_append_time_ms,
-        log_start_offset=result.log_start_offset,
-    )
+        return _refuse(PartitionProduceResponse(index=index), error)
+    return _accept(PartitionProduceResponse(index=index), result, partition, acks, outcome)
+
+
+def _accept(
+    answer: PartitionProduceResponse, result: AppendResult, partition: Partition, acks: int, outcome: _Outcome
+) -> PartitionProduceResponse:
+    """Say where the records are, and note what the answer has to wait for."""
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
     log = partition.leader_log
     if log is not None and log.is_flush_due:
         outcome.to_flush.append(log)
@@ -265,21 +299,21 @@ def _not_one_batch(version: int) -> KafkaError:
     )
 
 
-def _refusal(index: int, error: KafkaError, refuser: Partition | None = None) -> PartitionProduceResponse:
-    """Return the answer for a partition; ``refuser`` is it where its log has looked at the records."""
+def _refuse(
+    answer: PartitionProduceResponse, error: KafkaError, refuser: Partition | None = None
+) -> PartitionProduceResponse:
+    """Say why there is nothing written; ``refuser`` is the partition where its log has looked at the records."""
     log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
     record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_start_offset=-1 if log is None else log.log_start_offset,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-            for batch_index, message in record_errors
-        ],
-        error_message=error.message,
-    )
+    answer.error_code = error.code
+    answer.error_message = error.message
+    answer.base_offset = -1
+    answer.log_start_offset = -1 if log is None else log.log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+        for batch_index, message in record_errors
+    ]
+    return answer
 
 
 def _fail(answer: PartitionProduceResponse, error: ErrorCode) -> None:

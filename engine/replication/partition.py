@@ -26,6 +26,7 @@ from engine.replication.partition_read import PartitionRead, read_error
 from engine.replication.state_change_log import ids_text
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
+from engine.storage.preparation import Preparation
 from engine.storage.results import AppendResult, LogRead
 
 ZSTD_SINCE = 7
@@ -175,12 +176,16 @@ class Partition:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         request_version: int = ZSTD_SINCE,
+        may_prepare: bool = False,
+        prepared: Preparation | None = None,
     ) -> AppendResult:
         """Append a producer's batches. What waits for the partition is woken when the event loop comes round.
 
-        ``request_version`` is that of the Produce request: before 7 nobody can have meant zstd.
+        ``request_version`` is that of the Produce request: before 7 nobody can have meant zstd. For ``may_prepare`` and
+        ``prepared`` see ``Log.append_as_leader``.
 
         Raises:
+            PreparationNeeded: only with ``may_prepare``.
             KafkaError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all below min.insync.replicas, nothing is
                 written); UNSUPPORTED_COMPRESSION_TYPE; what the log finds wrong with the batches; KAFKA_STORAGE_ERROR.
         """
@@ -190,7 +195,9 @@ class Partition:
         if request_version < ZSTD_SINCE:
             _refuse_zstd(records)
         if not self.followers:
-            result = log.append_as_leader(records, self.leader_epoch, origin=origin)
+            result = log.append_as_leader(
+                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+            )
             log.update_high_watermark(log.log_end_offset)
         else:
             if required_acks == -1 and len(self.isr_state.committed) < self._min_isr(log):
@@ -199,7 +206,9 @@ class Partition:
                     f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy the "
                     f"min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
                 )
-            result = log.append_as_leader(records, self.leader_epoch, origin=origin)
+            result = log.append_as_leader(
+                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+            )
             self.advance_high_watermark()
         self.environment.wakeups.mark(self.topic_partition)
         return result

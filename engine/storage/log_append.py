@@ -29,6 +29,7 @@ from engine.protocol.records.layout import (
 from engine.protocol.records.validate import check_batch, prepare_append
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log_write import LogWrites, PlacedBatches
+from engine.storage.preparation import Preparation, PreparationNeeded, is_long_work
 from engine.storage.producer_entry import SEQUENCE_MODULUS, BatchMetadata
 from engine.storage.results import NO_APPEND_TIME, AppendResult
 
@@ -49,36 +50,44 @@ class LeaderAppends(LogWrites):
     __slots__ = ()
 
     def append_as_leader(
-        self, records: memoryview, leader_epoch: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        may_prepare: bool = False,
+        prepared: Preparation | None = None,
     ) -> AppendResult:
         """Append what a producer or coordinator sent, at the log's end.
 
         ``records`` is written to: offsets, leader epoch and, with LogAppendTime, timestamps are stamped into it. A
-        batch that is there already is answered as a duplicate with its old offsets.
+        batch that is there already is answered as a duplicate with its old offsets. Who sets ``may_prepare`` is ready
+        to have long work done in a thread, and appends its result with ``prepared``.
 
         Raises:
+            PreparationNeeded: only with ``may_prepare``; nothing is appended yet.
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE (one batch),
                 RECORD_LIST_TOO_LARGE (all together), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
                 INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR when the disk fails.
         """
         size_bytes = len(records)
         if not BATCH_OVERHEAD <= size_bytes <= self._in_place_bytes_max or records.readonly or origin not in _IN_PLACE:
-            return self._append_the_long_way(records, leader_epoch, origin)
+            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         base, length, _, magic, crc, attributes, delta, _, max_ms, producer_id, producer_epoch, sequence, count = (
             BATCH_HEADER.unpack_from(records)
         )
         if magic != 2 or length != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
-            return self._append_the_long_way(records, leader_epoch, origin)
+            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if self.is_offline or (
             attributes not in self._in_place_attributes
             and (origin is _CLIENT or not self._takes_from_coordinator(attributes))
         ):
-            return self._append_the_long_way(records, leader_epoch, origin)
+            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         producer = None
         if producer_id >= 0:
             producer = self.producers.producers.get(producer_id)
             if producer is None or not producer.is_continued_by(producer_epoch, sequence):
-                return self._append_the_long_way(records, leader_epoch, origin)
+                return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if crc32c(records[ATTRIBUTES:]) != crc:
             raise self._corrupt(crc)
         append_time_ms = NO_APPEND_TIME
@@ -115,7 +124,14 @@ class LeaderAppends(LogWrites):
 
     # --- the long way of a leader
 
-    def _append_the_long_way(self, records: memoryview, leader_epoch: int, origin: AppendOrigin) -> AppendResult:
+    def _append_the_long_way(
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        may_prepare: bool,
+        prepared: Preparation | None,
+    ) -> AppendResult:
         self._check_online()
         if records.readonly:
             records = memoryview(bytearray(records))
@@ -123,7 +139,13 @@ class LeaderAppends(LogWrites):
         if not headers:
             return self._nothing(leader_epoch)
         self._check_sent(records, headers, origin)
-        batches = self._place(records, headers, leader_epoch, origin)
+        is_prepared = prepared is not None and prepared.rules is self._rules
+        if is_prepared or all(self._is_taken_as_it_is(header, origin) for _, header in headers):
+            batches = self._stamped(records, headers, leader_epoch)
+        elif may_prepare and self._rules.magic >= 2 and is_long_work(headers):
+            raise PreparationNeeded(Preparation(records, self._rules, self._environment.clock.now_ms()))
+        else:
+            batches = self._prepared(records, leader_epoch, origin)
         size_bytes = len(batches.records)
         if size_bytes > self.config.segment_bytes:
             raise KafkaError(
@@ -168,12 +190,8 @@ class LeaderAppends(LogWrites):
                 f"A producer sent {len(headers)} batches for {self.topic_partition} at once; only one is allowed",
             )
 
-    def _place(
-        self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int, origin: AppendOrigin
-    ) -> PlacedBatches:
-        """Give the batches their offsets: in place if their headers say all, else through the records' rules."""
-        if all(self._is_taken_as_it_is(header, origin) for _, header in headers):
-            return self._stamped(records, headers, leader_epoch)
+    def _prepared(self, records: memoryview, leader_epoch: int, origin: AppendOrigin) -> PlacedBatches:
+        """Give the batches their offsets where their headers do not say all."""
         prepared = prepare_append(
             records,
             self._rules,
@@ -213,6 +231,7 @@ class LeaderAppends(LogWrites):
         return not self._stamps_append_time and codec <= CODEC_MASK and rules.codec in (None, codec) and rules.magic > 1
 
     def _stamped(self, records: memoryview, headers: list[tuple[int, BatchHeader]], leader_epoch: int) -> PlacedBatches:
+        """Give batches that are stored as they are their offsets."""
         next_offset = self.log_end_offset
         max_timestamp_ms, max_timestamp_offset, append_time_ms = NO_TIMESTAMP, next_offset, NO_APPEND_TIME
         placed = []
