@@ -6,6 +6,7 @@ Lists are compared without their order, for Kafka's is that of its hash maps.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
@@ -24,7 +25,20 @@ CLOSED: Final = "the connection was closed"
 _PUT_ASIDE: Final = frozenset(
     {"port", "cluster_id", "total_bytes", "usable_bytes", "session_id", "documentation", "producer_id"}
 )
-_NAMES: Final = ("name", "topic", "resource_name", "topic_id", "partition_index", "index", "partition", "error_code")
+_NAMES: Final = (
+    "name",
+    "topic",
+    "resource_name",
+    "group_id",
+    "topic_id",
+    "partition_index",
+    "index",
+    "partition",
+    "error_code",
+)
+_UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""How the ids of a group's members end."""
+
 _WEEK_MS: Final = 7 * 86_400_000
 
 Plain = Any
@@ -52,6 +66,10 @@ class Side:
             self._client = WireClient(self._address)
             return CLOSED
 
+    def another_connection(self) -> WireClient:
+        """Return one for a request whose answer waits; whoever takes it closes its socket."""
+        return WireClient(self._address)
+
     def id_of(self, topic: str) -> bytes:
         """Return a topic's id; UNKNOWN_ID where there is no such topic."""
         return self.ids.get(topic, UNKNOWN_ID)
@@ -72,6 +90,8 @@ class Side:
         if isinstance(value, bytes | memoryview | bytearray):
             data = bytes(value)
             return self._names.get(data, data.hex()) if field.endswith("id") and any(data) else data.hex()
+        if isinstance(value, str):
+            return _UUID.sub("-uuid", value)
         if isinstance(value, int) and abs(value - time.time() * 1000) < _WEEK_MS:
             return "now"
         return value
