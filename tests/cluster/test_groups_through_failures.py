@@ -31,7 +31,7 @@ import sys
 from confluent_kafka import Consumer
 servers, group, topic, count = sys.argv[1:]
 consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest",
-    "enable.auto.commit": False, "session.timeout.ms": 2500, "heartbeat.interval.ms": 500, "log_level": 2})
+    "enable.auto.commit": False, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "log_level": 2})
 consumer.subscribe([topic])
 seen = 0
 while True:

@@ -14,6 +14,7 @@ from apache_kafka import ApacheKafkaBroker, missing_for_kafka
 from broker_program import BrokerProgram, settings
 from requests_compared import AREAS
 from side_by_side import SideBySide
+from wire_client import controller_address
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -61,6 +62,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()
+        # A broker has started a moment before its controller tells it of the cluster.
+        controller_address(f"{host}:21093")
         both = SideBySide(kafka.bootstrap, f"{host}:21093")
         stack.callback(both.close)
         yield both
