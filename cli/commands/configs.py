@@ -72,6 +72,7 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
+    from engine.admin.brokers import check_broker_lives
     from engine.admin.configs import EntityType
     from engine.admin.reading_configs import config_reader
 
@@ -93,6 +94,10 @@ async def describe(
         reader = await config_reader(cluster, wants_brokers=wants_brokers)
         if chosen.entity is not None:
             found = [await reader.describe(chosen.entity, include_all=show_all)]
+            name = chosen.entity.name
+            if chosen.kind is EntityType.BROKER and name is not None and not found[0].configs:
+                # ZooKeeper tells nothing of a broker that was never there either: an empty answer may be a slip.
+                await check_broker_lives(cluster, int(name))
         else:
             found = await reader.describe_all(chosen.kind, include_all=show_all)
             found = [one for one in found if chosen.takes(one.entity_name)]

@@ -177,6 +177,8 @@ async def delete(
             return None
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
+    if is_under_way and wait:
+        invocation.talk.say("replicas of dead brokers hold a deletion up; what is still marked: klamm topics list")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 

@@ -72,7 +72,10 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
     failure = failure_of(error, is_accepted=bool(invocation.left_running))
     if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
         failure = replace(
-            failure, message=f"no answer within {invocation.timeout_s:g} s", where=invocation.cluster_name
+            failure,
+            message=f"no answer within {invocation.timeout_s:g} s",
+            where=invocation.cluster_name,
+            hint="give it more time with --timeout SECONDS; --verbose says who does not answer",
         )
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         hint = "; ".join(invocation.left_running)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.connection import Cluster
+from engine.admin.errors import NotFound
 from engine.admin.target import Side
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 from engine.common.snapshot import ClusterSnapshot
@@ -89,6 +90,14 @@ async def describe_cluster(cluster: Cluster) -> ClusterDescription:
         cluster.target.zookeeper,
         told_by,
     )
+
+
+async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
+    """Raise NotFound where no live broker has this id."""
+    live = [broker.id for broker in (await read_members(cluster)).brokers]
+    if broker_id not in live:
+        known = ", ".join(map(str, live)) or "none"
+        raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
 
 
 def members_of(snapshot: ClusterSnapshot) -> ClusterMembers:

@@ -118,8 +118,20 @@ def _imbalance(facts: HealthFacts) -> list[str]:
 
 
 def _running(facts: HealthFacts) -> list[str]:
-    moving = [str(name) for name, partition in _all(facts) if partition.assignment.is_being_reassigned]
-    return moving + [name for name in facts.listed_reassignments if name not in moving]
+    moving = {
+        str(name): _held_up(partition, facts.snapshot.live_broker_ids)
+        for name, partition in _all(facts)
+        if partition.assignment.is_being_reassigned
+    }
+    # Those that get no further stand first, for only some are shown.
+    told = [f"{name}{why}" for name, why in sorted(moving.items(), key=lambda item: not item[1])]
+    return told + [name for name in facts.listed_reassignments if name not in moving]
+
+
+def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
+    assignment = partition.assignment
+    dead = [str(b) for b in assignment.adding_replicas if b not in partition.isr and b not in live]
+    return f" (waits for {', '.join(dead)}, dead)" if dead else ""
 
 
 def _throttles(facts: HealthFacts) -> list[str]:

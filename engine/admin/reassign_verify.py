@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.admin.connection import Cluster
@@ -63,7 +63,8 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
         cluster.observe(f"no sizes: {error}")
         return statuses
     return [
-        _measured(with_log_dirs(status, move, dirs), found, dirs) for move, status in zip(plan, statuses, strict=True)
+        _measured(held_up(with_log_dirs(status, move, dirs), found, live), found, dirs)
+        for move, status in zip(plan, statuses, strict=True)
     ]
 
 
@@ -102,6 +103,21 @@ async def clear_finished(
     # A topic that was deleted took its mark with it; the others tell whose the rates of the brokers are.
     topics = None if is_gone else sorted({move.name.topic for move in plan})
     return await clear_throttles(cluster, running.names, topics, own_rates)
+
+
+def held_up(
+    status: PartitionStatus, found: Mapping[TopicPartition, PartitionSnapshot], live: Collection[int]
+) -> PartitionStatus:
+    """Say which brokers a partition waits for that are dead: until they come back it gets no further."""
+    partition = found.get(status.name)
+    if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
+        return status
+    adding = partition.assignment.adding_replicas
+    dead = [broker for broker in adding if broker not in partition.isr and broker not in live]
+    if not dead:
+        return status
+    who = "broker" if len(dead) == 1 else "brokers"
+    return replace(status, reason=f"waits for dead {who} {', '.join(map(str, dead))}")
 
 
 def _measured(

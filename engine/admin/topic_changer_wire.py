@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from engine.admin.config_changes_wire import alter_configs
 from engine.admin.configs import Entity, EntityType
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, NotFound, Unreachable
+from engine.admin.target import Side
 from engine.admin.topic_changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers
 from engine.admin.topic_changes_wire import add_partitions, create_topic, delete_topics
 from engine.admin.topic_selection import select_topics
@@ -19,6 +22,10 @@ from engine.common.topic_names import INTERNAL_TOPICS
 
 HEARSAY_SHARE = 0.1
 """Share of the time for a change that is spent on waiting until the last broker has heard of it."""
+
+
+MARK_SHARE = 0.2
+"""Share of that time in which the replicas of a deleted topic should be gone, if their brokers live."""
 
 
 class WireTopicChanger:
@@ -85,7 +92,30 @@ class WireTopicChanger:
         changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
         gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
         await self._wait_until_known(gone, lambda count: count is None)
-        return changes, refusals
+        left = await self._still_marked(gone, waits=waits)
+        return [
+            replace(change, result=TopicOutcome.MARKED_FOR_DELETION) if change.topic in left else change
+            for change in changes
+        ], refusals
+
+    async def _still_marked(self, names: Sequence[str], *, waits: bool) -> set[str]:
+        """Return the topics whose deletion is not done, where ZooKeeper is known and tells.
+
+        Brokers stop knowing a topic when its deletion begins. It ends when all replicas are gone: those of dead brokers
+        hold it up, and until then no topic of that name can be made.
+        """
+        if self._cluster.target.zookeeper is None or self._cluster.target.via is Side.WIRE or not names:
+            return set()
+        from engine.admin.zookeeper_side import children_or_none
+        from engine.zk.znodes.admin_znodes import DeleteTopicsZNode
+
+        zk = await self._cluster.zookeeper()
+        deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
+        while True:
+            left = set(await children_or_none(zk, DeleteTopicsZNode.path)) & set(names)
+            if not left or time.monotonic() >= deadline:
+                return left
+            await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _before_change(self, what_goes_on: str) -> None:
         """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""

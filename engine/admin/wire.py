@@ -249,14 +249,22 @@ class WireCluster:
             response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
         except NetworkError as error:
             raise unreachable(error) from error
+        except asyncio.CancelledError:
+            waited_s = time.monotonic() - started
+            self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
+            raise
         took_ms = (time.monotonic() - started) * 1000
-        self._observe(f"{client.address} answered {type(request).__name__.removesuffix('Request')} in {took_ms:.0f} ms")
+        self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
         return response
 
     def _remember(self, response: MetadataResponse) -> None:
         self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self._controller_id = response.controller_id
         self.cluster_id = response.cluster_id
+
+
+def _name(request: Request) -> str:
+    return type(request).__name__.removesuffix("Request")
 
 
 def _request_timeout_ms(properties: ClientProperties, operation_s: float | None) -> int:

@@ -117,3 +117,14 @@ def test_what_brokers_and_zookeeper_say() -> None:
         (Check.ZOOKEEPER_SLOW, Severity.WARNING, 1),
     }
     assert [reason.severity for reason in seen.reasons][:2] == [Severity.CRITICAL] * 2
+
+
+def test_a_move_to_a_dead_broker_is_told_first() -> None:
+    going = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1))
+    stuck = PartitionSnapshot(0, ReplicaAssignment((7, 0, 1), (7,), (1,)), 0, (0, 1))
+    assert found(facts(going, stuck))[Check.RUNNING_REASSIGNMENTS] == ("t-1 (waits for 7, dead)", "t-0")
+
+
+def test_topics_that_cannot_be_read_are_critical() -> None:
+    report = assess(facts(partition((0, 1)), unreadable_topics=("cannot understand the content of /brokers/topics/x",)))
+    assert (report.status, report.reasons[0].check) == (HealthStatus.CRITICAL, Check.UNREADABLE_TOPICS)

@@ -13,6 +13,7 @@ from engine.admin.reassign_json import PartitionMove, parse_broker_list, parse_p
 from engine.admin.reassign_json import plan_text as written
 from engine.admin.reassign_moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassign_progress import ProgressMeter
+from engine.admin.reassign_verify import held_up
 from engine.common.assignment import assign_replicas
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -161,3 +162,10 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     for second in range(40, 80):
         seen = meter.update([status(6_100)], float(second))
     assert (seen.overall.rate, seen.overall.eta_s) == (0.0, None)
+
+
+def test_a_partition_that_waits_for_a_dead_broker_says_so() -> None:
+    partition = PartitionSnapshot(0, ReplicaAssignment((3, 0, 1), (3,), (1,)), 0, (0, 1))
+    moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
+    assert held_up(moving, {FOO0: partition}, {0, 1}).reason == "waits for dead broker 3"
+    assert held_up(moving, {FOO0: partition}, {0, 1, 3}).reason is None

@@ -64,10 +64,15 @@ def test_an_unclean_election_is_asked_for_twice(
     three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
 ) -> None:
     assert by_wire("topics", "create", topic_name, "--replica-assignment", "2:1").code == 0
+    assert by_wire("topics", "create", f"{topic_name}-doomed", "--replica-assignment", "2:1").code == 0
     three_brokers.stop_broker(1)
     three_brokers.stop_broker(2)
     three_brokers.start_broker(1)
     try:
+        both_sides = (*by_znodes.where, "--timeout", "10", "-o", "json")
+        held_up = by_wire("topics", "delete", f"{topic_name}-doomed", "--yes", *both_sides)
+        assert (held_up.code, held_up.json[0]["result"]) == (5, "marked for deletion"), held_up.err
+        assert "dead brokers" in held_up.err
         offline = by_wire("cluster", "health", "-o", "json")
         assert "offline_partitions" in {reason["check"] for reason in offline.json["reasons"]}
         words = ("elect", "unclean", "--topic", topic_name)

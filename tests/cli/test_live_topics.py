@@ -191,6 +191,12 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def test_settings_of_a_broker_that_is_not_there_are_not_told_as_none(klamm_by: Klamm) -> None:
+    ran = klamm_by("configs", "describe", "--broker", "77")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no live broker has the id 77" in ran.err
+
+
 def test_settings_of_brokers(klamm_by: Klamm, tmp_path: Path) -> None:
     file = tmp_path / "add.properties"
     file.write_text("log.cleaner.threads=2\n")
