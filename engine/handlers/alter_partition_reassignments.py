@@ -5,6 +5,8 @@ Behaviour
   done: ListPartitionReassignments tells that.
 * NOT_CONTROLLER for all; per partition INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION or
   NO_REASSIGNMENT_IN_PROGRESS with Kafka's texts.
+* What would take the last replicas in sync away, a cancellation above all, is INVALID_REPLICA_ASSIGNMENT too, as in
+  KRaft; Kafka with ZooKeeper does it, and loses what only they had.
 """
 
 from __future__ import annotations
