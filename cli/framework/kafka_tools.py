@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from typer._click.exceptions import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:
@@ -69,7 +71,11 @@ class KafkaTool:
 
 
 def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str] | None:
-    """Return our words for a tool's command line, the tool's name first; None where it names no tool."""
+    """Return our words for a tool's command line, the tool's name first; None where it names no tool.
+
+    Raises:
+        UsageError: the tool wants one of several actions, and none is given, or more than one.
+    """
     name = arguments[0].removesuffix(".sh")
     tool = next((one for one in tools if one.name == name), None)
     if tool is None:
@@ -87,9 +93,21 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
             rest.append(f"{option}{has_value}{value}")
         else:
             _apply(change, value if has_value else None, given, words, rest)
+    if rest or len(words) > len(tool.words):
+        _check_action(tool, words[len(tool.words) :], rest)
     written = {word.partition("=")[0] for word in rest}
     rest += [addition for options, addition in tool.unless if not written & set(options)]
     return words + rest
+
+
+def _check_action(tool: KafkaTool, chosen: Sequence[str], rest: Sequence[str]) -> None:
+    actions = [option for option, change in tool.options.items() if option.startswith("--") and _is_action(change)]
+    if actions and len(chosen) != 1 and not {"--help", "-h"} & set(rest):
+        raise UsageError(f"{tool.name} wants one action: {', '.join(actions[:-1])} or {actions[-1]}")
+
+
+def _is_action(change: Change) -> bool:
+    return isinstance(change, Word) and change.word is not None
 
 
 def _apply(change: Change, value: str | None, given: list[str], words: list[str], rest: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from klamm_program import klamm
+from typer._click.exceptions import UsageError
 
 from cli.framework.kafka_tools import Drop, Milliseconds, Rename, Word, translate
 from cli.framework.root import load
@@ -176,6 +177,23 @@ def test_a_value_that_is_missing_is_missed_by_our_command() -> None:
     assert translate(TOOLS, ["kafka-reassign-partitions", "--list", "--timeout"]) == ["reassign", "list", "--timeout"]
     assert translate(TOOLS, ["kafka-reassign-partitions", "--list", "--timeout", "x"])[-1:] == ["x"]  # type: ignore[index]
     assert translate(TOOLS, ["kafka-leader-election", "--election-type"]) == ["elect"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("kafka-topics", "--bootstrap-server h:1 --topic t"),
+        ("kafka-topics", "--list --describe"),
+        ("kafka-consumer-groups", "--bootstrap-server h:1 --group g"),
+        ("kafka-reassign-partitions", "--bootstrap-server h:1"),
+        ("kafka-configs", "--alter --describe --entity-type topics"),
+    ],
+)
+def test_exactly_one_action_is_wanted(tool: str, given: str) -> None:
+    with pytest.raises(UsageError, match=f"{tool} wants one action: --.* or --"):
+        translate(TOOLS, [f"{tool}.sh", *given.split()])
+    for helping in ([], ["--help"], ["--bootstrap-server", "h:1", "-h"]):
+        assert translate(TOOLS, [tool, *helping]) is not None
 
 
 def test_through_the_program(tmp_path: Path) -> None:
