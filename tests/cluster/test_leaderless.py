@@ -26,6 +26,11 @@ from wire_client import WireClient, create_topic, list_offset, produce, read_all
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.config.properties import format_properties, parse_properties
+from engine.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from engine.protocol.records.batch import Record, encode_batch
 
 LATEST = -1
@@ -118,6 +123,27 @@ def test_an_unclean_election_by_a_topic_setting_at_run_time(cluster: FaultCluste
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result()
     cluster.wait_for("1 leads", lambda: state_of(cluster, topic).leader == 1)
+    come_back(cluster, topic)
+    assert values(cluster, 1, topic) == [b"both"]
+
+
+def alter_cluster_setting(cluster: FaultCluster, name: str, value: str | None) -> None:
+    """Set (or, with None, take back) what holds for all brokers; librdkafka has no way to say that."""
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    wanted = AlterableConfig(name=name, config_operation=operation.value, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[wanted])
+    with WireClient(cluster.broker(2).address) as client:
+        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 0).responses
+    assert answer.error_code == ErrorCode.NONE, answer
+
+
+def test_an_unclean_election_by_a_setting_of_all_brokers_at_run_time(cluster: FaultCluster, topic: str) -> None:
+    leave_without_leader(cluster, topic)
+    alter_cluster_setting(cluster, "unclean.leader.election.enable", "true")
+    try:
+        cluster.wait_for("1 leads", lambda: state_of(cluster, topic).leader == 1)
+    finally:
+        alter_cluster_setting(cluster, "unclean.leader.election.enable", None)
     come_back(cluster, topic)
     assert values(cluster, 1, topic) == [b"both"]
 
