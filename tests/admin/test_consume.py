@@ -96,9 +96,9 @@ def lead(cluster: ScriptedCluster, broker: int, logs: dict[int, Log]) -> LeaderS
 
 def play(scene: Scene) -> None:
     async def playing() -> None:
-        async with asyncio.timeout(20), scripted_cluster(2) as cluster:
+        async with asyncio.timeout(60), scripted_cluster(2) as cluster:
             cluster.leaders = {"t": [0, 1]}
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=2000))
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=30_000))
             try:
                 await scene(cluster, wire)
             finally:

@@ -88,11 +88,11 @@ def give_ids(broker: ScriptedBroker) -> None:
 
 def play(scene: Scene, **options: Any) -> None:
     async def playing() -> None:
-        async with asyncio.timeout(20), scripted_cluster(2, **options) as cluster:
+        async with asyncio.timeout(60), scripted_cluster(2, **options) as cluster:
             cluster.leaders = {"t": [0, 1]}
             for broker in cluster.brokers:
                 give_ids(broker)
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=500))
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=30_000))
             try:
                 await scene(cluster, wire)
             finally:
@@ -106,7 +106,7 @@ def records(count: int, *, key: bytes | None = None, size: int = 1) -> list[Reco
 
 
 async def send(wire: WireCluster, wanted: list[Record], partition: int | None = 0, **options: Any) -> Producer:
-    producer = Producer(wire, "t", ProducerOptions(**{"delivery_timeout_s": 5.0, **options}))
+    producer = Producer(wire, "t", ProducerOptions(**{"delivery_timeout_s": 30.0, **options}))
     await producer.open()
     for record in wanted:
         producer.add(record, partition)

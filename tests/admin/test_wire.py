@@ -28,8 +28,8 @@ Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 
 def play(scene: Scene, **options: Any) -> None:
     async def playing() -> None:
-        async with asyncio.timeout(20), scripted_cluster(2, **options) as cluster:
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=500))
+        async with asyncio.timeout(60), scripted_cluster(2, **options) as cluster:
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=2000))
             try:
                 await scene(cluster, wire)
             finally:

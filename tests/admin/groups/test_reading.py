@@ -43,8 +43,8 @@ Scene = Callable[[ScriptedGroups, WireCluster], Awaitable[None]]
 
 def play(scene: Scene, versions: dict[ApiKey, int] = NEW) -> None:
     async def playing() -> None:
-        async with asyncio.timeout(20), scripted_cluster(2, version_max=versions) as cluster:
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=1000))
+        async with asyncio.timeout(60), scripted_cluster(2, version_max=versions) as cluster:
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=30_000))
             try:
                 await scene(ScriptedGroups(cluster, versions), wire)
             finally:
