@@ -115,7 +115,7 @@ def test_groups_whose_coordinator_is_gone_are_told_of() -> None:
 
 
 def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 0.2)
+    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 1.0)
 
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {}, "g2": {("t", 0): 60, ("t", 1): 61}}
@@ -125,7 +125,7 @@ def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) 
         listing = await list_groups(wire, patience_s=0)
         assert ([group.group for group in listing.groups], list(listing.failures)) == (["g2"], [1])
         message = unlisted(1, listing.failures[1]).message
-        assert message == "the groups of broker 1 are not known: no answer within 0.2 s: broker 1"
+        assert message == "the groups of broker 1 are not known: no answer within 1 s: broker 1"
         ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0)
         assert [isinstance(end, Unknown) for end in ends.values()] == [False, True]
 
