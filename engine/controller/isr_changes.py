@@ -173,11 +173,17 @@ class IsrChanges:
         return ErrorCode.INVALID_REQUEST
 
     def _refusal_of_isr(self, event: AlterPartition, partition: TopicPartition, item: Item) -> ErrorCode | None:
-        """Refuse members that are no replicas, not alive (KIP-841), or restarted since they caught up (KIP-903)."""
+        """Refuse members that are no replicas, not alive (KIP-841), or restarted since they caught up (KIP-903).
+
+        The leader itself may be shutting down, which Kafka refuses: if nobody else is in sync yet, whoever comes into
+        the ISR now can lead when it asks again to be let go.
+        """
         epochs = item.isr_epochs or (-1,) * len(item.isr)
         replicas = self._context.replicas(partition)
         ineligible = [
-            r for r, epoch in zip(item.isr, epochs, strict=True) if r not in replicas or not self._is_eligible(r, epoch)
+            r
+            for r, epoch in zip(item.isr, epochs, strict=True)
+            if r not in replicas or not (r == event.broker_id or self._is_eligible(r, epoch))
         ]
         if item.isr and not ineligible:
             return None

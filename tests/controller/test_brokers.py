@@ -137,6 +137,20 @@ def test_partitions_nobody_else_can_lead_remain() -> None:
     assert shut_down(world, 1) == [tp("t-0")], "a partition with one replica is not waited for"
 
 
+def test_who_comes_into_the_isr_while_the_leader_shuts_down_leads_when_it_asks_again() -> None:
+    """As in a rolling restart that goes on too early; Kafka refuses ISRs that name the leader then."""
+    world = world_with_topic(3, {0: (1, 0, 2)})
+    world.catch_up(tp("t-0"), 1)
+    world.run()
+    assert shut_down(world, 1) == [tp("t-0")]
+    world.catch_up(tp("t-0"), 1, 0)
+    world.run()
+    assert world.zk.states[tp("t-0")].state.isr == (1, 0)
+    assert shut_down(world, 1) == []
+    state = world.zk.states[tp("t-0")].state
+    assert (state.leader, state.isr) == (0, (0,))
+
+
 def test_a_shutdown_from_before_a_restart_is_refused() -> None:
     world = world_with_topic(2, {0: (1, 0)})
     answer = world.run(ControlledShutdown(1, world.zk.brokers[1].broker_epoch - 1))
