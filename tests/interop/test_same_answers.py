@@ -1,4 +1,5 @@
-"""Ordinary and odd requests in every version, to a broker of ours and one of Apache Kafka: the answers are the same.
+"""Ordinary and odd requests in every version, to a broker of ours and one of Apache Kafka: the answers are the same,
+and so are the files that are left.
 
 Where ours differ on purpose, ``unlike`` names the field: a refused Produce has a text where Kafka's has none, and ours
 is not always Kafka's word for word.
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, missing_for_kafka
 from broker_program import BrokerProgram, settings
+from compared_records import written
 from requests_compared import AREAS
 from side_by_side import SideBySide
 from wire_client import controller_address
@@ -23,6 +26,12 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
 ]
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
 
 COMMON = {
     "zookeeper.session.timeout.ms": "18000",
@@ -39,19 +48,20 @@ COMMON = {
 }
 
 
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+class Brokers:
     """One broker of each kind, each with a cluster of its own."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("same-answers")
-    with ExitStack() as stack:
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        host = own_loopback_address()
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        self.folder = folder
         own = {
             **settings(folder / "klamm", host, f"{zookeeper}/klamm"),
             **COMMON,
             "listeners": f"PLAINTEXT://{host}:21093",
         }
-        klamm = stack.enter_context(BrokerProgram(folder / "klamm", own))
-        kafka = ApacheKafkaBroker(
+        self._klamm = stack.enter_context(BrokerProgram(folder / "klamm", own))
+        self._kafka = ApacheKafkaBroker(
             folder / "kafka",
             broker_id=0,
             host=host,
@@ -60,18 +70,54 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
             overrides=COMMON,
             heap="300m",
         )
-        stack.enter_context(kafka)
-        klamm.wait_until_started()
+        stack.enter_context(self._kafka)
+        self._klamm.wait_until_started()
         # A broker has started a moment before its controller tells it of the cluster.
         controller_address(f"{host}:21093")
-        both = SideBySide(kafka.bootstrap, f"{host}:21093")
-        stack.callback(both.close)
-        yield both
-        assert "Traceback" not in klamm.server_log
+        self.both = SideBySide(self._kafka.bootstrap, f"{host}:21093")
+        stack.callback(self.both.close)
+
+    def stop(self) -> None:
+        """End both in order."""
+        assert self._klamm.terminate() == 0
+        assert "Traceback" not in self._klamm.server_log
+        self._kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with ExitStack() as stack:
+        yield Brokers(tmp_path_factory.mktemp("same-answers"), stack)
 
 
 @pytest.mark.parametrize("ask_all", AREAS, ids=lambda area: area.__name__)
-def test_the_same_answers(brokers: SideBySide, ask_all: Callable[[SideBySide], None]) -> None:
-    brokers.differences.clear()
-    ask_all(brokers)
-    assert not brokers.differences, "\n".join(brokers.differences)
+def test_the_same_answers(brokers: Brokers, ask_all: Callable[[SideBySide], None]) -> None:
+    both = brokers.both
+    both.differences.clear()
+    ask_all(both)
+    assert not both.differences, "\n".join(both.differences)
+
+
+def test_the_same_files(brokers: Brokers) -> None:
+    """Records, indexes, snapshots and epochs of logs that were closed in order: to the byte. It is the last test."""
+    written(brokers.both)
+    brokers.stop()
+    theirs, ours = (files_of_logs(brokers.folder / kind / "data") for kind in ("kafka", "klamm"))
+    assert len(theirs) > 40
+    assert theirs.keys() == ours.keys()
+    assert [name for name, data in theirs.items() if data != ours[name]] == []
+    for name in CHECKPOINTS:
+        theirs_said, ours_said = (
+            sorted(line for line in (brokers.folder / kind / "data" / name).read_text().splitlines() if line[0] == "w")
+            for kind in ("kafka", "klamm")
+        )
+        assert theirs_said == ours_said, name
+
+
+def files_of_logs(data: Path) -> dict[str, bytes]:
+    """Return the files of the topics that begin with ``w``, but for those with their ids."""
+    return {
+        f"{file.parent.name}/{file.name}": file.read_bytes()
+        for file in data.glob("w*/*")
+        if file.name != "partition.metadata"
+    }

@@ -275,3 +275,24 @@ def deleted_records(both: SideBySide) -> None:
         for offset in (0, 2):
             both.ask(f"{topic} read", _wanted((topic, 0, offset)), [12], unlike={"aborted_transactions"})
     both.ask("all", delete("d", -1))
+
+
+def written(both: SideBySide) -> None:
+    """Write to topics whose names begin with ``w``, so that the files can be compared."""
+    make(both, "w", 2)
+    make(both, "w-empty")
+    make(both, "w-rolled", segment_bytes="400")
+    make(both, "w-indexed", index_interval_bytes="200")
+    make(both, "w-plain", compression_type="uncompressed")
+    make(both, "w-keys", cleanup_policy="compact")
+    for topic in ("w", "w-rolled", "w-indexed", "w-plain", "w-keys"):
+        _fill(both, topic)
+    for producer in (90_001, 90_002):
+        for sequence in (0, 3, 3, 6):
+            records = [Record(n, BEGIN_MS + sequence, b"k", b"v", []) for n in range(3)]
+            for topic, partition in (("w", 1), ("w-rolled", 0)):
+                sent = encode_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+                both.prepare(write((topic, partition, sent)), 9)
+    wanted = [DeleteRecordsPartition(partition_index=0, offset=5)]
+    topics = [DeleteRecordsTopic(name=name, partitions=wanted) for name in ("w", "w-indexed")]
+    both.prepare(DeleteRecordsRequest(topics=topics, timeout_ms=5_000), 2)
