@@ -85,7 +85,10 @@ def fetch_jars() -> Path:
     work.mkdir(parents=True)
     (work / "pom.xml").write_text(_POM)
     subprocess.run(
-        ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={work / 'libs'}"],
+        [
+            *("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy-dependencies"),
+            f"-DoutputDirectory={work / 'libs'}",
+        ],
         cwd=work,
         check=True,
         timeout=600,
