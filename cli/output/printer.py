@@ -14,6 +14,9 @@ from cli.output.values import escape_controls, json_value, machine_text
 from engine.common.collection import collector_paused
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
+_SHORT_LIST = 16
+_JUST_NUMBERS = {int}
+_CSV_BYTES = 64 * 1024
 
 
 def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
@@ -58,9 +61,7 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
         case OutputFormat.YAML:
             yield _yaml_text(report.data)
         case OutputFormat.CSV:
-            yield csv_line(column.name for column in report.table.columns)
-            for row in report.table.rows:
-                yield csv_line(_cells(report.table, row))
+            yield from _csv_lines(report.table)
         case _:
             yield from _plain_lines(report.table)
 
@@ -68,11 +69,25 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
 def _indented(value: object, indent: str) -> str:
     deeper = indent + "  "
     if isinstance(value, dict) and value:
-        lines = [f"{deeper}{_encoded_key(key)}: {_indented(v, deeper)}" for key, v in value.items()]
+        lines = [f"{deeper}{_encoded_key(key)}: {_short(v) or _indented(v, deeper)}" for key, v in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
-        return "[\n" + ",\n".join(f"{deeper}{_indented(item, deeper)}" for item in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join([f"{deeper}{_indented(item, deeper)}" for item in value]) + f"\n{indent}]"
     return _encoded(value)
+
+
+def _short(value: object) -> str | None:
+    """Return what most of a large answer is made of, numbers and short lists of them, without asking the encoder."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, list) and len(value) < _SHORT_LIST and set(map(type, value)) <= _JUST_NUMBERS:
+        return _encoded_ids(tuple(value))
+    return "null" if value is None else None
+
+
+@lru_cache(maxsize=8192)
+def _encoded_ids(ids: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, ids))}]"
 
 
 @lru_cache(maxsize=1024)
@@ -90,10 +105,23 @@ def _cells(table: Table, row: Sequence[object]) -> list[str]:
     return [machine_text(column.kind, value) for column, value in zip(table.columns, row, strict=True)]
 
 
-def _yaml_text(data: object) -> str:
-    import yaml
+def _csv_lines(table: Table) -> Iterator[str]:
+    import csv
 
-    # libyaml writes the same four times faster, where it is installed.
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(json_value(data), Dumper=dumper, sort_keys=False, allow_unicode=True, width=4096)
-    return text
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([column.name for column in table.columns])
+    for row in table.rows:
+        writer.writerow(_cells(table, row))
+        if written.tell() > _CSV_BYTES:
+            yield written.getvalue()
+            written.seek(0)
+            written.truncate()
+    yield written.getvalue()
+
+
+def _yaml_text(data: object) -> str:
+    from cli.output.yaml_text import yaml_text
+
+    with collector_paused():
+        return yaml_text(json_value(data))
