@@ -40,6 +40,15 @@ class Leadership:
         read = (yield from carry_out(ReadPartitionStates(unknown))) if unknown else {}
         return {p: known[p] if p in known else read.get(p) for p in wanted}
 
+    def read_again(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, PartitionStateRead]]:
+        """Ask ZooKeeper for partitions of which memory was asked before; return nothing where it was not.
+
+        While brokers are being upgraded, a leader with an IBP before 2.7-IV2 writes its ISR itself, and may die before
+        it has told anybody.
+        """
+        wanted = list(partitions)
+        return (yield from self.read(wanted, fresh=True)) if wanted and self._trusts_memory else {}
+
     def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[LeaderAndIsrUpdates]:
         """Write states, each on condition of its ``partition_epoch``, and remember those that were written."""
         if not states:

@@ -240,6 +240,9 @@ class PartitionStateMachine:
     ) -> Steps[tuple[ElectionResults, list[TopicPartition]]]:
         results: ElectionResults = {}
         states = yield from self._leadership.read(partitions, fresh=fresh)
+        if strategy.kind is ElectionKind.OFFLINE and not fresh:
+            # Before nobody leads, or somebody does uncleanly, what memory says has to be certain.
+            states |= yield from self._leadership.read_again(p for p, s in states.items() if self._is_lost(p, s))
         electable: dict[TopicPartition, LeaderAndIsr] = {}
         for partition, read in states.items():
             usable = self._usable_state(partition, read)
@@ -329,6 +332,11 @@ class PartitionStateMachine:
             elif allowed:
                 strategies[partition] = UNCLEAN_ELECTION
         return strategies
+
+    def _is_lost(self, partition: TopicPartition, read: PartitionStateRead) -> bool:
+        return isinstance(read, LeaderIsrAndControllerEpoch) and not self._has_live_isr_member(
+            partition, read.leader_and_isr
+        )
 
     def _has_live_isr_member(self, partition: TopicPartition, state: LeaderAndIsr) -> bool:
         return any(self._context.is_replica_online(r, partition) for r in state.isr)

@@ -8,12 +8,15 @@ from controller_world import World
 from fake_zookeeper import tp
 
 from engine.common.errors import ErrorCode
+from engine.common.model import LeaderAndIsr
 from engine.controller import events
 from engine.controller.events import ApiError, ControlledShutdown
 
+P = tp("t-0")
 
-def world_with_topic(brokers: int, partitions: dict[int, tuple[int, ...]]) -> World:
-    world = World(brokers)
+
+def world_with_topic(brokers: int, partitions: dict[int, tuple[int, ...]], **options: object) -> World:
+    world = World(brokers, **options)
     world.elect()
     world.zk.create_topic("t", partitions)
     world.settle()
@@ -81,6 +84,18 @@ def test_a_leaderless_partition_is_led_again_when_its_last_isr_member_returns() 
     world.start(1)
     world.settle()
     assert world.state("t-0") == "leader=1 le=3 isr=1 pe=3"
+
+
+@pytest.mark.parametrize("is_alter_partition_enabled", [True, False])
+def test_an_isr_that_its_leader_wrote_and_never_told_of_counts(is_alter_partition_enabled: bool) -> None:
+    """A leader with an IBP before 2.7-IV2 dies before its notification, under a controller that is upgraded, or not."""
+    world = world_with_topic(3, {0: (1, 0)}, is_alter_partition_enabled=is_alter_partition_enabled)
+    alone = world.zk.write_state(P, LeaderAndIsr(1, 0, (1,)), 1)
+    world.core.context.leadership[P] = world.zk.states[P].read()
+    world.zk.write_state(P, LeaderAndIsr(1, 0, (1, 0), partition_epoch=alone.partition_epoch), 1)
+    world.kill(1)
+    world.settle()
+    assert world.state("t-0") == "leader=0 le=1 isr=0 pe=3"
 
 
 def test_a_bounce_within_the_session_is_a_death_and_a_return() -> None:
