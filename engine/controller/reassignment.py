@@ -167,7 +167,7 @@ class Reassignments:
         KRaft it refuses, as here. The election comes before the topic znode is written: the next controller would not
         know that a cancelled reassignment still has a leader to be moved.
         """
-        read = (yield from self._leadership.read((partition,)))[partition]
+        read = (yield from self._leadership.read((partition,), fresh=True))[partition]
         if read is None or isinstance(read, CoordinationError):
             raise read or StateChangeFailed(f"Partition {partition} has no state in zookeeper and cannot be reassigned")
         state = read.leader_and_isr

@@ -1,6 +1,7 @@
 """Reassignments step by step: the AR/leader/ISR table, cancelling, replacing, the old znode, and taking over midway."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 from controller_world import World
@@ -236,6 +237,17 @@ def test_the_only_replica_in_sync_is_not_taken_away(target: tuple[int, ...] | No
     assert (world.state("t-0"), world.assignment("t-0")) == before
     assert world.take_writes() == []
     assert not [request for request in world.take_requests() if "STOP" in request]
+
+
+def test_what_the_leader_wrote_itself_counts() -> None:
+    """Its IBP may still be older than the controller's: the ISR shrinks without the controller's knowledge."""
+    world = led_by_an_adding_replica()
+    world.catch_up(P, 2, 1)
+    world.settle()
+    stored = world.zk.states[P].state
+    world.zk.write_state(P, replace(stored, isr=(2,)), 1)
+    (error,) = world.run(AlterPartitionReassignments({P: None})).values()
+    assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 @pytest.mark.parametrize(("target", "then"), [(None, "1"), ((3, 0), "301+30-1")])
