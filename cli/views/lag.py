@@ -39,6 +39,10 @@ _TONES = {
 }
 
 
+_LONG_MS = 5 * 60_000
+"""Whoever was seen to stand still for so long does."""
+
+
 def _status_tone(value: object) -> Tone | None:
     return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
 
@@ -103,9 +107,19 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
         [_document(one, answer.time, has_partitions, is_not_ok) for one in groups],
         table,
         sections or [Section()],
-        (_summary(answer.groups),) if answer.groups or not answer.failures else (),
+        _notes(answer),
         exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
     )
+
+
+def _notes(answer: LagAnswer) -> tuple[str, ...]:
+    if answer.failures and not answer.groups:
+        return ()
+    watched_ms = min((one.window_ms for one in answer.groups if one.status is LagStatus.STALL), default=_LONG_MS)
+    if watched_ms >= _LONG_MS:
+        return (_summary(answer.groups),)
+    doubt = f"watched for {_duration(watched_ms)}: who commits less often than that looks like STALL too (--interval)"
+    return _summary(answer.groups), doubt
 
 
 def _summary(groups: Sequence[GroupLag]) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -158,6 +159,19 @@ def test_unknown_is_null_and_never_a_number() -> None:
     assert (beyond["committed_offset"], beyond["log_end_offset"], beyond["lag"]) == (700, 500, None)
     rows = list(csv.DictReader(io.StringIO(printed(report(), OutputFormat.CSV))))
     assert [row["lag"] for row in rows if row["status"] == "UNKNOWN"] == ["", "", ""]
+
+
+def test_for_how_long_a_stall_was_watched() -> None:
+    def notes(window_ms: int) -> tuple[str, ...]:
+        groups = tuple(replace(one, window_ms=window_ms) for one in scene().groups if one.status is LagStatus.STALL)
+        shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
+        return shown.notes
+
+    assert notes(10_000) == (
+        "1 group: 1 STALL",
+        "watched for 10s: who commits less often than that looks like STALL too (--interval)",
+    )
+    assert notes(300_000) == ("1 group: 1 STALL",), "nobody commits so rarely"
 
 
 def test_what_makes_the_exit_code() -> None:
