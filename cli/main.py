@@ -19,7 +19,7 @@ from cli.framework.root import RootGroup
 from cli.framework.stdout import closed_pipe
 from cli.framework.talk import Talk
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_kafka_tools import NOT_HERE, TOOLS
 
 _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.
 
@@ -64,7 +64,7 @@ def root_command() -> RootGroup:
     app.callback()(_root)
     command = get_command(app)
     assert isinstance(command, RootGroup)
-    command.entries, command.tools = ENTRIES, TOOLS
+    command.entries, command.tools, command.not_here = ENTRIES, TOOLS, NOT_HERE
     return command
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cli.exit_codes import ExitCode
 from cli.framework.command import OPTIONS_PANEL, KlammCommand
-from cli.framework.kafka_tools import Drop, KafkaTool, Milliseconds, Rename, Word
+from cli.framework.kafka_tools import Drop, KafkaTool, Milliseconds, Properties, Rename, Word
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
@@ -104,6 +104,8 @@ def _changes(tool: KafkaTool) -> Iterator[str]:
                 yield f"`{option}` is `{to}`"
             case Milliseconds():
                 yield f"`{option}` in milliseconds"
+            case Properties():
+                yield f"`{option}`: those that klamm has options for"
             case Drop():
                 yield f"`{option}` is dropped"
             case Word(None):

@@ -7,10 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Rename, Word
+from cli.kafka_console_properties import consumer_words, producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
 _BROKER_LIST: Mapping[str, Change] = {"--broker-list": Rename("--bootstrap-server")}
+_OF_THE_PRODUCERS_BUFFERS = (
+    "--batch-size",
+    "--max-block-ms",
+    "--max-memory-bytes",
+    "--max-partition-memory-bytes",
+    "--message-send-max-retries",
+    "--metadata-expiry-ms",
+    "--request-timeout-ms",
+    "--retry-backoff-ms",
+    "--socket-buffer-size",
+    "--timeout",
+)
+"""``--timeout`` among them: there it is how long a record may wait for its batch, in milliseconds."""
 _JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--help", "-h")
 
 
@@ -82,6 +96,9 @@ TOOLS = (
             "--producer.config": Rename("--command-config"),
             "--compression-codec": Rename("--compression"),
             "--request-required-acks": Rename("--acks", {"-1": "all"}),
+            "--property": Properties(producer_words),
+            "--sync": Drop(),
+            **{option: Drop(has_value=True) for option in _OF_THE_PRODUCERS_BUFFERS},
         },
     ),
     KafkaTool(
@@ -92,8 +109,12 @@ TOOLS = (
             "--isolation-level": Rename(
                 "--isolation", {"read_committed": "read-committed", "read_uncommitted": "read-uncommitted"}
             ),
+            "--property": Properties(consumer_words),
+            "--skip-message-on-error": Drop(),
         },
     ),
+    KafkaTool("kafka-server-start", ("broker", "start")),
+    KafkaTool("zookeeper-server-start", ("zookeeper", "start")),
     KafkaTool("kafka-producer-perf-test", ("perf", "producer")),
     KafkaTool(
         "kafka-consumer-perf-test",
@@ -101,3 +122,24 @@ TOOLS = (
         {**_BROKER_LIST, "--timeout": Milliseconds("--timeout")},
     ),
 )
+
+_KRAFT = "it is about KRaft, and klamm about clusters on ZooKeeper"
+_NOT_YET = "klamm has nothing for it yet"
+NOT_HERE: Mapping[str, str] = {
+    "kafka-metadata-quorum": _KRAFT,
+    "kafka-metadata-shell": _KRAFT,
+    "kafka-storage": _KRAFT,
+    "kafka-features": _KRAFT,
+    "kafka-acls": _NOT_YET,
+    "kafka-delegation-tokens": _NOT_YET,
+    "kafka-transactions": _NOT_YET,
+    "kafka-mirror-maker": _NOT_YET,
+    "zookeeper-security-migration": _NOT_YET,
+    "kafka-verifiable-producer": "to put a load on a cluster: klamm perf producer",
+    "kafka-verifiable-consumer": "to read as a group: klamm perf consumer --group",
+    "kafka-e2e-latency": "for latencies: klamm perf producer --acks all",
+    "kafka-run-class": "name the tool itself, such as kafka-topics",
+    "kafka-server-stop": "it takes TERM; brokers of klamm local up end with: klamm local down",
+    "zookeeper-server-stop": "it takes TERM; what klamm local up started ends with: klamm local down",
+}
+"""Kafka's other tools, and what to do instead."""

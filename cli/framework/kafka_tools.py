@@ -7,7 +7,7 @@ work beside Kafka's. What comes out, and the exit codes, are ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from typer._click.exceptions import UsageError
@@ -42,7 +42,14 @@ class Word:
     word: str | None = None
 
 
-Change = Rename | Milliseconds | Drop | Word
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The option's values are properties, ``K=V``, of which ``fold`` makes our words, or None where it cannot."""
+
+    fold: Callable[[Mapping[str, str]], list[str] | None]
+
+
+Change = Rename | Milliseconds | Drop | Word | Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +93,22 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     words, rest = list(tool.words), []
     if tool.first is not None and given and not given[0].startswith("-"):
         rest += [tool.first, given.pop(0)]
+    properties: dict[str, dict[str, str]] = {}
     while given:
         option, has_value, value = given.pop(0).partition("=")
         change = tool.options.get(option)
-        if change is None:
+        if isinstance(change, Properties):
+            # Blanks are kept: a separator may be one.
+            name, _, text = (value if has_value else given.pop(0) if given else "").partition("=")
+            properties.setdefault(option, {})[name] = text
+        elif change is None:
             rest.append(f"{option}{has_value}{value}")
         else:
             _apply(change, value if has_value else None, given, words, rest)
     if rest or len(words) > len(tool.words):
         _check_action(tool, words[len(tool.words) :], rest)
+    for option, found in properties.items():
+        rest += _folded(option, tool.options[option], found)
     written = {word.partition("=")[0] for word in rest}
     rest += [addition for options, addition in tool.unless if not written & set(options)]
     return words + rest
@@ -108,6 +122,12 @@ def _check_action(tool: KafkaTool, chosen: Sequence[str], rest: Sequence[str]) -
 
 def _is_action(change: Change) -> bool:
     return isinstance(change, Word) and change.word is not None
+
+
+def _folded(option: str, change: Change, properties: Mapping[str, str]) -> list[str]:
+    """Return our words for properties; those that mean nothing here go on, and are refused by name."""
+    words = change.fold(properties) if isinstance(change, Properties) else None
+    return [f"{option}={name}={text}" for name, text in properties.items()] if words is None else words
 
 
 def _apply(change: Change, value: str | None, given: list[str], words: list[str], rest: list[str]) -> None:

@@ -6,7 +6,7 @@ Also the hidden names: singular forms, and the names of Kafka's tools with their
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -35,6 +35,8 @@ class RootGroup(TyperGroup):
 
     entries: Sequence[Entry] = ()
     tools: Sequence[KafkaTool] = ()
+    not_here: Mapping[str, str] = {}
+    """Tools of Kafka that have no counterpart, and what to say of each."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return the parameters, ready for plain coercion."""
@@ -64,6 +66,9 @@ class RootGroup(TyperGroup):
         command = self.get_command(ctx, args[0])
         if command is None and ctx.resilient_parsing:
             return None, None, args[1:]
+        instead = self.not_here.get(args[0].removesuffix(".sh"))
+        if command is None and instead is not None:
+            ctx.fail(f"no such command: {args[0]} ({instead})")
         if command is None:
             close = self._like(args[0])
             ctx.fail(f"no such command: {args[0]}" + (f"; did you mean {' or '.join(close)}?" if close else ""))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klamm_program import klamm
+from klamm_program import in_process, klamm
 from typer._click.exceptions import UsageError
 
-from cli.framework.kafka_tools import Drop, Milliseconds, Rename, Word, translate
+from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Rename, Word, translate
 from cli.framework.root import load
 from cli.main import root_command
 from cli.table_of_commands import ENTRIES
+from cli.table_of_kafka_tools import NOT_HERE as TOOLS_NOT_HERE
 from cli.table_of_kafka_tools import TOOLS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kafka-tools"
@@ -118,7 +119,30 @@ LINES = [
         "produce --bootstrap-server h:1 --topic t --compression gzip --acks all",
     ),
     ("kafka-console-producer --topic t --producer.config f", "produce --topic t --command-config f"),
+    (
+        "kafka-console-producer --topic t --sync --timeout 1000 --batch-size 9 --max-block-ms 9 --max-memory-bytes 9 "
+        "--max-partition-memory-bytes 9 --message-send-max-retries 9 --metadata-expiry-ms 9 --request-timeout-ms=9 "
+        "--retry-backoff-ms 9 --socket-buffer-size 9",
+        "produce --topic t",
+    ),
+    (
+        "kafka-console-producer --topic t --property parse.key=true --property key.separator=: "
+        "--property parse.headers=true --property=null.marker=NULL",
+        "produce --topic t --key-separator : --headers --null-marker NULL",
+    ),
+    ("kafka-console-producer --topic t --property parse.key=true", "produce --topic t --key-separator '\t'"),
     ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --command-config f"),
+    (
+        "kafka-console-consumer --topic t --property print.key=true --property key.separator=' %' --skip-message-on-error",
+        "consume --topic t --format '%k %%%s\\n'",
+    ),
+    (
+        "kafka-console-consumer --topic t --property print.timestamp=true --property print.offset=true "
+        "--property print.partition=true --property print.headers=true --property print.value=false",
+        "consume --topic t --format 'CreateTime:%T\\tPartition:%p\\tOffset:%o\\t%h\\n'",
+    ),
+    ("kafka-server-start config/server.properties --override broker.id=1", "broker start config/server.properties --override broker.id=1"),
+    ("zookeeper-server-start.sh zookeeper.properties", "zookeeper start zookeeper.properties"),
     (
         "kafka-console-consumer --topic t --from-beginning --isolation-level read_committed",
         "consume --topic t --from-beginning --isolation read-committed",
@@ -158,9 +182,34 @@ def test_every_tool_and_every_change_is_tried() -> None:
         lines = [theirs for theirs, _ in LINES if theirs.split()[0].removesuffix(".sh") == tool.name]
         assert lines, tool.name
         for option, change in tool.options.items():
-            if not isinstance(change, Drop | Rename | Milliseconds | Word):
+            if not isinstance(change, Drop | Rename | Milliseconds | Word | Properties):
                 raise AssertionError(change)
             assert option in tried, (tool.name, option)
+
+
+def test_properties_without_a_counterpart_are_refused_by_name(tmp_path: Path) -> None:
+    line = [
+        "kafka-console-consumer",
+        "--topic",
+        "t",
+        "--property",
+        "print.key=true",
+        "--property",
+        "key.deserializer=x",
+    ]
+    assert translate(TOOLS, line) == [
+        "consume", "--topic", "t", "--property=print.key=true", "--property=key.deserializer=x",
+    ]  # fmt: skip
+    ran = klamm(*line, folder=tmp_path)
+    assert (ran.code, "no such option: --property" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(("tool", "instead"), TOOLS_NOT_HERE.items())
+def test_a_tool_that_is_not_here_is_not_taken_for_another(
+    tool: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = in_process(f"{tool}.sh", "--bootstrap-server", "h:1", capture=capsys)
+    assert (ran.code, ran.err.splitlines()[0]) == (2, f"error: no such command: {tool}.sh ({instead}): klamm")
 
 
 def test_names_are_given_once() -> None:
