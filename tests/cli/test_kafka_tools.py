@@ -133,7 +133,8 @@ LINES = [
     ("kafka-console-producer --topic t --property parse.key=true", "produce --topic t --key-separator '\t'"),
     ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --command-config f"),
     (
-        "kafka-console-consumer --topic t --property print.key=true --property key.separator=' %' --skip-message-on-error",
+        "kafka-console-consumer --topic t --property print.key=true --property key.separator=' %' "
+        "--skip-message-on-error",
         "consume --topic t --format '%k %%%s\\n'",
     ),
     (
@@ -141,7 +142,7 @@ LINES = [
         "--property print.partition=true --property print.headers=true --property print.value=false",
         "consume --topic t --format 'CreateTime:%T\\tPartition:%p\\tOffset:%o\\t%h\\n'",
     ),
-    ("kafka-server-start config/server.properties --override broker.id=1", "broker start config/server.properties --override broker.id=1"),
+    ("kafka-server-start s.properties --override broker.id=1", "broker start s.properties --override broker.id=1"),
     ("zookeeper-server-start.sh zookeeper.properties", "zookeeper start zookeeper.properties"),
     (
         "kafka-console-consumer --topic t --from-beginning --isolation-level read_committed",
