@@ -329,7 +329,8 @@ class PerfProducer:
     def _gave_up(self, limit_s: float) -> Refused | Unreachable:
         where = f"topic {', '.join(self._load.topics)}"
         if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
-            hint = "give it more time with --timeout SECONDS"
+            is_said = self._settings.delivery_timeout_ms is not None
+            hint = f"give it more time with {'delivery.timeout.ms' if is_said else '--timeout SECONDS'}"
             return Unreachable(f"no broker took records within {limit_s:g} s", where=where, hint=hint)
         return Refused(self._last_error, f"not accepted within {limit_s:g} s", where=where)
 

@@ -1,0 +1,37 @@
+"""A performance test whose records nobody takes ends in time, and says which setting gives it more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripted_brokers import SILENCE, scripted_cluster
+
+from engine.admin.connection import Cluster
+from engine.admin.errors import Unreachable
+from engine.admin.perf.payloads import random_letters
+from engine.admin.perf.producer import Load, PerfProducer
+from engine.admin.perf.producer_settings import ProducerSettings
+from engine.admin.perf.templates import TemplatePool
+from engine.admin.target import ClusterTarget, Origin
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.records.attributes import Codec
+
+
+@pytest.mark.parametrize(("delivery_timeout_ms", "hint"), [(None, "--timeout SECONDS"), (300, "delivery.timeout.ms")])
+def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hint: str) -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(30), scripted_cluster(1) as brokers:
+            brokers.leaders = {"t": [0]}
+            brokers.brokers[0].answers[ApiKey.PRODUCE] = lambda _: SILENCE
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            settings = ProducerSettings(is_idempotent=False, delivery_timeout_ms=delivery_timeout_ms)
+            templates = TemplatePool(random_letters(10), 16_384, Codec.NONE, None)
+            async with Cluster(target, timeout_s=10) as cluster:
+                test = PerfProducer(await cluster.wire(), Load(("t",), 10, give_up_s=0.3), settings, templates)
+                await test.open()
+                with pytest.raises(Unreachable, match=r"no broker took records within 0\.3 s") as failure:
+                    await test.run(lambda _: None, lambda _: None)
+                assert failure.value.hint == f"give it more time with {hint}"
+
+    asyncio.run(playing())
