@@ -15,6 +15,10 @@ from engine.common.errors import ErrorCode, KafkaError
 Assignment = dict[int, tuple[int, ...]]
 """Partition id -> replicas in preference order."""
 
+PARTITIONS_MAX = 200_000
+"""New partitions at once: as many as whole clusters with ZooKeeper hold. Kafka has no bound, and an absurd number ends
+its broker."""
+
 Draw = Callable[[int], int]
 """Draw an index below a bound."""
 
@@ -103,6 +107,11 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 def _check_counts(broker_count: int, partition_count: int, replication_factor: int) -> None:
     if partition_count <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if partition_count > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions must not be larger than {PARTITIONS_MAX}, but it is {partition_count}.",
+        )
     if replication_factor <= 0:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > broker_count:

@@ -40,10 +40,6 @@ BROKER_DEFAULT = -1
 """Number of partitions, or replication factor, that stands for the broker's setting."""
 
 
-PARTITIONS_MAX = 200_000
-"""Of one topic: as many as whole clusters with ZooKeeper hold. Kafka has no bound, and an absurd number ends it."""
-
-
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic somebody wants. ``assignments``: replicas by partition; with them the two numbers stay BROKER_DEFAULT."""
@@ -120,7 +116,6 @@ class TopicAdmin:
         factor = wanted.replication_factor
         if factor == BROKER_DEFAULT:
             factor = config.default_replication_factor
-        _check_count(partitions)
         racks = {b: info.rack for b, info in self._metadata_cache.alive_brokers.items()}
         return assign_replicas(racks, partitions, factor, draw=self._draw)
 
@@ -244,7 +239,6 @@ class TopicAdmin:
         racks: Mapping[int, str | None],
     ) -> Assignment:
         added = count - len(existing)
-        _check_count(count)
         if added < 0:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -311,18 +305,9 @@ def _coordination(error: CoordinationError) -> KafkaError:
     if isinstance(error, ControllerMoved):
         return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
     if isinstance(error, TooLarge):
-        return KafkaError(ErrorCode.POLICY_VIOLATION, str(error))
+        return KafkaError(ErrorCode.INVALID_REQUEST, str(error))
     logger.error("A topic's znodes could not be read or written", exc_info=error)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
-
-
-def _check_count(partitions: int) -> None:
-    """Refuse numbers of partitions that would keep this process busy for minutes only to fail; as KRaft does."""
-    if partitions > PARTITIONS_MAX:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Excessively large number of partitions: {partitions}, at most {PARTITIONS_MAX} are possible.",
-        )
 
 
 def _checked_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

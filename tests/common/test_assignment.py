@@ -127,6 +127,12 @@ def test_start_and_shift_are_drawn_independently() -> None:
     ("partitions", "factor", "code", "message"),
     [
         (0, 1, ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+        (
+            2**31 - 1,
+            1,
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must not be larger than 200000, but it is 2147483647.",
+        ),
         (1, 0, ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."),
         (1, 6, ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor: 6 larger than available brokers: 5."),
     ],

@@ -127,18 +127,18 @@ def test_numbers_of_partitions_that_nothing_can_hold(zk_chroot: str) -> None:
             response = await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
             found = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
             assert found["absurd"] == (
-                ErrorCode.POLICY_VIOLATION,
-                "Excessively large number of partitions: 2147483647, at most 200000 are possible.",
+                ErrorCode.INVALID_PARTITIONS,
+                "Number of partitions must not be larger than 200000, but it is 2147483647.",
             )
             code, message = found["large"]
-            assert code is ErrorCode.POLICY_VIOLATION
+            assert code is ErrorCode.INVALID_REQUEST
             assert "too large for ZooKeeper (jute.maxbuffer): /brokers/topics/large" in message
             assert found["good"] == (ErrorCode.NONE, None)
             grow = CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name="good", count=2**31 - 1, assignments=None)], timeout_ms=10_000
             )
             (result,) = (await ask(broker, grow, 3)).results
-            assert result.error_code == ErrorCode.POLICY_VIOLATION
+            assert result.error_code == ErrorCode.INVALID_PARTITIONS
 
     run(test)
 
