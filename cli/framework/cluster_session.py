@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from cli.framework.engine_log import engine_log_told
 from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.talk import Talk
@@ -24,11 +25,12 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         on_read=reading.update,
         timeout_s=invocation.timeout_s,
     )
-    async with cluster:
-        try:
-            yield cluster
-        finally:
-            reading.end()
+    with engine_log_told(invocation.talk):
+        async with cluster:
+            try:
+                yield cluster
+            finally:
+                reading.end()
 
 
 class ReadingProgress:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
-from klamm_program import in_process
+from klamm_program import in_process, klamm
 from znode_trees import load_tree
 
 from engine.zk.client import ZkClient
@@ -50,6 +51,17 @@ def test_health_is_critical_for_it_and_goes_on(damaged: str, capsys: Capture) ->
     assert reasons["unreadable_topics"]["severity"] == "critical"
     assert reasons["unreadable_topics"]["examples"][0].startswith(NOTHING_BUT)
     assert len(reasons) > 1
+
+
+def test_what_the_engine_logs_is_a_warning_said_once(damaged: str, tmp_path: Path) -> None:
+    move = {"topic": "fresh", "partition": 0, "replicas": [0, 1]}
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    ran = klamm("reassign", "verify", "--reassignment-json-file", plan, "--zookeeper", damaged, folder=tmp_path)
+    told = [line for line in ran.err.splitlines() if NOTHING_BUT in line]
+    assert any("A topic is left out" in line for line in told), ran.err
+    assert all(line.startswith("warning: ") for line in told)
+    assert len(set(told)) == len(told)
 
 
 def test_all_leaders_can_be_elected_but_its_own(damaged: str, capsys: Capture) -> None:

@@ -1,0 +1,35 @@
+"""What parts of the engine log while a command runs, said in the command's own way instead of Python's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cli.framework.talk import Talk
+
+
+class _Told(logging.Handler):
+    """Says each warning once: a command that waits looks again and again, and may be drawing its progress meanwhile."""
+
+    def __init__(self, talk: Talk) -> None:
+        super().__init__(logging.WARNING)
+        self._talk = talk
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            self._talk.warn(text)
+
+
+@contextmanager
+def engine_log_told(talk: Talk) -> Iterator[None]:
+    """Tell the engine's warnings as warnings of the command, as long as the context is open."""
+    logger, told = logging.getLogger("engine"), _Told(talk)
+    logger.addHandler(told)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)
