@@ -62,7 +62,8 @@ async def snapshot(
         taken = with_sizes(taken, dirs)
     save_snapshot(taken, file)
     partitions = sum(len(topic.partitions) for topic in taken.topics)
-    counted = f"{len(taken.brokers)} brokers, {len(taken.topics)} topics, {partitions} partitions"
+    counts = (("broker", len(taken.brokers)), ("topic", len(taken.topics)), ("partition", partitions))
+    counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
     invocation.talk.say(f"wrote {file}: {counted}")
     failed = [one for one in dirs if one.error]
     for one in failed:
