@@ -121,7 +121,10 @@ def _csv_lines(table: Table) -> Iterator[str]:
 
 
 def _yaml_text(data: object) -> str:
-    from cli.output.yaml_text import yaml_text
+    import yaml
 
+    # libyaml writes the same four times faster, where it is installed.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     with collector_paused():
-        return yaml_text(json_value(data))
+        text: str = yaml.dump(json_value(data), Dumper=dumper, sort_keys=False, allow_unicode=True, width=4096)
+    return text

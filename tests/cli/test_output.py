@@ -20,7 +20,6 @@ from cli.output.format import OutputFormat
 from cli.output.printer import json_text, print_report
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.values import escape_controls, human_bytes, human_duration, human_text, iso_time, json_value
-from cli.output.yaml_text import yaml_text
 
 
 class Colour(Enum):
@@ -108,21 +107,8 @@ TREES = st.recursive(
 
 
 @given(tree=TREES)
-def test_any_value_is_read_back_from_yaml(tree: object) -> None:
-    # repr, for a number that is none is not equal to itself
-    assert repr(yaml.safe_load(yaml_text(tree))) == repr(tree)
-
-
-@given(tree=TREES)
 def test_any_value_is_read_back_from_json(tree: object) -> None:
     assert repr(json.loads(json_text(tree))) == repr(tree)
-
-
-def test_yaml_looks_as_people_write_it() -> None:
-    value = [{"topic": "orders", "partitions": [{"replicas": [0, 1], "isr": [], "note": "in sync"}], "id": "12"}]
-    assert yaml_text(value) == (
-        '- topic: orders\n  partitions:\n  - replicas:\n    - 0\n    - 1\n    isr: []\n    note: in sync\n  id: "12"\n'
-    )
 
 
 def test_what_a_person_sees(monkeypatch: pytest.MonkeyPatch) -> None:
