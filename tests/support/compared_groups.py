@@ -155,9 +155,10 @@ class Members:
 
 
 def make_ready(both: SideBySide) -> None:
-    """Two topics, and every group's coordinator there."""
-    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("read", "other")]
-    both.prepare(CreateTopicsRequest(topics=topics, timeout_ms=15_000), 7)
+    """Two topics, and every group's coordinator there; for whichever area comes first."""
+    if any("read" not in side.ids for side in both.sides.values()):
+        topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("read", "other")]
+        both.prepare(CreateTopicsRequest(topics=topics, timeout_ms=15_000), 7)
     names = [f"g{number}" for number in range(40)]
     deadline = time.monotonic() + DEADLINE_S
     for side in both.sides.values():
@@ -208,6 +209,7 @@ def groups_refused(both: SideBySide) -> None:
 
 def members_of_groups(both: SideBySide) -> None:
     """One member's life, in each version: what it may in its generation, and what in no other."""
+    make_ready(both)
     for version in range(10):
         _a_member(both, version)
 
@@ -258,6 +260,7 @@ def _a_member(both: SideBySide, version: int) -> None:
 
 def static_members(both: SideBySide) -> None:
     """A static member that comes back, and the one that it replaces."""
+    make_ready(both)
     group = "static"
     one = Members(both, group, group_instance_id="one")
     one.join()
@@ -289,6 +292,7 @@ def _comes_back(both: SideBySide, one: Members, version: int) -> None:
 
 def groups_rebalancing(both: SideBySide) -> None:
     """What a member hears while others are waited for, and in groups of other protocols."""
+    make_ready(both)
     group = "moving"
     one = Members(both, group, 4)
     one.join()
@@ -326,6 +330,7 @@ def groups_rebalancing(both: SideBySide) -> None:
 
 def offsets_of_groups(both: SideBySide) -> None:
     """Commits by nobody's members in every version, how they are read, and how they go."""
+    make_ready(both)
     some: tuple[Offset, ...] = (
         ("read", 0, 5, "m"), ("read", 1, 6, None), ("no", 0, 1, ""), ("read", 7, 1, ""), ("other", 0, -7, "x" * 5000),
     )  # fmt: skip
