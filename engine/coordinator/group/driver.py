@@ -37,9 +37,11 @@ class MachineDriver:
         if self._is_running:
             # A store that ends at once, or an answer, has caused an event: the outer call goes on with it.
             return
+        outbox = self._machine.outbox
+        if outbox.is_empty:
+            return
         self._is_running = True
         try:
-            outbox = self._machine.outbox
             while not outbox.is_empty:
                 replies, outbox.replies = outbox.replies, []
                 timers, outbox.timers = outbox.timers, {}
