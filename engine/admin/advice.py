@@ -10,7 +10,7 @@ _ADVICE = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or add --if-not-exists where an existing topic is fine",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "list the topics with: klamm topics list",
     ErrorCode.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as brokers are alive: klamm brokers list",
-    ErrorCode.INVALID_PARTITIONS: "a topic has one partition or more, and never fewer than before: klamm topics describe TOPIC",
+    ErrorCode.INVALID_PARTITIONS: "at least one, and never fewer than it has: klamm topics describe TOPIC",
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of: letters, digits, dot, underscore, hyphen",
     ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
