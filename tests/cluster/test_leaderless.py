@@ -40,9 +40,12 @@ LATEST = -1
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
     # Brokers 0 and 1 hold the partitions; 2 outlives them and is the controller when it matters.
     with FaultCluster(tmp_path_factory.mktemp("leaderless"), config={"min.insync.replicas": "1"}) as running:
-        running.local.restart_broker(0)
-        running.local.restart_broker(1)
+        for other in (0, 1):
+            running.local.stop_broker(other)
+        # Left alone, it wins; one after the other the two could take turns.
         running.wait_for("broker 2 is the controller", lambda: running.controller_id() == 2)
+        for other in (0, 1):
+            running.local.start_broker(other)
         yield running
 
 
