@@ -63,7 +63,11 @@ class Operator:
         deadline = time.monotonic() + WAIT_S
         while (found := self._effect(recorded["topics"])) != wanted and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert found == wanted
+        differing = {path for path in found.keys() | wanted.keys() if found.get(path) != wanted.get(path)}
+        told = "; ".join(
+            f"{path}: {found.get(path)}, Kafka's tool left {wanted.get(path)}" for path in sorted(differing)
+        )
+        assert not differing, f"{scene}: {told}"
         changes = self._changes()
         told, self._seen = changes[self._seen :], len(changes)
         assert set(told) == set(recorded["config_changes"]), scene
