@@ -155,8 +155,8 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
     except TimeoutError as error:
         if not limit.expired():
             raise
-        wire.silent.add(broker_id)
-        raise Unreachable(f"no answer within {limit_s:g} s", where=f"broker {broker_id}") from error
+        wire.silent[broker_id] = f"no answer within {limit_s:g} s"
+        raise Unreachable(wire.silent[broker_id], where=f"broker {broker_id}") from error
 
 
 async def _ask_broker(
@@ -176,7 +176,7 @@ async def _ask_broker(
         try:
             async with nullcontext() if is_change else answer_limit(wire, broker_id):
                 answers = await ask(broker_id, some)
-            wire.silent.discard(broker_id)
+            wire.silent.pop(broker_id, None)
         except FAILURES as error:
             answers = dict.fromkeys(some, Unknown.of_error(error))
         for key in some:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.admin.asking import ANSWER_LIMIT_S
+from engine.admin.asking import answer_limit
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, Refused, Unreachable
 from engine.admin.offsets import EARLIEST, LATEST
@@ -33,8 +33,6 @@ _NAMES_VERSION_MAX = 12
 """From version 13 on Fetch names topics by id, which older brokers do not have."""
 _MAX_WAIT_MS = 500
 _EMPTY_ANSWERS_MAX = 5
-_ANSWER_SHARE = 0.4
-"""Of the time for a wait that one broker's silence may take."""
 
 OnOffsets = Callable[[int], None]
 """Is told how many offsets were compared since the last time."""
@@ -97,13 +95,12 @@ async def verify_replicas(
     """Compare the replicas of each partition; return the verdicts by name."""
     wire = await cluster.wire()
     live = frozenset(await wire.nodes())
-    silent: dict[int, str] = {}
     gate = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
     async def one(name: TopicPartition, partition: PartitionSnapshot) -> PartitionVerification:
         async with gate:
             is_compacted = name.topic in compacted_topics
-            return await PartitionVerifier(wire, name, partition, live, is_compacted, on_offsets, silent).run()
+            return await PartitionVerifier(wire, name, partition, live, is_compacted, on_offsets).run()
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(n, p), name=f"verify-{n}") for n, p in sorted(partitions.items())]
@@ -111,10 +108,7 @@ async def verify_replicas(
 
 
 class PartitionVerifier:
-    """Compares the replicas of one partition, once.
-
-    ``silent`` are brokers that once gave no answer, and what is told of them: nobody waits for them a second time.
-    """
+    """Compares the replicas of one partition, once. Nobody waits a second time for a broker that gave no answer."""
 
     def __init__(
         self,
@@ -124,11 +118,9 @@ class PartitionVerifier:
         live: frozenset[int],
         is_compacted: bool,
         on_offsets: OnOffsets,
-        silent: dict[int, str] | None = None,
     ) -> None:
         self._wire = wire
         self._name = name
-        self._silent = {} if silent is None else silent
         self._is_compacted = is_compacted
         self._on_offsets = on_offsets
         self._replicas = {
@@ -317,14 +309,10 @@ class PartitionVerifier:
 
     async def _ask(self, broker: int, request: Request, *, version_max: int | None = None) -> Any:
         """Ask one broker; raises Unreachable where it does not answer in time, at once if it has not before."""
-        if broker not in self._silent:
-            limit_s = min(ANSWER_LIMIT_S, self._wire.request_timeout_s * _ANSWER_SHARE)
-            try:
-                async with asyncio.timeout(limit_s):
-                    return await self._wire.call_broker(broker, request, version_max=version_max)
-            except TimeoutError:
-                self._silent[broker] = f"no answer within {limit_s:g} s"
-        raise Unreachable(self._silent[broker], where=f"broker {broker}")
+        if broker in self._wire.silent:
+            raise Unreachable(self._wire.silent[broker], where=f"broker {broker}")
+        async with answer_limit(self._wire, broker):
+            return await self._wire.call_broker(broker, request, version_max=version_max)
 
     async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
         """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""

@@ -58,13 +58,9 @@ class WireCluster:
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
         """How long the operation may take that the questions belong to."""
-        self.silent: set[int] = set()
-        """Brokers that have let a limit pass without an answer: the next question gives them less time."""
-
-    @property
-    def request_timeout_s(self) -> float:
-        """How long one answer is waited for at most, which is no longer than the operation may take."""
-        return self._request_timeout_ms / 1000
+        self.silent: dict[int, str] = {}
+        """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
+        less time, or none."""
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.

@@ -56,9 +56,10 @@ class Log:
 class Brokers:
     """Stands in for the wire: the leader is broker 1; a broker without log does not answer."""
 
-    request_timeout_s = 30.0
+    operation_s = 30.0
 
     def __init__(self, logs: dict[int, Log], high_watermark: int) -> None:
+        self.silent: dict[int, str] = {}
         self.logs = logs
         self.high_watermark = high_watermark
         self.trims: dict[int, int] = {}
@@ -197,7 +198,7 @@ def test_who_cannot_be_read_does_not_agree_and_does_not_differ() -> None:
 class Frozen(Brokers):
     """Broker 3 keeps its connections open and answers nothing."""
 
-    request_timeout_s = 0.1
+    operation_s = 0.1
 
     def __init__(self, logs: dict[int, Log], high_watermark: int) -> None:
         super().__init__(logs, high_watermark)
@@ -214,12 +215,11 @@ class Frozen(Brokers):
 def test_a_frozen_broker_is_waited_for_once_whatever_the_number_of_partitions() -> None:
     brokers = Frozen({b: Log(list(SOUND)) for b in (1, 2, 3)}, 50)
     partition = PartitionSnapshot(0, ReplicaAssignment((1, 2, 3)), 1, (1, 2, 3))
-    silent: dict[int, str] = {}
 
     async def all_of_them() -> list[PartitionVerification]:
         wire, live = cast("WireCluster", brokers), frozenset((1, 2, 3))
         return [
-            await PartitionVerifier(wire, TopicPartition("t", n), partition, live, False, lambda _: None, silent).run()
+            await PartitionVerifier(wire, TopicPartition("t", n), partition, live, False, lambda _: None).run()
             for n in range(3)
         ]
 
