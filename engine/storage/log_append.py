@@ -60,12 +60,11 @@ class LeaderAppends(LogWrites):
     ) -> AppendResult:
         """Append what a producer or coordinator sent, at the log's end.
 
-        ``records`` is written to: offsets, leader epoch and, with LogAppendTime, timestamps are stamped into it. A
-        batch that is there already is answered as a duplicate with its old offsets. Who sets ``may_prepare`` is ready
-        to have long work done in a thread, and appends its result with ``prepared``.
+        Offsets, leader epoch and, with LogAppendTime, timestamps are stamped into ``records``. A batch that is there
+        already is answered as a duplicate with its old offsets.
 
         Raises:
-            PreparationNeeded: only with ``may_prepare``; nothing is appended yet.
+            PreparationNeeded: only with ``may_prepare``: a thread should do long work first, for ``prepared``.
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE (one batch),
                 RECORD_LIST_TOO_LARGE (all together), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
                 INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR when the disk fails.

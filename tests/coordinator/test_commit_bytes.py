@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.common.model import TopicPartition
 from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.commit_batch import commit_batch
+from engine.coordinator.group.commit_scan import CommitScan
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.records import (
     OFFSETS_BASE_SEQUENCE,
@@ -162,3 +163,17 @@ def test_a_damaged_record_between_plain_ones_is_skipped(damage: str, groups: lis
     assert (loader.skipped, loader.next_offset) == (1, 4 * count)
     kept = loader.groups["g"].offsets.get(partition)
     assert kept is not None and kept.offset == 2
+
+
+@given(st.lists(steps, min_size=1, max_size=3), st.data())
+def test_damaged_bytes_never_lead_the_scan_back_or_astray(log: list[Step], data: st.DataObject) -> None:
+    batches = batches_of([step for step in log if not step.is_removal]) or batches_of(log)
+    buffer = bytearray(b"".join(batches))
+    for _ in range(data.draw(st.integers(1, 4))):
+        buffer[data.draw(st.integers(0, len(buffer) - 1))] = data.draw(st.sampled_from([0, 0x7F, 0x80, 0xFF]))
+    scan, position = CommitScan(), 0
+    while (ended := scan.take(bytes(buffer), position, 1)) != position:
+        assert position < ended <= len(buffer)
+        position = ended
+    # What was taken can be told: no tail is cut short.
+    assert len(list(scan.left())) <= scan.record_count

@@ -20,6 +20,7 @@ from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import logger
 from engine.coordinator.group.settings import OffsetsTopicSettings
 from engine.coordinator.group.values import Offsets
+from engine.coordinator.group.write_errors import commit_error
 from engine.coordinator.group.writer import OffsetsTopicWriter
 
 _OFFSETS_PER_BATCH: Final = 1_000
@@ -122,18 +123,3 @@ class GatheredCommits:
         (commit,) = commits
         logger.exception("A commit cannot be written group=%s", commit.group.group_id)
         commit.done(ErrorCode.UNKNOWN_SERVER_ERROR, commit.refused)
-
-
-def commit_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client is told when its offsets could not be written."""
-    if error in (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
-        return ErrorCode.NOT_COORDINATOR
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return error

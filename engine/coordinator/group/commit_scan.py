@@ -76,7 +76,7 @@ class CommitScan:
         while position <= last_head and taken < records_max:
             base, length, magic, attributes, last_delta, count = read_head(buffer, position)
             following = position + log_overhead + length
-            if magic != _MAGIC or attributes or following > end:
+            if magic != _MAGIC or attributes or length < _LENGTH_MIN or following > end:
                 break
             if count == 1:
                 # A batch too short for a record leaves nothing here, which is no commit's beginning.
@@ -88,7 +88,7 @@ class CommitScan:
                 if buffer[tail_at + 12 : tail_at + 14] != no_text or buffer[following - 1]:
                     break
                 latest[prefix] = (base, buffer[tail_at : following - 1])
-            elif length < _LENGTH_MIN or not self._take_records(buffer, position + overhead, following, base, count):
+            elif not self._take_records(buffer, position + overhead, following, base, count):
                 break
             taken += count
             next_offset = base + last_delta + 1
@@ -116,7 +116,11 @@ class CommitScan:
             if size & 1 or following > end or size >> 1 <= _TAIL_BYTES + 4 or buffer[body_at + 1] > 127:
                 return False
             # The attributes, a timestamp delta of one byte, an offset delta of one or two.
-            key_at = body_at + (3 if buffer[body_at + 2] < 128 else 4)
+            key_at = body_at + 3
+            if buffer[body_at + 2] > 127:
+                if buffer[key_at] > 127:
+                    return False
+                key_at += 1
             prefix = buffer[key_at : following - _TAIL_BYTES]
             if prefix not in latest and not self._learn_in_batch(prefix):
                 return False

@@ -15,7 +15,6 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.config.broker import BrokerConfig
 from engine.coordinator.group.driver import MachineDriver
 from engine.coordinator.group.group import Group
-from engine.coordinator.group.loading import logger
 from engine.coordinator.group.machine import GroupMachine
 from engine.coordinator.group.offset_requests import OffsetRequests
 from engine.coordinator.group.outbox import JoinReply, StoreGroup, SyncReply
@@ -32,6 +31,7 @@ from engine.coordinator.group.values import (
     Syncing,
     SyncResult,
 )
+from engine.coordinator.group.write_errors import store_error
 from engine.coordinator.group.writer import OffsetsTopicWriter
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.replica_manager import ReplicaManager
@@ -230,21 +230,3 @@ class GroupCoordinator:
         for group in groups:
             self._machine.unload(group)
         self._driver.run()
-
-
-def store_error(error: ErrorCode) -> ErrorCode:
-    """Return what members are told when their group could not be written."""
-    if error in (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
-        return ErrorCode.NOT_COORDINATOR
-    if error is ErrorCode.REQUEST_TIMED_OUT:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        logger.error("A group's record is larger than the offsets topic takes: %s", error.name)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -38,7 +38,6 @@ class Log:
     """A broker that holds batches of partitions and answers a Fetch as Kafka does: the first batch whole."""
 
     operation_s = 30.0
-    silent: ClassVar[set[int]] = set()
 
     def __init__(
         self, batches: dict[TopicPartition, Sequence[tuple[int, bytes]]], ends: dict[TopicPartition, int]
@@ -46,6 +45,7 @@ class Log:
         self._batches = batches
         self._ends = ends
         self.requests = 0
+        self.silent: dict[int, str] = {}
         self.partition_bytes: list[int] = []
 
     async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
