@@ -92,7 +92,8 @@ async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[s
 
     topics = None
     if texts:
-        topics = await read_selected(await topic_reader(cluster), select_topics(texts), if_exists=False)
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+        topics = await read_selected(reader, select_topics(texts), if_exists=False)
     if cluster.target.snapshot is not None:
         names = None if topics is None else [topic.name for topic in topics]
         return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)

@@ -106,7 +106,8 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from engine.admin.readers import topic_reader
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
-        reader = await topic_reader(cluster, on_unreadable=cluster.complain if scope.is_all else None)
+        complain = cluster.complain if scope.is_all else None
+        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.observe)
         previews = preview(election, await read_scope(reader, scope), await reader.live_brokers())
         needed = [one for one in previews if one.is_needed]
         if not needed:

@@ -46,7 +46,8 @@ async def verify(
     from engine.admin.topics import read_selected
 
     async with open_cluster(invocation) as cluster:
-        topics = await read_selected(await topic_reader(cluster), select_topics(topic or []), if_exists=False)
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+        topics = await read_selected(reader, select_topics(topic or []), if_exists=False)
         policies = await read_effective(await cluster.wire(), [one.name for one in topics], "cleanup.policy")
         compacted = frozenset(name for name, policy in policies.items() if "compact" in (policy or ""))
         progress, done = Progress(invocation.talk, "compared", "offsets"), 0

@@ -111,4 +111,5 @@ async def _compare(invocation: Invocation, checking: StateChangeCheck) -> None:
     from engine.admin.state_changes.cluster_comparison import compare_with_cluster
 
     async with asyncio.timeout(invocation.timeout_s), open_cluster(invocation) as cluster:
-        await compare_with_cluster(checking.states, await topic_reader(cluster), checking.book)
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+        await compare_with_cluster(checking.states, reader, checking.book)

@@ -100,7 +100,8 @@ async def describe(
     async with open_cluster(invocation) as cluster:
         # What is named has to be told, or refused; of all topics one that is damaged does not hide the others.
         complain = cluster.complain if selection.wants_list else None
-        described = await describe_topics(await topic_reader(cluster, on_unreadable=complain), selection, options)
+        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.complain)
+        described = await describe_topics(reader, selection, options)
     if topics_with_overrides:
         return topic_overrides_report(described)
     return topics_report(described, is_filtered=bool(filters))

@@ -88,7 +88,10 @@ def _section(topic: TopicDescription) -> Section:
     if topic.marked_for_deletion:
         facts.append("MARKED FOR DELETION")
     lines = [" · ".join(facts)]
-    lines += [f"  {key}={value}" for key, value in topic.configs.items()]
+    if topic.configs is None:
+        lines.append("  settings unknown")
+    else:
+        lines += [f"  {key}={value}" for key, value in topic.configs.items()]
     table = Table(
         (*_partition_columns(0), *_REASSIGNMENT, *_EPOCHS), [_row(partition) for partition in topic.partitions]
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.errors import BadRequest, NotFound
+from engine.admin.topic_reader import known_configs
 from engine.common.snapshot import ClusterSnapshot
 
 
@@ -21,14 +22,14 @@ class SnapshotConfigReader:
             topic = self._snapshot.topic(entity.name or "")
             if topic is None:
                 raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
-            return _described(entity, topic.configs)
+            return _described(entity, known_configs(topic))
         broker_id = None if entity.name is None else int(entity.name)
         return _described(entity, self._snapshot.broker_configs.get(broker_id, {}))
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
         _refuse(kind, include_all=include_all)
         if kind is EntityType.TOPIC:
-            return [_described(Entity(kind, topic.name), topic.configs) for topic in self._snapshot.topics]
+            return [_described(Entity(kind, topic.name), known_configs(topic)) for topic in self._snapshot.topics]
         known = {broker.id for broker in self._snapshot.brokers} | {
             broker for broker in self._snapshot.broker_configs if broker is not None
         }

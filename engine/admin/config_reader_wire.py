@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import Sequence
 
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
-from engine.admin.errors import Unreachable
+from engine.admin.errors import Refused, Unreachable
+from engine.admin.observer import Complain
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 
 _TOPICS_PER_REQUEST = 500
+
+_ANSWER_LIMIT_S, _ANSWER_SHARE = 5.0, 0.2
+"""So long, and so much of the operation's time, settings may take that are told beside other things."""
 
 
 class WireConfigReader:
@@ -95,10 +100,15 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
     ]
 
 
-async def read_overrides(wire: WireCluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the overrides of topics; one that vanished meanwhile has none."""
+async def read_overrides(
+    wire: WireCluster, topics: Sequence[str], on_unknown: Complain | None = None
+) -> dict[str, dict[str, str]]:
+    """Return the overrides of topics that are still there.
+
+    With ``on_unknown`` topics whose settings nobody tells soon are told to it, and left out; otherwise that raises.
+    """
     found: dict[str, dict[str, str]] = {}
-    for result in await _describe_topics(wire, topics, keys=None):
+    for result in await _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
         entries = (_entry(config) for config in result.configs)
         found[result.resource_name] = {
             entry.name: entry.value or "" for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -106,14 +116,21 @@ async def read_overrides(wire: WireCluster, topics: Sequence[str]) -> dict[str, 
     return found
 
 
-async def read_effective(wire: WireCluster, topics: Sequence[str], key: str) -> dict[str, str | None]:
-    """Return the value in force of one setting for each topic."""
-    results = await _describe_topics(wire, topics, keys=[key])
+async def read_effective(
+    wire: WireCluster, topics: Sequence[str], key: str, on_unknown: Complain | None = None
+) -> dict[str, str | None]:
+    """Return the value in force of one setting for each topic. ``on_unknown`` as for ``read_overrides``."""
+    results = await _describe_topics(wire, topics, keys=[key], on_unknown=on_unknown)
     return {result.resource_name: config.value for result in results for config in result.configs}
 
 
 async def _describe_topics(
-    wire: WireCluster, topics: Sequence[str], keys: list[str] | None, *, with_synonyms: bool = False
+    wire: WireCluster,
+    topics: Sequence[str],
+    keys: list[str] | None,
+    *,
+    with_synonyms: bool = False,
+    on_unknown: Complain | None = None,
 ) -> list[DescribeConfigsResult]:
     results: list[DescribeConfigsResult] = []
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
@@ -123,11 +140,36 @@ async def _describe_topics(
             )
             for topic in topics[start : start + _TOPICS_PER_REQUEST]
         ]
-        response = await wire.call_any(DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms))
-        for result in response.results:
-            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms)
+        try:
+            results += await _answers(wire, request, on_unknown)
+        except (Unreachable, RemoteProtocolError) as error:
+            if on_unknown is None:
+                raise
+            # Who waits for ZooKeeper now will wait for it with the next topics as well.
+            left = len(topics) - start
+            on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
+            break
+    return results
+
+
+async def _answers(
+    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
+) -> list[DescribeConfigsResult]:
+    """Return what is told of topics that are there."""
+    limit_s = None if on_unknown is None else min(_ANSWER_LIMIT_S, wire.operation_s * _ANSWER_SHARE)
+    response: DescribeConfigsResponse = await wire.call_any(request, limit_s=limit_s)
+    results = []
+    for result in response.results:
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        try:
             refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
+        except Refused as error:
+            if on_unknown is None:
+                raise
+            on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
+        else:
             results.append(result)
     return results
 

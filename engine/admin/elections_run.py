@@ -113,7 +113,9 @@ async def run_election(
     cluster: Cluster, election: ElectionType, previews: Sequence[ElectionPreview]
 ) -> list[PartitionElection]:
     """Elect leaders and return what became of each partition; see ``Elector.run``."""
-    return await Elector(cluster, await topic_reader(cluster)).run(election, previews)
+    return await Elector(cluster, await topic_reader(cluster, on_unknown_settings=cluster.observe)).run(
+        election, previews
+    )
 
 
 def _result(

@@ -34,6 +34,7 @@ class Check(StrEnum):
     MISSING_BROKERS = "missing_brokers"
     SILENT_BROKERS = "silent_brokers"
     UNREADABLE_TOPICS = "unreadable_topics"
+    UNKNOWN_SETTINGS = "unknown_settings"
     OFFLINE_PARTITIONS = "offline_partitions"
     UNDER_MIN_ISR = "under_min_isr"
     UNDER_REPLICATED_DEAD_BROKER = "under_replicated_dead_broker"
@@ -73,6 +74,7 @@ _ADVICE = {
     Check.MISSING_BROKERS: "start them again, or move their replicas away",
     Check.SILENT_BROKERS: "registered but not answering: look at the process and its server.log",
     Check.UNREADABLE_TOPICS: "their znodes are damaged, controllers cannot use them either: klamm zk get PATH --raw",
+    Check.UNKNOWN_SETTINGS: "no broker tells them, so min ISR and throttles are not judged: is ZooKeeper up?",
     Check.OFFLINE_PARTITIONS: "start a broker that has a replica; as a last resort klamm elect unclean",
     Check.UNDER_MIN_ISR: "producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",

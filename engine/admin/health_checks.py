@@ -26,6 +26,7 @@ def assess(facts: HealthFacts) -> HealthReport:
             (Check.MISSING_BROKERS, _missing_brokers(facts)),
             (Check.SILENT_BROKERS, [f"broker {b}: {why}" for b, why in sorted(facts.silent_brokers.items())]),
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
+            (Check.UNKNOWN_SETTINGS, [f"topic {t.name}" for t in facts.snapshot.topics if t.configs is None]),
             *_partitions(facts),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(facts)),
@@ -140,7 +141,7 @@ def _throttles(facts: HealthFacts) -> list[str]:
     found = [
         f"topic {topic.name}: {key}={topic.configs[key]}"
         for topic in facts.snapshot.topics
-        if topic.name not in moving
+        if topic.name not in moving and topic.configs is not None
         for key in REPLICA_LISTS
         if topic.configs.get(key)
     ]

@@ -15,7 +15,7 @@ from engine.admin.health import HealthFacts
 from engine.admin.readers import topic_reader
 from engine.admin.snapshot import read_snapshot
 from engine.admin.target import Side
-from engine.admin.topic_reader import SnapshotTopicReader
+from engine.admin.topic_reader import SnapshotTopicReader, TopicReader
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, SecurityProtocol
@@ -47,7 +47,9 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     unreadable: list[str] = []
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
     is_told_by_wire = cluster.target.snapshot is None and cluster.reads_from is Side.WIRE
-    reader = await topic_reader(cluster) if is_told_by_wire else SnapshotTopicReader(snapshot)
+    reader: TopicReader = SnapshotTopicReader(snapshot)
+    if is_told_by_wire:
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.complain)
     min_isr = await reader.min_isr(snapshot.topics)
     if cluster.target.snapshot is not None:
         return HealthFacts(snapshot, min_isr)

@@ -8,10 +8,14 @@ from engine.admin.target import Side
 from engine.admin.topic_reader import SnapshotTopicReader, TopicReader
 
 
-async def topic_reader(cluster: Cluster, *, on_unreadable: Complain | None = None) -> TopicReader:
-    """Return the reader of topics for this cluster.
+async def topic_reader(
+    cluster: Cluster, *, on_unreadable: Complain | None = None, on_unknown_settings: Complain | None = None
+) -> TopicReader:
+    """Return the reader of topics for this cluster. What it cannot read raises, unless somebody wants to be told.
 
-    With ``on_unreadable`` a topic whose znodes nobody understands is told and left out; otherwise reading it raises.
+    Args:
+        on_unreadable: told of topics whose znodes nobody understands, which are left out.
+        on_unknown_settings: told of settings that no broker tells soon, which are None then.
     """
     if cluster.target.snapshot is not None:
         from engine.admin.snapshot_file import load_snapshot
@@ -25,4 +29,4 @@ async def topic_reader(cluster: Cluster, *, on_unreadable: Complain | None = Non
         )
     from engine.admin.topic_reader_wire import WireTopicReader
 
-    return WireTopicReader(await cluster.wire(), observe=cluster.observe)
+    return WireTopicReader(await cluster.wire(), observe=cluster.observe, on_unknown=on_unknown_settings)

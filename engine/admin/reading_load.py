@@ -39,7 +39,9 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
         chosen = [topic for topic in snapshot.topics if topic.name in wanted]
         return load_of_brokers(snapshot.brokers, chosen, sizes_of_brokers(chosen))
     members = await read_members(cluster)
-    topics = await read_selected(await topic_reader(cluster), selection, if_exists=False)
+    topics = await read_selected(
+        await topic_reader(cluster, on_unknown_settings=cluster.observe), selection, if_exists=False
+    )
     named = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
     sizes = await _sizes_of_brokers(cluster, None if selection.is_all else named)
     return load_of_brokers(members.brokers, topics, sizes)

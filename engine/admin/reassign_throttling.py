@@ -28,6 +28,7 @@ from engine.admin.reassign_throttle import (
     unthrottled_settings,
 )
 from engine.admin.target import Side
+from engine.admin.topic_reader import known_configs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
@@ -64,9 +65,9 @@ async def plan_throttle(
             if move.wanted_dirs:
                 lists.setdefault(move.name.topic, {})
     topics = await read_topics(cluster, lists)
-    settings = {name: throttled_settings(name, topics[name].configs, lists[name], throttle) for name in topics}
+    settings = {name: throttled_settings(name, known_configs(topics[name]), lists[name], throttle) for name in topics}
     brokers = await _broker_settings(cluster, throttle, flows, plan, live)
-    ours = marked_rates(topic.configs for topic in topics.values())
+    ours = marked_rates(known_configs(topic) for topic in topics.values())
     warnings = []
     for broker, wanted in brokers.items():
         present = await _broker_rates(cluster, broker)
@@ -101,15 +102,15 @@ async def clear_throttles(
     """
     if topics_of_plan is not None:
         of_plan = await read_topics(cluster, topics_of_plan)
-        if not any(is_marked(topic.configs) for topic in of_plan.values()):
+        if not any(is_marked(known_configs(topic)) for topic in of_plan.values()):
             return ClearedThrottles()
-    marked = [topic for topic in await _all_topics(cluster) if is_marked(topic.configs)]
+    marked = [topic for topic in await _all_topics(cluster) if is_marked(known_configs(topic))]
     still = {name.topic for name in moving}
     done = [topic for topic in marked if topic.name not in still]
     brokers: list[int] = []
     left: list[str] = []
     if len(done) == len(marked) and (done or topics_of_plan is None):
-        ours = {key: set(rates) for key, rates in marked_rates(topic.configs for topic in marked).items()}
+        ours = {key: set(rates) for key, rates in marked_rates(known_configs(topic) for topic in marked).items()}
         for key, rate in (own_rates or {}).items():
             ours[key].add(rate)
         brokers, left = await _clear_brokers(cluster, ours)
@@ -117,7 +118,7 @@ async def clear_throttles(
         # The marks have to stay: they tell whoever comes later which rates are klamm's.
         return ClearedThrottles((), tuple(brokers), tuple(left))
     for topic in done:
-        additions, deletions = unthrottled_settings(topic.configs)
+        additions, deletions = unthrottled_settings(known_configs(topic))
         await alter_entity(cluster, Entity(EntityType.TOPIC, topic.name), additions, deletions)
     return ClearedThrottles(tuple(topic.name for topic in done), tuple(brokers), tuple(left))
 

@@ -19,12 +19,15 @@ async def read_snapshot(
 ) -> ClusterSnapshot:
     """Return the whole cluster as it is now; a snapshot that was named is read from its file.
 
-    Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``.
+    Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``;
+    the latter hears of settings that no broker tells, too.
     """
     if cluster.target.snapshot is not None:
         return load_snapshot(cluster.target.snapshot)
     members = await read_members(cluster)
-    reader = await topic_reader(cluster, on_unreadable=on_unreadable or cluster.complain)
+    reader = await topic_reader(
+        cluster, on_unreadable=on_unreadable or cluster.complain, on_unknown_settings=cluster.complain
+    )
     topics = await reader.topics([entry.topic for entry in await reader.names()])
     is_zookeeper = cluster.reads_from is Side.ZOOKEEPER
     return ClusterSnapshot(

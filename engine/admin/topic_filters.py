@@ -20,6 +20,10 @@ class PartitionFilter(StrEnum):
     AT_MIN_ISR = "at-min-isr"
 
 
+MIN_ISR_FILTERS = frozenset({PartitionFilter.UNDER_MIN_ISR, PartitionFilter.AT_MIN_ISR})
+"""Those that have to know min.insync.replicas."""
+
+
 def is_unavailable(partition: PartitionSnapshot, live_brokers: Set[int]) -> bool:
     """Nobody leads it, or the leader is not alive."""
     return partition.leader not in live_brokers

@@ -5,15 +5,18 @@ A reader reads what it is asked for and no more: a command about one topic reads
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.admin.errors import Unreachable
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS
 
 DEFAULT_MIN_ISR = 1
 """Kafka's default of min.insync.replicas, used where nobody says otherwise."""
+
+UNKNOWN_SETTINGS_HINT = "brokers read them from ZooKeeper: is it up? klamm zk get / tells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class TopicReader(Protocol):
         """Return the ids of the brokers that are alive."""
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        """Return each topic's effective min.insync.replicas."""
+        """Return each topic's effective min.insync.replicas; topics whose settings are not known are left out."""
 
 
 class SnapshotTopicReader:
@@ -59,16 +62,30 @@ class SnapshotTopicReader:
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
         default = self._snapshot.broker_configs.get(None, {}).get("min.insync.replicas")
-        return {topic.name: topic_min_isr(topic, default) for topic in topics}
+        return topic_min_isrs(topics, default)
 
 
 def topic_name(name: str, is_marked: bool) -> TopicName:
     return TopicName(name, name in INTERNAL_TOPICS, is_marked)
 
 
-def topic_min_isr(topic: TopicSnapshot, cluster_default: str | None) -> int:
+def topic_min_isrs(topics: Iterable[TopicSnapshot], cluster_default: str | None) -> dict[str, int]:
     """Return min.insync.replicas as the topic's override, the cluster's dynamic default or Kafka's default say."""
-    for text in (topic.configs.get("min.insync.replicas"), cluster_default):
-        if text is not None and text.strip().isdigit():
-            return int(text)
-    return DEFAULT_MIN_ISR
+    found = {}
+    for topic in topics:
+        if topic.configs is not None:
+            texts = (topic.configs.get("min.insync.replicas"), cluster_default)
+            numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
+            found[topic.name] = next(numbers, DEFAULT_MIN_ISR)
+    return found
+
+
+def known_configs(topic: TopicSnapshot) -> Mapping[str, str]:
+    """Return a topic's overrides.
+
+    Raises:
+        Unreachable: nobody told them.
+    """
+    if topic.configs is None:
+        raise Unreachable(f"the settings of topic {topic.name} are not known", hint=UNKNOWN_SETTINGS_HINT)
+    return topic.configs

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.admin.config_reader_wire import read_effective, read_overrides
 from engine.admin.errors import Refused, Unreachable
-from engine.admin.observer import Observer, tell_nobody
+from engine.admin.observer import Complain, Observer, tell_nobody
 from engine.admin.topic_reader import DEFAULT_MIN_ISR, TopicName, topic_name
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode
@@ -25,9 +25,13 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
 class WireTopicReader:
     """Reads topics from brokers."""
 
-    def __init__(self, wire: WireCluster, *, observe: Observer = tell_nobody) -> None:
+    def __init__(
+        self, wire: WireCluster, *, observe: Observer = tell_nobody, on_unknown: Complain | None = None
+    ) -> None:
+        """With ``on_unknown`` settings that nobody tells soon are told as unknown; otherwise reading them raises."""
         self._wire = wire
         self._observe = observe
+        self._on_unknown = on_unknown
 
     async def names(self) -> list[TopicName]:
         response = await self._wire.metadata(None)
@@ -43,10 +47,12 @@ class WireTopicReader:
             if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 refuse(topic.error_code, None, f"topic {topic.name}")
         there = sorted(topic.name for topic in answers if topic.name is not None)
-        overrides = await read_overrides(self._wire, there)
+        overrides = await read_overrides(self._wire, there, self._on_unknown)
         reassignments = await self._reassignments() if there else {}
         answers.sort(key=lambda topic: topic.name or "")
-        return [topic_from_metadata(topic, overrides.get(topic.name or "", {}), reassignments) for topic in answers]
+        # One that is not told of was deleted meanwhile, or nobody knows.
+        untold = None if self._on_unknown else dict[str, str]()
+        return [topic_from_metadata(topic, overrides.get(topic.name or "", untold), reassignments) for topic in answers]
 
     async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return what is under way; a controller that has just died is no reason to tell nothing about topics."""
@@ -60,8 +66,9 @@ class WireTopicReader:
         return frozenset(await self._wire.nodes())
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        effective = await read_effective(self._wire, [topic.name for topic in topics], "min.insync.replicas")
-        return {topic.name: int(effective.get(topic.name) or DEFAULT_MIN_ISR) for topic in topics}
+        names = [topic.name for topic in topics if topic.configs is not None]
+        effective = await read_effective(self._wire, names, "min.insync.replicas", self._on_unknown)
+        return {name: int(value or DEFAULT_MIN_ISR) for name, value in effective.items()}
 
 
 async def read_reassignments(wire: WireCluster) -> dict[TopicPartition, ReplicaAssignment]:
@@ -84,7 +91,7 @@ async def read_reassignments(wire: WireCluster) -> dict[TopicPartition, ReplicaA
 
 def topic_from_metadata(
     answer: MetadataResponseTopic,
-    overrides: Mapping[str, str],
+    overrides: Mapping[str, str] | None,
     reassignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> TopicSnapshot:
     """Return a topic as Metadata and the other answers tell it."""

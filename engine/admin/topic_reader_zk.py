@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from engine.admin.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
-from engine.admin.topic_reader import TopicName, topic_min_isr, topic_name
+from engine.admin.topic_reader import TopicName, topic_min_isrs, topic_name
 from engine.admin.zookeeper_side import children_or_none, get_or_none
 from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -75,7 +75,7 @@ class ZkTopicReader:
         data = await get_or_none(self._zk, path)
         default = None if data is None else ConfigEntityZNode.decode(path, data).get("min.insync.replicas")
         self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
-        return {topic.name: topic_min_isr(topic, default) for topic in topics}
+        return topic_min_isrs(topics, default)
 
     async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
         paths = [TopicZNode.path(name) for name in names]

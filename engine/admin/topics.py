@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.admin.errors import NotFound
-from engine.admin.topic_filters import PartitionFilter, matches
-from engine.admin.topic_reader import TopicName, TopicReader
+from engine.admin.errors import NotFound, Unreachable
+from engine.admin.topic_filters import MIN_ISR_FILTERS, PartitionFilter, matches
+from engine.admin.topic_reader import DEFAULT_MIN_ISR, UNKNOWN_SETTINGS_HINT, TopicName, TopicReader, known_configs
 from engine.admin.topic_selection import TopicSelection
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import topic_id_text
@@ -31,14 +31,14 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as the tools show it; ``configs`` are its overrides."""
+    """One topic as the tools show it; ``configs`` are its overrides, None where nobody told them."""
 
     topic: str
     topic_id: str | None
     partition_count: int
     replication_factor: int
     internal: bool
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] | None
     marked_for_deletion: bool
     partitions: tuple[PartitionDescription, ...]
 
@@ -71,6 +71,7 @@ async def describe_topics(
 
     Raises:
         NotFound: a topic or id that was named does not exist, and ``if_exists`` is not set.
+        Unreachable: settings are not known that a filter looks at.
     """
     topics = await read_selected(reader, selection, if_exists=options.if_exists)
     if options.exclude_internal:
@@ -78,18 +79,26 @@ async def describe_topics(
     if options.topic_id is not None:
         topics = _with_id(topics, options.topic_id, if_exists=options.if_exists)
     if options.with_overrides_only:
-        topics = [topic for topic in topics if topic.configs]
+        topics = [topic for topic in topics if known_configs(topic)]
     if not options.filters:
         return [describe(topic) for topic in topics]
-    live, min_isr = await reader.live_brokers(), await reader.min_isr(topics)
+    live = await reader.live_brokers()
+    min_isr = await _min_isr(reader, topics) if MIN_ISR_FILTERS & set(options.filters) else {}
     described = []
     for topic in topics:
-        shown = [
-            p for p in topic.partitions if matches(p, options.filters, min_isr=min_isr[topic.name], live_brokers=live)
-        ]
+        wanted = min_isr.get(topic.name, DEFAULT_MIN_ISR)
+        shown = [p for p in topic.partitions if matches(p, options.filters, min_isr=wanted, live_brokers=live)]
         if shown:
             described.append(describe(topic, shown))
     return described
+
+
+async def _min_isr(reader: TopicReader, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
+    found = await reader.min_isr(topics)
+    unknown = sum(topic.name not in found for topic in topics)
+    if unknown:
+        raise Unreachable(f"min.insync.replicas of {unknown} topics is not known", hint=UNKNOWN_SETTINGS_HINT)
+    return found
 
 
 async def read_selected(reader: TopicReader, selection: TopicSelection, *, if_exists: bool) -> list[TopicSnapshot]:
@@ -127,7 +136,7 @@ def describe(topic: TopicSnapshot, partitions: Sequence[PartitionSnapshot] | Non
         partition_count=len(topic.partitions),
         replication_factor=topic.replication_factor,
         internal=topic.name in INTERNAL_TOPICS,
-        configs=dict(sorted(topic.configs.items())),
+        configs=None if topic.configs is None else dict(sorted(topic.configs.items())),
         marked_for_deletion=topic.is_marked_for_deletion,
         partitions=tuple(_describe_partition(p) for p in (topic.partitions if partitions is None else partitions)),
     )

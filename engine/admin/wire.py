@@ -88,9 +88,22 @@ class WireCluster:
             await self.metadata([])
         return self._nodes
 
-    async def call_any(self, request: Request, *, version_max: int | None = None) -> Any:
-        """Ask whichever broker answers."""
-        return await self._ask(await self._any_client(), request, version_max=version_max)
+    async def call_any(self, request: Request, *, version_max: int | None = None, limit_s: float | None = None) -> Any:
+        """Ask whichever broker answers.
+
+        Raises:
+            Unreachable: none does, or not within ``limit_s``.
+        """
+        client = await self._any_client()
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                return await self._ask(client, request, version_max=version_max)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            # Answers come in the order of the questions: over this connection nothing else would be heard.
+            await client.close()
+            raise Unreachable(f"no answer within {limit_s:g} s", where=client.address) from error
 
     async def call_broker(
         self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None

@@ -70,12 +70,12 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """One topic. ``configs`` are its overrides only."""
+    """One topic. ``configs`` are its overrides only; None where nobody told them."""
 
     name: str
     partitions: tuple[PartitionSnapshot, ...]
     topic_id: bytes | None = None
-    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
+    configs: Mapping[str, str] | None = field(default_factory=lambda: _NO_CONFIGS)
     is_marked_for_deletion: bool = False
 
     @property

@@ -90,7 +90,7 @@ def _topic(topic: TopicSnapshot) -> dict[str, Any]:
         "topic": topic.name,
         "topic_id": None if topic.topic_id is None else topic_id_text(topic.topic_id),
         "marked_for_deletion": topic.is_marked_for_deletion,
-        "configs": dict(sorted(topic.configs.items())),
+        "configs": None if topic.configs is None else dict(sorted(topic.configs.items())),
         "partitions": [_partition(partition) for partition in topic.partitions],
     }
 
@@ -100,7 +100,7 @@ def _read_topic(entry: Mapping[str, Any]) -> TopicSnapshot:
         name=entry["topic"],
         partitions=tuple(_read_partition(p) for p in entry["partitions"]),
         topic_id=None if entry["topic_id"] is None else parse_topic_id(entry["topic_id"]),
-        configs=dict(entry["configs"]),
+        configs=None if entry["configs"] is None else dict(entry["configs"]),
         is_marked_for_deletion=bool(entry["marked_for_deletion"]),
     )
 
