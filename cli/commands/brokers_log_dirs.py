@@ -33,7 +33,7 @@ ORDERS = ("name", "size", "lag")
 async def log_dirs(
     invocation: Invocation,
     broker_list: Annotated[
-        str | None, typer.Option("--broker-list", metavar="0,1,2", help="Only these brokers.  [default: all that live]")
+        str | None, typer.Option("--broker-list", metavar="0,1,2", help="Only these brokers.  [default: all]")
     ] = None,
     topic_list: Annotated[
         list[str] | None,
@@ -61,8 +61,8 @@ async def log_dirs(
     """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.
 
     A table of more than 20 replicas shows the 20 largest, unless topics are named; other outputs have all.
-    Brokers are asked, also where only ZooKeeper is named. Ends with 1 where a log dir has failed or a broker did not
-    answer.
+    Brokers are asked, also where only ZooKeeper is named. One that partitions are assigned to and that is not alive
+    stands there as such. Ends with 1 where a log dir has failed or a broker is missing or did not answer.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.log_dirs import log_dirs_report, totals_report
@@ -83,7 +83,7 @@ async def log_dirs(
 
 
 async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
-    from engine.admin.log_dirs import log_dirs_of, read_log_dirs
+    from engine.admin.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
     from engine.admin.readers import topic_reader
     from engine.admin.reassign import partitions_of
     from engine.admin.snapshot_file import load_snapshot
@@ -97,5 +97,7 @@ async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[s
     if cluster.target.snapshot is not None:
         names = None if topics is None else [topic.name for topic in topics]
         return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)
+    if brokers is None:
+        return await read_all_log_dirs(cluster, topics)
     partitions = None if topics is None else partitions_of({topic.name: topic for topic in topics})
     return await read_log_dirs(cluster, brokers, partitions)

@@ -9,6 +9,7 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
 from engine.admin.broker_description import BrokerDetails, BrokerPartitions, has_trouble
+from engine.admin.log_dirs import NOT_ALIVE
 
 _EXAMPLES_MAX = 5
 
@@ -176,6 +177,6 @@ def _registered_at(one: BrokerDetails) -> datetime | None:
 
 def _error(one: BrokerDetails) -> str | None:
     if not one.alive:
-        return "not alive"
+        return NOT_ALIVE
     failed = [f"{each.log_dir}: {each.error}" for each in one.words.log_dirs or () if each.error]
     return one.words.trouble or "; ".join(failed) or None

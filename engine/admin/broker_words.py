@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from engine.admin.asking import FAILURES, answer_limit
 from engine.admin.broker_releases import release_of
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError
-from engine.common.errors import RemoteProtocolError
+from engine.protocol.api_keys import API_SPECS, ApiKey
 
-_SHARE_OF_TIME = 0.4
 _PROTOCOL_KEY = "inter.broker.protocol.version"
 
 
@@ -67,20 +67,20 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
 
 
 async def _ask(cluster: Cluster, broker: int) -> OwnWords:
-    limit_s = cluster.timeout_s * _SHARE_OF_TIME
+    wire = await cluster.wire()
     try:
-        async with asyncio.timeout(limit_s):
-            wire = await cluster.wire()
-            offered = await (await wire.client_of(broker)).api_versions()
+        async with answer_limit(wire, broker):
+            client = await wire.client_of(broker)
+            # Asked for once per connection, and a broken one is told in the words of this layer.
+            await wire.version(client, ApiKey.API_VERSIONS)
+            offered = await client.api_versions()
             return OwnWords(
                 release_of(offered),
                 await _protocol_version(cluster, broker),
                 tuple(OfferedApi(key, _api_name(key), low, high) for key, (low, high) in sorted(offered.items())),
                 await _dirs(cluster, broker),
             )
-    except TimeoutError:
-        return OwnWords(trouble=f"no answer within {limit_s:g} s")
-    except (AdminError, RemoteProtocolError) as error:
+    except FAILURES as error:
         return OwnWords(trouble=str(error))
 
 
@@ -117,6 +117,4 @@ async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
 
 
 def _api_name(key: int) -> str | None:
-    from engine.protocol.api_keys import API_SPECS
-
     return next((spec.name for known, spec in API_SPECS.items() if int(known) == key), None)

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from engine.admin.asking import FAILURES, answer_limit
 from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, NotFound
-from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
+from engine.admin.errors import BadRequest, NotFound
+from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, ReplicaLog
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from engine.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -22,8 +23,9 @@ from engine.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 
-_SHARE_OF_TIME = 0.6
-"""How much of the operation's time one broker may take: who is silent is told, not waited for to the end."""
+NOT_ALIVE = "not alive"
+"""The error of a broker that partitions are assigned to and that is not in the cluster."""
+
 _UNKNOWN_LAG = -1
 
 
@@ -59,9 +61,15 @@ class LogDir:
 
 
 async def read_log_dirs(
-    cluster: Cluster, brokers: Sequence[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+    cluster: Cluster,
+    brokers: Sequence[int] | None = None,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    limit_s: float | None = None,
 ) -> list[LogDir]:
     """Return the log dirs of brokers (None: of all that live) with these partitions in them (None: all of them).
+
+    A broker that does not answer within ``limit_s`` (None: as long as any broker may take) is told as silent.
 
     Raises:
         NotFound: a broker that was named is not alive.
@@ -76,10 +84,31 @@ async def read_log_dirs(
     request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_ask(cluster, broker, request), name=f"log-dirs-of-{broker}")
+            group.create_task(_ask(cluster, broker, request, limit_s), name=f"log-dirs-of-{broker}")
             for broker in (live if brokers is None else sorted(set(brokers)))
         ]
     return [one for task in tasks for one in task.result()]
+
+
+async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | None = None) -> list[LogDir]:
+    """Return the log dirs of all brokers with the replicas of these topics in them (None: of all topics).
+
+    A broker that partitions of them are assigned to and that is not alive is told with that as its error.
+
+    Raises:
+        Unreachable: no broker answers at all.
+    """
+    wire = await cluster.wire()
+    if topics is None:
+        answers = (await wire.metadata(None)).topics
+        assigned = {broker for topic in answers for one in topic.partitions for broker in one.replica_nodes}
+        names = None
+    else:
+        assigned = {broker for topic in topics for one in topic.partitions for broker in one.replicas}
+        names = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    found = await read_log_dirs(cluster, None, names)
+    absent = assigned - set(await wire.nodes())
+    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
 
 
 def log_dirs_of(
@@ -113,14 +142,12 @@ def log_dirs_of(
     ]
 
 
-async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest) -> list[LogDir]:
-    limit_s = cluster.timeout_s * _SHARE_OF_TIME
+async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, limit_s: float | None) -> list[LogDir]:
+    wire = await cluster.wire()
     try:
-        async with asyncio.timeout(limit_s):
-            response: DescribeLogDirsResponse = await (await cluster.wire()).call_broker(broker, request)
-    except TimeoutError:
-        return [_silent(broker, f"no answer within {limit_s:g} s")]
-    except (AdminError, RemoteProtocolError) as error:
+        async with answer_limit(wire, broker, limit_s):
+            response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
+    except FAILURES as error:
         return [_silent(broker, str(error))]
     if response.error_code != ErrorCode.NONE:
         return [_silent(broker, error_code(response.error_code).name)]

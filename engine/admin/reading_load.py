@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SIZES_WITHIN_S = 5.0
 """A plan is shown without sizes where they take longer."""
 
+ONE_WITHIN_S = 3.0
+"""So long one broker may take: the others' sizes are to be there in time."""
+
 
 async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[BrokerLoad]:
     """Return what each broker carries of the chosen topics.
@@ -74,7 +77,7 @@ async def _log_dirs(cluster: Cluster, partitions: Iterable[TopicPartition] | Non
 
     try:
         async with asyncio.timeout(SIZES_WITHIN_S):
-            return await read_log_dirs(cluster, None, partitions)
+            return await read_log_dirs(cluster, None, partitions, limit_s=ONE_WITHIN_S)
     except (AdminError, TimeoutError) as error:
         cluster.observe(f"brokers do not tell sizes: {error or 'no answer in time'}")
         return []

@@ -25,7 +25,7 @@ from engine.admin.broker_description import BrokerDetails, BrokerPartitions, Lis
 from engine.admin.broker_words import DirSummary, OfferedApi, OwnWords
 from engine.admin.delete_records import DeletionResult, RecordsDeletion
 from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-from engine.admin.log_dirs import DirReplica, LogDir
+from engine.admin.log_dirs import NOT_ALIVE, DirReplica, LogDir
 from engine.admin.partition_offsets import PartitionOffset
 
 Recorded = Callable[[str], str]
@@ -88,7 +88,8 @@ LOG_DIRS = [
     LogDir(0, "/data/kafka-b", None, 2 * GIB, 1, 100 * GIB, 90 * GIB, (DirReplica("orders", 1, 2 * GIB, 88, True),)),
     LogDir(1, "/data/kafka-a", None, 0, 0, None, None),
     LogDir(1, "/data/kafka-b", "KAFKA_STORAGE_ERROR", 0, 0, None, None),
-    LogDir(2, None, "no answer within 18 s", 0, 0, None, None),
+    LogDir(2, None, "no answer within 8 s", 0, 0, None, None),
+    LogDir(7, None, NOT_ALIVE, 0, 0, None, None),
 ]  # fmt: skip
 FAILED = [one for one in LOG_DIRS if one.error]
 MANY_REPLICAS = [
@@ -107,7 +108,7 @@ SOUND = [
             DirSummary("/data/kafka-b", 0, 0, None, None, "KAFKA_STORAGE_ERROR"),
         ),
     ),
-    OwnWords(trouble="no answer within 12 s"),
+    OwnWords(trouble="no answer within 8 s"),
 ]
 LISTENERS = (
     ListenerDescription("PLAINTEXT", "PLAINTEXT", "kafka-1.example.org", 9092),

@@ -25,8 +25,8 @@ READERS = {
     "reassign list": 0,
     "brokers list": 0,
     "brokers describe": 1,
-    "brokers log-dirs": None,
-    "brokers log-dirs --summary topic": None,
+    "brokers log-dirs": 1,
+    "brokers log-dirs --summary topic": 1,
     "offsets": 1,
     "offsets both --time earliest": 0,
     "cluster describe": 0,
@@ -182,6 +182,8 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     assert (live["id"], live["alive"], live["partitions"]["led"]) == (0, True, 3)
     refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
     assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
+    told = run(cluster, "brokers log-dirs", "-o", "json", capture=capture).json
+    assert [(one["broker"], one["error"]) for one in told] == [(0, None), (1, "not alive")]
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
     assert (named.code, "not alive: 1" in named.err) == (2, True)
     # The low watermark is that of the replicas that live.
