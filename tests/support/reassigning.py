@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fault_cluster import FaultCluster
 from wire_client import WireClient
@@ -26,16 +27,23 @@ def reassign(
         wanted = None if replicas is None else list(replicas)
         topic.partitions.append(ReassignablePartition(partition_index=index, replicas=wanted))
     request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
-    controller = cluster.wait_for("there is a controller", lambda: [cluster.controller_id()])[0]
-    assert controller is not None
-    with WireClient(cluster.broker(controller).address) as client:
-        answer = client.ask(request, 0)
+    answer = cluster.wait_for("a controller answers", lambda: _answer_of_controller(cluster, request))
     assert answer.error_code == ErrorCode.NONE, answer
     return {
         TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
         for topic in answer.responses
         for partition in topic.partitions
     }
+
+
+def _answer_of_controller(cluster: FaultCluster, request: AlterPartitionReassignmentsRequest) -> Any:
+    """Ask whom ZooKeeper names; None where that is nobody, or one that has not heard of it yet, or no more."""
+    controller = cluster.controller_id()
+    if controller is None:
+        return None
+    with WireClient(cluster.broker(controller).address) as client:
+        answer = client.ask(request, 0)
+    return None if answer.error_code == ErrorCode.NOT_CONTROLLER else answer
 
 
 def start_reassignment(cluster: FaultCluster, targets: Mapping[TopicPartition, Sequence[int]]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.common.errors import ErrorCode
@@ -118,10 +118,29 @@ def create_topic(
         ],
         timeout_ms=20_000,
     )
-    with WireClient(controller_address(address), timeout_s=30.0) as client:
-        (result,) = client.ask(request, 5).topics
+    result = ask_controller(address, request, 5, lambda answer: [answer.topics[0].error_code]).topics[0]
     assert result.error_code == ErrorCode.NONE, f"{topic}: {result.error_code} {result.error_message}"
     wait_until_led(address, topic)
+
+
+def ask_controller(
+    address: str,
+    request: Request,
+    version: int,
+    errors: Callable[[Any], Iterable[int]],
+    timeout_s: float = 20.0,
+) -> Any:
+    """Ask the controller, and as any client does, ask again who it is when the answer says that it is not.
+
+    ``errors`` finds the error codes in an answer.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with WireClient(controller_address(address), timeout_s=30.0) as client:
+            answer = client.ask(request, version)
+        if ErrorCode.NOT_CONTROLLER not in errors(answer) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.05)
 
 
 def controller_address(address: str, timeout_s: float = 40.0) -> str:
