@@ -101,14 +101,14 @@ def find_batch(fd: int, position: int, end: int, offset: int) -> int:
     return -1
 
 
-def check_batches(fd: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield position, header and bytes of every batch of a file, as long as they are whole and their checksums right.
+def check_batches(fd: int, end: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield position, header and bytes of each batch from ``position`` on, while they are whole and checksums right.
 
     The bytes are valid until the next batch is asked for.
     """
     room = CHECK_CHUNK_BYTES
     view = memoryview(bytearray(room + BATCH_OVERHEAD))
-    position = start = filled = 0
+    start, filled = position, 0
     while position + HEADER_TO_MAGIC <= end:
         if start + filled < min(position + BATCH_OVERHEAD, end):
             start, filled = position, os.preadv(fd, [view[:room]], position)

@@ -13,7 +13,7 @@ from engine.common.errors import CorruptFileError
 from engine.config.log_config import LogConfig
 from engine.formats.log_dir_names import LogDirKind, parse_log_dir_name
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
-from engine.formats.segment_files import DELETED_SUFFIX
+from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.log import Log
@@ -22,9 +22,12 @@ from engine.storage.producer_replay import rebuild_producer_state
 from engine.storage.producer_snapshots import ProducerSnapshots
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
-from engine.storage.segment_folder import SegmentFolder
+from engine.storage.segment_folder import OFFSET_MAX, SegmentFolder
 from engine.storage.segment_list import SegmentList
 from engine.storage.segment_recovery import RecoveryProgress, recover_segment
+from engine.storage.segment_split import SegmentOverflow, split_segment
+from engine.storage.segment_swap import swap_in
+from engine.storage.small_files import sync_path
 
 logger = logging.getLogger(__name__)
 
@@ -66,12 +69,7 @@ class _LogLoader:
 
     def load(self) -> Log:
         self._files.clear_up()
-        self._load_segments()
-        recovery_point = end_offset = 0
-        if self._kind is not LogDirKind.DELETE:
-            recovery_point, end_offset = self._recover()
-        elif not len(self._segments):
-            self._create_segment(0)
+        recovery_point, end_offset = self._load_sound_segments()
         self._leader_epochs.truncate_from_end(end_offset)
         log_start_offset = max(self._checkpoints.log_start_offset, self._segments.first.base_offset)
         self._leader_epochs.truncate_from_start(self._checkpoints.log_start_offset)
@@ -96,19 +94,57 @@ class _LogLoader:
 
     # --- segments
 
+    def _load_sound_segments(self) -> tuple[int, int]:
+        """Load the segments; return the log's recovery point and its end."""
+        while True:
+            try:
+                self._load_segments()
+                if self._kind is not LogDirKind.DELETE:
+                    return self._recover()
+                if not len(self._segments):
+                    self._create_segment(0)
+                return 0, 0
+            except SegmentOverflow as overflow:
+                self._split(overflow.segment)
+
+    def _split(self, segment: LogSegment) -> None:
+        """Put several segments in the place of one, and look at the folder anew: they have no indexes yet."""
+        new = [self._open(one.base_offset, one.size_bytes, CLEANED_SUFFIX) for one in split_segment(segment)]
+        logger.warning(
+            "A segment reaches too far for its indexes: it is split, and theirs are built anew path=%s into=%s",
+            segment.path,
+            [one.base_offset for one in new],
+        )
+        replaced = swap_in(new, [segment])
+        sync_path(self._folder)
+        self._environment.delete_later(self._folder.parent, replaced, self._config.file_delete_delay_ms)
+        self._files, self._segments = SegmentFolder(self._folder), SegmentList()
+
+    def _open(self, base_offset: int, size_bytes: int, suffix: str = "") -> LogSegment:
+        return open_segment(
+            self._folder,
+            base_offset,
+            size_bytes,
+            self._config,
+            now_ms=self._now_ms,
+            has_transaction_index=self._files.has_transaction_index(base_offset),
+            suffix=suffix,
+        )
+
     def _load_segments(self) -> None:
         for base_offset in self._files.base_offsets:
-            segment = open_segment(
-                self._folder,
-                base_offset,
-                self._files.log_size_bytes(base_offset),
-                self._config,
-                now_ms=self._now_ms,
-                has_transaction_index=self._files.has_transaction_index(base_offset),
-            )
-            if not self._is_sound(segment):
+            segment = self._open(base_offset, self._files.log_size_bytes(base_offset))
+            if not self._is_sound(segment) and not self._is_unflushed(segment):
                 self._recover_segment(segment)
             self._segments.add(segment)
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """Return where the next segment begins."""
+        return next((base for base in self._files.base_offsets if base > segment.base_offset), OFFSET_MAX)
+
+    def _is_unflushed(self, segment: LogSegment) -> bool:
+        """Whether the segment is recovered in any case, in its turn: what follows a damage there goes too."""
+        return not self._checkpoints.had_clean_shutdown and self._end_of(segment) > self._checkpoints.recovery_point
 
     def _is_sound(self, segment: LogSegment) -> bool:
         if not self._files.has_offset_index(segment.base_offset):
@@ -174,16 +210,7 @@ class _LogLoader:
                 index,
                 len(unflushed),
             )
-            cut_bytes = self._recover_segment(segment)
-            if cut_bytes:
-                logger.warning(
-                    "A segment ends in bytes that are no whole batch: cut partition=%s base_offset=%d cut_bytes=%d "
-                    "end_offset=%d",
-                    self._topic_partition,
-                    segment.base_offset,
-                    cut_bytes,
-                    segment.read_next_offset(),
-                )
+            if self._recover_segment(segment):
                 self._remove_segments(unflushed[index + 1 :])
                 return
 
@@ -193,9 +220,18 @@ class _LogLoader:
         rebuild_producer_state(
             producers, self._segments, self._checkpoints.log_start_offset, segment.base_offset, now_ms=self._now_ms
         )
-        cut_bytes = recover_segment(segment, producers, self._leader_epochs, self._progress)
+        cut_bytes = recover_segment(segment, self._end_of(segment), producers, self._leader_epochs, self._progress)
         producers.take_snapshot()
         self._recovered = producers
+        if cut_bytes:
+            logger.warning(
+                "A segment ends in bytes that are no whole batch: cut partition=%s base_offset=%d cut_bytes=%d "
+                "end_offset=%d",
+                self._topic_partition,
+                segment.base_offset,
+                cut_bytes,
+                segment.read_next_offset(),
+            )
         return cut_bytes
 
     def _end_offset_unless_before_start(self) -> int | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
-from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from engine.storage.log_core import LogCore, open_segment
 from engine.storage.producer_replay import rebuild_producer_state
 from engine.storage.segment import LogSegment
+from engine.storage.segment_swap import NewSegment, swap_in
 from engine.storage.small_files import replace_file
 
 logger = logging.getLogger(__name__)
@@ -132,48 +133,47 @@ class LogMaintenance(LogCore):
 
     # --- compaction
 
-    def replace_segments(
-        self, replaced: list[LogSegment], *, size_bytes: int, has_transaction_index: bool
-    ) -> LogSegment:
-        """Put the segment that is there as ``.cleaned`` files in the place of the neighbours it was made of.
+    def replace_segments(self, replaced: list[LogSegment], new: Sequence[NewSegment]) -> list[LogSegment]:
+        """Put segments that are there as ``.cleaned`` files in the place of the neighbours they were made of.
 
         A crash at any point is mended by the next start: before all files are ``.swap`` they are thrown away, from
-        then on they take their place. Return the segment, which has the first one's base offset.
+        then on they take their place. Return the new segments, the first of which has the first one's base offset.
 
         Raises:
             StorageError: the files are not there; nothing is changed.
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         self._check_online()
-        base_offset = replaced[0].base_offset
-        cleaned = open_segment(
-            self.dir,
-            base_offset,
-            size_bytes,
-            self.config,
-            now_ms=self._environment.clock.now_ms(),
-            has_transaction_index=has_transaction_index,
-            suffix=CLEANED_SUFFIX,
-        )
-        if not cleaned.path.exists() or cleaned.path.stat().st_size != size_bytes:
-            raise StorageError("The cleaned segment is not what was reported", path=str(cleaned.path))
+        cleaned = [self._cleaned_segment(one) for one in new]
+        bases = {segment.base_offset for segment in cleaned}
         try:
-            cleaned.change_suffix(SWAP_SUFFIX)
-            paths: list[Path] = []
+            paths = swap_in(cleaned, replaced)
             for segment in replaced:
                 self._segments.remove(segment)
-                segment.change_suffix(DELETED_SUFFIX)
-                segment.close_file()
-                paths += segment.file_paths()
-                if segment.base_offset != base_offset:
-                    snapshot = self.producers.snapshots.mark_deleted(segment.base_offset)
-                    paths += [] if snapshot is None else [snapshot]
-            cleaned.change_suffix("")
+                snapshot = (
+                    None if segment.base_offset in bases else self.producers.snapshots.mark_deleted(segment.base_offset)
+                )
+                paths += [] if snapshot is None else [snapshot]
         except OSError as error:
             raise self._storage_error("putting a cleaned segment in place", error) from error
-        self._segments.add(cleaned)
+        for segment in cleaned:
+            self._segments.add(segment)
         self._environment.delete_later(self.log_dir, paths, self.config.file_delete_delay_ms)
         return cleaned
+
+    def _cleaned_segment(self, new: NewSegment) -> LogSegment:
+        segment = open_segment(
+            self.dir,
+            new.base_offset,
+            new.size_bytes,
+            self.config,
+            now_ms=self._environment.clock.now_ms(),
+            has_transaction_index=new.has_transaction_index,
+            suffix=CLEANED_SUFFIX,
+        )
+        if not segment.path.exists() or segment.path.stat().st_size != new.size_bytes:
+            raise StorageError("The cleaned segment is not what was reported", path=str(segment.path))
+        return segment
 
     # --- truncation
 

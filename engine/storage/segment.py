@@ -225,8 +225,13 @@ class LogSegment:
     def become_inactive(self) -> None:
         """Complete the indexes and cut off what was preallocated: nothing will be appended any more."""
         self.load_max_timestamp()
-        self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self._complete_time_index()
         self.trim()
+
+    def _complete_time_index(self) -> None:
+        # A segment of an old Kafka may have offsets that no entry can hold: those are scanned for.
+        if self.takes(self.max_timestamp_offset):
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
 
     def trim(self) -> None:
         """Write what waits, and cut off what was preallocated. Files that were not touched stay as they are."""
@@ -328,7 +333,7 @@ class LogSegment:
     def close(self) -> None:
         """Complete the indexes of an orderly stop, cut what was preallocated, and let go of the file."""
         if self.max_timestamp_ms != UNKNOWN_TIMESTAMP:
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._complete_time_index()
         self.trim()
         self._file = None
 

@@ -11,6 +11,7 @@ from engine.storage.environment import LoadingStopped, LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
+from engine.storage.segment_split import SegmentOverflow, is_overflow
 from engine.storage.time_index import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
@@ -52,16 +53,21 @@ class RecoveryProgress:
 
 
 def recover_segment(
-    segment: LogSegment, producers: ProducerStateManager, leader_epochs: LeaderEpochCache, progress: RecoveryProgress
+    segment: LogSegment,
+    end_offset: int,
+    producers: ProducerStateManager,
+    leader_epochs: LeaderEpochCache,
+    progress: RecoveryProgress,
 ) -> int:
     """Check every batch, cut at the first that is bad, and rebuild all indexes; return the bytes cut off.
 
-    Bad is also an offset that does not ascend, or is too far from the segment's base: offsets have no checksum.
+    Bad is also an offset that does not ascend: offsets have no checksum. The next segment begins at ``end_offset``.
 
     ``producers`` must be valid for the segment's start, and is valid for its end then. Epochs that the cache misses
     are added to it.
 
     Raises:
+        SegmentOverflow: the segment must be split first.
         OSError: the disk fails.
     """
     offset_index, time_index = segment.offset_index, segment.time_index
@@ -77,6 +83,8 @@ def recover_segment(
             break
         last_offset = header.base_offset + header.last_offset_delta
         if not segment.takes(last_offset):
+            if is_overflow(segment, position, end_offset):
+                raise SegmentOverflow(segment)
             break
         if header.max_timestamp > segment.max_timestamp_ms:
             segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, last_offset

@@ -25,6 +25,7 @@ from engine.storage.cleaner.messages import Failed, FailureKind, Finished, decod
 from engine.storage.cleaner.settings import RATE_MAX, CleanerSettings
 from engine.storage.cleaner.throttle import Pace
 from engine.storage.log import Log
+from engine.storage.segment_swap import NewSegment
 
 CONFIG = LogConfig(cleanup_policy=("compact",), retention_ms=-1, min_cleanable_dirty_ratio=0.5)
 
@@ -286,7 +287,7 @@ def test_what_was_not_cleaned_replaces_nothing(tmp_path: Path) -> None:
     before = read_all(log)
     for size_bytes in (0, 77):
         with pytest.raises(StorageError):
-            log.replace_segments(list(log.segments[:1]), size_bytes=size_bytes, has_transaction_index=False)
+            log.replace_segments(list(log.segments[:1]), [NewSegment(0, size_bytes, has_transaction_index=False)])
     assert read_all(log) == before
 
 

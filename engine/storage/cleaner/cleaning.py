@@ -17,7 +17,7 @@ from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.layout import BATCH_OVERHEAD
 from engine.storage.cleaner.batch_cleaner import BatchCleaner, known_key
-from engine.storage.cleaner.cleaned_segment import CleanedSegment
+from engine.storage.cleaner.cleaned_segments import CleanedSegments
 from engine.storage.cleaner.key_map import KeyMap
 from engine.storage.cleaner.messages import (
     CleaningPlan,
@@ -158,18 +158,17 @@ class _Cleaning:
         return log_bytes, index_bytes, time_index_bytes
 
     def _clean_group(self, group: list[SegmentToClean], legacy_horizon_ns: int) -> GroupCleaned:
-        cleaned = CleanedSegment(self._folder, group[0].base_offset, self._plan.limits, self._pace)
+        bounds = (group[0].base_offset, group[-1].end_offset)
+        cleaned = CleanedSegments(self._folder, bounds, self._plan.limits, self._pace)
         modified_ns = 0
         for segment in group:
             modified_ns = self._modified_ns(segment)
             self._clean_segment(segment, cleaned, keeps_legacy_deletes=modified_ns > legacy_horizon_ns)
-        cleaned.finish(modified_ns)
-        self._stats.bytes_written += cleaned.size_bytes
-        return GroupCleaned(
-            tuple(segment.base_offset for segment in group), cleaned.size_bytes, cleaned.has_transaction_index
-        )
+        new = cleaned.finish(modified_ns)
+        self._stats.bytes_written += sum(one.size_bytes for one in new)
+        return GroupCleaned(tuple(segment.base_offset for segment in group), new)
 
-    def _clean_segment(self, segment: SegmentToClean, cleaned: CleanedSegment, *, keeps_legacy_deletes: bool) -> None:
+    def _clean_segment(self, segment: SegmentToClean, cleaned: CleanedSegments, *, keeps_legacy_deletes: bool) -> None:
         clean_batch, kept_transactions = self._cleaner.clean, self._cleaner.transactions.kept
         for data, position, header in self._batches(segment):
             kept = clean_batch(data, position, header, keeps_legacy_deletes=keeps_legacy_deletes)

@@ -87,17 +87,17 @@ class CleaningJob:
         )
 
     def swap(self, group: GroupCleaned) -> None:
-        """Put a cleaned segment in the place of those it was made of. Only while ``is_valid``.
+        """Put cleaned segments in the place of those it was made of. Only while ``is_valid``.
 
         Raises:
             StorageError: the files are not there; nothing is changed.
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         replaced = [self._segments.pop(base_offset) for base_offset in group.base_offsets]
-        cleaned = self.log.replace_segments(
-            replaced, size_bytes=group.size_bytes, has_transaction_index=group.has_transaction_index
+        cleaned = self.log.replace_segments(replaced, group.new)
+        logger.info(
+            "Swapped in cleaned segment(s) %r for %d segment(s) in log %s", cleaned, len(replaced), self.log_name
         )
-        logger.info("Swapped in cleaned segment %r for %d segment(s) in log %s", cleaned, len(replaced), self.log_name)
 
     def end(self, end_offset: int | None) -> None:
         """Note that the log is clean up to ``end_offset``; None where the cleaning came to nothing."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.formats.index_entries import AbortedTransaction
 from engine.storage.cleaner.stats import CleaningStats
+from engine.storage.segment_swap import NewSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class GroupCleaned:
-    """``.cleaned`` files are on the disk under the first of ``base_offsets``, to replace those segments."""
+    """``new`` segments are on the disk, to replace those of ``base_offsets``.
+
+    It is one, or more where one cannot count so far. The first begins where the first of those does.
+    """
 
     base_offsets: tuple[int, ...]
-    size_bytes: int
-    has_transaction_index: bool
+    new: tuple[NewSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ def decode_report(line: bytes) -> Report:
     kind = fields.pop("report")
     if kind == GroupCleaned.__name__:
         fields["base_offsets"] = tuple(fields["base_offsets"])
+        fields["new"] = tuple(NewSegment(**one) for one in fields["new"])
     elif kind == Finished.__name__:
         fields["stats"] = CleaningStats(**fields["stats"])
     elif kind == Failed.__name__:
