@@ -92,6 +92,18 @@ def test_an_empty_group_wants_a_protocol(world: World, options: dict[str, object
     assert world.join(**options)[0].error is E.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_whoever_comes_after_all_have_left_agrees_with_nobody(world: World) -> None:
+    left = world.join(world.join(needs_known_member_id=True, protocols=(("range", b""),))[0].member_id)
+    assert world.leave("c-1") is E.NONE
+    assert left[0].error is E.UNKNOWN_MEMBER_ID
+    assert (world.group.state, len(world.group.members)) == (S.PREPARING_REBALANCE, 0), "the initial delay goes on"
+    assert world.join(protocols=())[0].error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert world.join(protocol_type="connect")[0].error is E.INCONSISTENT_GROUP_PROTOCOL
+    answer = world.join(protocols=(("sticky", b""),))
+    world.wait(2 * INITIAL_DELAY_MS)
+    assert (answer[0].error, answer[0].protocol_name) == (E.NONE, "sticky")
+
+
 def test_unknown_member(world: World) -> None:
     assert world.join("stranger")[0].error is E.UNKNOWN_MEMBER_ID
     world.stable()

@@ -153,6 +153,9 @@ class Group:
         """Whether a member with these protocols fits to the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocol_names)
+        if not self.members:
+            # All have left while a new group waits for its first members: there is nobody to agree with.
+            return self.protocol_type == protocol_type and bool(protocol_names)
         return self.protocol_type == protocol_type and not self._common_protocols.isdisjoint(protocol_names)
 
     @property
