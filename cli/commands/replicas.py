@@ -32,24 +32,23 @@ async def verify(
     """Compare every replica of every partition, batch by batch, and end.
 
     Compared is what all replicas still have, up to the high watermark of the moment. Checksums are computed anew. In
-    compacted topics only records that two replicas both have must be equal. Ends with 1 when replicas differ, or one of
-    them could not be read. Brokers are asked, also where only ZooKeeper is named.
+    compacted topics, and where brokers do not tell which are, only records that two replicas both have must be equal.
+    Ends with 1 when replicas differ, or one of them could not be read. Brokers are asked, also where only ZooKeeper is
+    named.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.replicas import verification_report
-    from engine.admin.config_reader_wire import read_effective
     from engine.admin.readers import topic_reader
     from engine.admin.reassign import partitions_of
-    from engine.admin.replica_verification_run import verify_replicas
+    from engine.admin.replica_verification_run import compacted_topics, verify_replicas
     from engine.admin.topic_selection import select_topics
     from engine.admin.topics import read_selected
 
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, select_topics(topic or []), if_exists=False)
-        policies = await read_effective(await cluster.wire(), [one.name for one in topics], "cleanup.policy")
-        compacted = frozenset(name for name, policy in policies.items() if "compact" in (policy or ""))
+        compacted = await compacted_topics(cluster, topics)
         progress, done = Progress(invocation.talk, "compared", "offsets"), 0
 
         def on_offsets(count: int) -> None:

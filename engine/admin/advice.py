@@ -28,7 +28,7 @@ _ADVICE = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "start at an offset that is still there, or use --from-beginning",
     ErrorCode.KAFKA_STORAGE_ERROR: "a log dir of that broker has failed; look at its server.log",
     ErrorCode.REQUEST_TIMED_OUT: "the change may still be carried out; look again, and give more time with --timeout",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; with --via zookeeper it may work",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; by ZooKeeper it may work: --zookeeper HOST:PORT",
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created anew; list the topics with: klamm topics list",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the cluster",

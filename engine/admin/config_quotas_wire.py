@@ -100,7 +100,13 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
             for part, name in parts_of(entity)
         ]
     request = DescribeClientQuotasRequest(components=components, strict=True)
-    response: DescribeClientQuotasResponse = await wire.call_any(request)
+    try:
+        response: DescribeClientQuotasResponse = await wire.call_any(request)
+    except Refused as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            hint = "ZooKeeper may hold some, without effect there: --zookeeper HOST:PORT"
+            raise Refused(error.code, "the brokers know no quotas", where=kind.value, hint=hint) from error
+        raise
     refuse(response.error_code, response.error_message, f"quotas of {kind.value}")
     found = {}
     for entry in response.entries or ():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
+from typing import cast
 
+from engine.admin.asking import ANSWER_LIMIT_S, SILENT_LIMIT_S
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.errors import Refused, Unreachable
 from engine.admin.observer import Complain
+from engine.admin.topic_reader import UNKNOWN_SETTINGS_HINT
 from engine.admin.wire import WireCluster, refuse
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.protocol.apis.describe_configs import (
@@ -22,6 +26,9 @@ _TOPICS_PER_REQUEST = 500
 
 _ANSWER_LIMIT_S, _ANSWER_SHARE = 5.0, 0.2
 """So long, and so much of the operation's time, settings may take that are told beside other things."""
+
+_ONLY_ANSWER_SHARE = 0.8
+"""So much of it, where settings are all that is asked for."""
 
 
 class WireConfigReader:
@@ -77,12 +84,22 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     if entity.type is EntityType.TOPIC or entity.name is None:
-        response = await wire.call_any(request)
+        response = await _told_by_any(wire, request, ANSWER_LIMIT_S)
     else:
         response = await wire.call_broker(int(entity.name), request)
     (result,) = response.results
     refuse(result.error_code, result.error_message, str(entity))
     return _described(entity, result, include_all=include_all)
+
+
+async def _told_by_any(wire: WireCluster, request: DescribeConfigsRequest, limit_s: float) -> DescribeConfigsResponse:
+    """Ask any broker, and say what it may be waiting for where it does not answer."""
+    limit_s = min(limit_s, wire.operation_s * _ONLY_ANSWER_SHARE)
+    try:
+        return cast("DescribeConfigsResponse", await wire.call_any(request, limit_s=limit_s))
+    except Unreachable as error:
+        wire.keeps_settings = True
+        raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
 
 
 def _described(entity: Entity, result: DescribeConfigsResult, *, include_all: bool) -> EntityConfigs:
@@ -157,8 +174,10 @@ async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
 ) -> list[DescribeConfigsResult]:
     """Return what is told of topics that are there."""
-    limit_s = None if on_unknown is None else min(_ANSWER_LIMIT_S, wire.operation_s * _ANSWER_SHARE)
-    response: DescribeConfigsResponse = await wire.call_any(request, limit_s=limit_s)
+    limit_s = math.inf
+    if on_unknown is not None:
+        limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else _ANSWER_LIMIT_S, wire.operation_s * _ANSWER_SHARE)
+    response = await _told_by_any(wire, request, limit_s)
     results = []
     for result in response.results:
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

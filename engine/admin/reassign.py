@@ -60,8 +60,8 @@ class RunningReassignment:
 
 
 async def read_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
-    """Return those of the topics that exist, by name."""
-    reader = await topic_reader(cluster)
+    """Return those of the topics that exist, by name; without their settings where nobody tells these soon."""
+    reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     return {topic.name: topic for topic in await reader.topics(sorted(set(names)))}
 
 

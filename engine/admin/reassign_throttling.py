@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.admin.changing_configs import alter_entity
 from engine.admin.configs import Entity, EntityType, settings_of
 from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.errors import AdminError, Unreachable
 from engine.admin.readers import topic_reader
 from engine.admin.reading_configs import config_reader
 from engine.admin.reassign import read_topics
@@ -98,13 +98,13 @@ async def clear_throttles(
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
-    looks at all topics. ``own_rates`` are those that the caller has set itself: they need no mark.
+    looks at all topics. ``own_rates`` are those that the caller has set itself: they need no mark. Where nobody tells
+    the settings of topics nothing is taken off, and that is said.
     """
-    if topics_of_plan is not None:
-        of_plan = await read_topics(cluster, topics_of_plan)
-        if not any(is_marked(known_configs(topic)) for topic in of_plan.values()):
-            return ClearedThrottles()
-    marked = [topic for topic in await _all_topics(cluster) if is_marked(known_configs(topic))]
+    try:
+        marked = await _marked_topics(cluster, topics_of_plan)
+    except Unreachable as error:
+        return ClearedThrottles(left=(f"whether a throttle is left cannot be told now: {error.message}",))
     still = {name.topic for name in moving}
     done = [topic for topic in marked if topic.name not in still]
     brokers: list[int] = []
@@ -137,9 +137,19 @@ async def _broker_settings(
     return dict(sorted(found.items()))
 
 
-async def _all_topics(cluster: Cluster) -> list[TopicSnapshot]:
-    reader = await topic_reader(cluster, on_unreadable=cluster.complain)
-    return await reader.topics([entry.topic for entry in await reader.names()])
+async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
+    """Return the topics that are marked; none where none of the plan's is.
+
+    Raises:
+        Unreachable: nobody tells.
+    """
+    if topics_of_plan is not None:
+        of_plan = await read_topics(cluster, topics_of_plan)
+        if not any(is_marked(known_configs(topic)) for topic in of_plan.values()):
+            return []
+    reader = await topic_reader(cluster, on_unreadable=cluster.complain, on_unknown_settings=cluster.observe)
+    topics = await reader.topics([entry.topic for entry in await reader.names()])
+    return [topic for topic in topics if is_marked(known_configs(topic))]
 
 
 async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.admin.asking import answer_limit
+from engine.admin.config_reader_wire import read_effective
 from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError, Refused, Unreachable
 from engine.admin.offsets import EARLIEST, LATEST
@@ -20,7 +21,7 @@ from engine.admin.replica_verification import Difference, DifferenceKind, Unit, 
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, NO_LEADER, TopicPartition
-from engine.common.snapshot import PartitionSnapshot
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.protocol.declaration import Request
@@ -84,6 +85,17 @@ class _Replica:
     def verdict(self) -> ReplicaVerdict:
         agrees = None if self.error is not None else self.agrees
         return ReplicaVerdict(self.broker, self.log_end_offset, self.lag, agrees, self.error)
+
+
+async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:
+    """Return the names of those that are compacted, or may be: where no broker tells soon, that is complained about."""
+    asked = [topic.name for topic in topics if topic.configs is not None]
+    policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
+    untold = {topic.name for topic in topics} - policies.keys()
+    if untold:
+        count = f"{len(untold)} topic{'' if len(untold) == 1 else 's'}"
+        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by the records alone")
+    return frozenset(untold | {name for name, policy in policies.items() if "compact" in (policy or "")})
 
 
 async def verify_replicas(

@@ -16,7 +16,7 @@ from engine.common.topic_names import INTERNAL_TOPICS
 DEFAULT_MIN_ISR = 1
 """Kafka's default of min.insync.replicas, used where nobody says otherwise."""
 
-UNKNOWN_SETTINGS_HINT = "brokers read them from ZooKeeper: is it up? klamm zk get / tells"
+UNKNOWN_SETTINGS_HINT = "brokers read them from ZooKeeper: is it up? klamm zk get / --zookeeper HOST:PORT tells"
 
 
 @dataclass(frozen=True, slots=True)

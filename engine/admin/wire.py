@@ -61,6 +61,8 @@ class WireCluster:
         self.silent: dict[int, str] = {}
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
+        self.keeps_settings = False
+        """Settings of topics have been waited for in vain: ZooKeeper, where brokers read them, is most likely down."""
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.

@@ -11,6 +11,7 @@ from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.client_properties import ClientProperties
 from engine.admin.config_reader_snapshot import SnapshotConfigReader
+from engine.admin.config_reader_wire import WireConfigReader
 from engine.admin.configs import Entity, EntityType
 from engine.admin.errors import Refused, Unreachable
 from engine.admin.health import Check, HealthFacts
@@ -105,6 +106,24 @@ def test_who_asks_by_settings_is_refused(options: DescribeOptions) -> None:
         assert "ZooKeeper" in (told.value.hint or "")
 
     play(scene, [])
+
+
+@pytest.mark.parametrize("whose", ["one", "all"])
+def test_who_asks_for_settings_alone_hears_whose_silence_it_is(whose: str) -> None:
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+        try:
+            with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as told:
+                if whose == "one":
+                    await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+                else:
+                    await WireConfigReader(wire).describe_all(EntityType.TOPIC, include_all=False)
+        finally:
+            await wire.close()
+        assert "ZooKeeper" in (told.value.hint or "")
+
+    play(scene, None)
 
 
 def test_one_topic_with_damaged_settings_does_not_hide_the_others() -> None:
