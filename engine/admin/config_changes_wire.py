@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 from engine.admin.config_reader_wire import describe_entity
@@ -15,6 +17,14 @@ from engine.protocol.apis.incremental_alter_configs import (
 )
 
 _SET, _DELETE = 0, 1
+
+SETTLE_S = 2.0
+"""So long a broker may take to hear of its own settings, by a notification in ZooKeeper, before one counts as not set.
+
+Topics' settings every broker reads in ZooKeeper when it is asked.
+"""
+
+_PAUSE_S = 0.05
 
 
 async def alter_configs(
@@ -51,8 +61,14 @@ async def alter_configs(
 async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequence[str]) -> None:
     if entity.type is EntityType.BROKER_LOGGER:
         return
-    present = {entry.name for entry in (await describe_entity(wire, entity, include_all=False)).configs}
-    absent = [key for key in deletions if key not in present]
-    if absent:
-        hint = "see what is set with: klamm configs describe"
-        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)
+    deadline = time.monotonic() + (SETTLE_S if entity.type is EntityType.BROKER else 0.0)
+    while True:
+        present = {entry.name for entry in (await describe_entity(wire, entity, include_all=False)).configs}
+        absent = [key for key in deletions if key not in present]
+        if not absent:
+            return
+        if time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(_PAUSE_S)
+    hint = "see what is set with: klamm configs describe"
+    raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)

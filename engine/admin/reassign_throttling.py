@@ -6,6 +6,8 @@ brokers lose it before the marks go.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -31,6 +33,11 @@ from engine.admin.target import Side
 from engine.admin.topic_reader import known_configs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
+
+HEARD_S_MAX = 5.0
+"""So long brokers may take to hear of their throttle before the moves begin without them."""
+
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
         await alter_entity(cluster, Entity(EntityType.TOPIC, topic), additions, ())
     for broker, additions in settings.brokers.items():
         await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), additions, ())
+    await _wait_until_told(cluster, settings.brokers)
     cluster.observe(f"throttled {len(settings.topics)} topics and {len(settings.brokers)} brokers")
 
 
@@ -150,6 +158,21 @@ async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None)
     reader = await topic_reader(cluster, on_unreadable=cluster.complain, on_unknown_settings=cluster.observe)
     topics = await reader.topics([entry.topic for entry in await reader.names()])
     return [topic for topic in topics if is_marked(known_configs(topic))]
+
+
+async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, str]]) -> None:
+    """Wait until brokers tell the rates that they were given, and so keep to them.
+
+    A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Before that
+    it copies at full speed, and tells of no rate: whoever took the throttle off would leave the rate behind.
+    """
+    deadline = time.monotonic() + HEARD_S_MAX
+    for broker, rates in wanted.items():
+        while not rates.items() <= (await _broker_rates(cluster, broker)).items():
+            if time.monotonic() >= deadline:
+                cluster.observe(f"broker {broker} does not tell of its throttle yet")
+                return
+            await asyncio.sleep(_PAUSE_S)
 
 
 async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:

@@ -48,6 +48,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 "auto.leader.rebalance.enable": "false",
                 "auto.create.topics.enable": "false",
                 "replica.fetch.max.bytes": "65536",
+                # No broker dies here; one that a busy machine holds up must not lose its leaders.
+                "zookeeper.session.timeout.ms": "30000",
             }
             brokers.append(
                 stack.enter_context(
