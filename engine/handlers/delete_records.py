@@ -35,16 +35,21 @@ INVALID_LOW_WATERMARK = -1
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
     """Delete records before an offset, on all replicas."""
     waiting: list[_Waiting] = []
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            # Kafka keeps a map: of a partition that is named twice the last offset counts.
+            wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
+                name=topic,
                 partitions=[
-                    _delete(context.broker, TopicPartition(topic.name, wanted.partition_index), wanted.offset, waiting)
-                    for wanted in topic.partitions
+                    _delete(context.broker, TopicPartition(topic, index), offset, waiting)
+                    for index, offset in offsets.items()
                 ],
             )
-            for topic in request.topics
+            for topic, offsets in wanted.items()
         ]
     )
     operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)

@@ -27,7 +27,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.fetch_answer import build_response, session_error
 from engine.handlers.fetch_conversion import converted, needs_conversion
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
-from engine.handlers.fetch_sessions import FetchContext, FetchPartition, PartitionKey
+from engine.handlers.fetch_sessions import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.handlers.registry import handles
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
@@ -146,7 +146,7 @@ def _open_session(
         for p in topic.partitions
     ]
     if context.api_version < 7:
-        return FetchContext(partitions)
+        return FetchContext(named_once(partitions))
     forgotten = [
         PartitionKey("" if by_id else topic.topic, topic.topic_id, partition)
         for topic in request.forgotten_topics_data
@@ -155,7 +155,7 @@ def _open_session(
     return context.broker.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
-        partitions,
+        named_once(partitions),
         forgotten,
         is_follower=parameters.replica_id >= 0,
         uses_topic_ids=by_id,

@@ -147,10 +147,10 @@ class FetchReads:
             size_bytes = read.size_bytes
             if size_bytes:
                 min_one_batch = False
-                remaining = max(0, remaining - size_bytes)
                 self._size_bytes += size_bytes
             elif read.is_cut_off:
                 self._is_full = True
+            remaining = max(0, remaining - size_bytes)
             if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 self._has_failed = True
             elif partition is not None and may_be_steady:

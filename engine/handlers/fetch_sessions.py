@@ -101,6 +101,14 @@ class PartitionOutcome(NamedTuple):
     """A diverging epoch or a preferred read replica is to be told."""
 
 
+def named_once(partitions: list[FetchPartition]) -> list[FetchPartition]:
+    """Return each partition as it is named last, in the order of the first mentions."""
+    if len(partitions) < 2:
+        return partitions
+    by_key = {partition.key: partition for partition in partitions}
+    return partitions if len(by_key) == len(partitions) else list(by_key.values())
+
+
 @dataclass(slots=True)
 class FetchSession:
     """One fetcher's remembered partitions, in the order in which they are read."""
@@ -182,7 +190,10 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchContext | ErrorCode:
-        """Return the context of one request, or the error that answers the request as a whole."""
+        """Return the context of one request, or the error that answers the request as a whole.
+
+        No partition is named twice (see ``named_once``).
+        """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             if session_epoch == FINAL_EPOCH:

@@ -1,7 +1,9 @@
 """Produce (0): v0–v11.
 
 Behaviour
-* Each partition is appended on its own; one partition's error never fails the others.
+* Each partition is appended on its own; one partition's error never fails the others. But a batch whose header makes no
+  sense, or a transactional one without a transactional id, spoils the whole request. Of records for one partition only
+  the last are taken.
 * acks=0: no answer. A failure then closes the connection, the only sign the protocol leaves.
 * acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
   after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
@@ -17,13 +19,21 @@ Version notes
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import RequestContext
 from engine.handlers.leader_hint import LeaderHints
+from engine.handlers.produce_checks import (
+    FIRST_BATCH_VERSION,
+    check_request,
+    checked_records,
+    last_of_each,
+    names_a_partition_twice,
+    not_one_batch,
+)
 from engine.handlers.registry import handles
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.protocol.api_keys import ApiKey
@@ -37,8 +47,6 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
 from engine.replication.partition import Partition
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.log import Log
@@ -47,11 +55,6 @@ from engine.storage.results import AppendResult
 
 ACKS_ALL = -1
 _ACKS = (0, 1, ACKS_ALL)
-
-FIRST_BATCH_VERSION = 3
-"""From this version on a producer sends one v2 batch per partition; before, message sets of magic 0 and 1."""
-
-ZSTD_VERSION = 7
 
 _WITHOUT_LOG_START = frozenset(
     {
@@ -73,17 +76,66 @@ ADMIN_CLIENT_ID = "__admin_client"
 def produce(context: RequestContext, request: ProduceRequest) -> object:
     """Append what a producer sends, and answer as soon as its ``acks`` allow."""
     outcome = _Outcome()
-    responses = [
-        TopicProduceResponse(
-            name=topic.name,
-            partition_responses=[_append(context, request, topic.name, data, outcome) for data in topic.partition_data],
-        )
-        for topic in request.topic_data
-    ]
+    try:
+        check_request(request)
+    except KafkaError as error:
+        return _answer(context, request, outcome, _refuse_all(request, error, outcome))
+    if names_a_partition_twice(request):
+        responses = _append_last_of_each(context, request, outcome)
+    else:
+        responses = [
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    _append(context, request, topic.name, data, outcome) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+            if topic.partition_data
+        ]
     response = ProduceResponse(responses=responses)
     if outcome.to_prepare or outcome.to_flush:
         return _answer_later(context, request, outcome, response)
     return _answer(context, request, outcome, response)
+
+
+def _refuse_all(request: ProduceRequest, error: KafkaError, outcome: _Outcome) -> ProduceResponse:
+    outcome.has_refused = True
+    answers = _Answers()
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
+    return ProduceResponse(responses=answers.topics)
+
+
+def _append_last_of_each(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome
+) -> list[TopicProduceResponse]:
+    """Append as Kafka does, which keeps a map by partition: what comes last counts, refusals are told before all."""
+    good, bad = last_of_each(request, context.api_version)
+    answers = _Answers()
+    for where, data in (*good.items(), *bad.items()):
+        answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
+    return answers.topics
+
+
+class _Answers:
+    """One answer per partition, the last one that is told; partitions of a topic together."""
+
+    __slots__ = ("_by_topic",)
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[int, PartitionProduceResponse]] = {}
+
+    def tell(self, topic: str, answer: PartitionProduceResponse) -> None:
+        self._by_topic.setdefault(topic, {})[answer.index] = answer
+
+    @property
+    def topics(self) -> list[TopicProduceResponse]:
+        return [
+            TopicProduceResponse(name=name, partition_responses=list(answers.values()))
+            for name, answers in self._by_topic.items()
+        ]
 
 
 def _answer(
@@ -201,13 +253,13 @@ def _append(
     index = data.index
     try:
         if acks not in _ACKS:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+            _refuse_acks(context, topic, data)
         if request.transactional_id is not None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
         if topic in INTERNAL_TOPICS:
             _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
-        records = _checked_records(data.records, context.api_version)
+        records = checked_records(data.records, context.api_version)
         try:
             result = partition.append_records_to_leader(records, acks, may_prepare=True)
         except KafkaError as error:
@@ -215,7 +267,7 @@ def _append(
             return _refuse(PartitionProduceResponse(index=index), error, partition)
         if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
             # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
-            raise _not_one_batch(context.api_version)
+            raise not_one_batch(context.api_version)
     except PreparationNeeded as needed:
         answer = PartitionProduceResponse(index=index)
         outcome.to_prepare.append(_Unprepared(partition, needed.preparation, answer))
@@ -224,6 +276,18 @@ def _append(
         outcome.has_refused = True
         return _refuse(PartitionProduceResponse(index=index), error)
     return _accept(PartitionProduceResponse(index=index), result, partition, acks, outcome)
+
+
+def _refuse_acks(context: RequestContext, topic: str, data: PartitionProduceData) -> None:
+    """Refuse what nobody could answer, unless there is more to find fault with.
+
+    Raises:
+        KafkaError: INVALID_REQUIRED_ACKS; UNKNOWN_TOPIC_OR_PARTITION; INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not context.broker.metadata_cache.contains(TopicPartition(topic, data.index)):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    checked_records(data.records, context.api_version)
+    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 def _accept(
@@ -250,53 +314,6 @@ def _check_may_write_internal(context: RequestContext, topic: str, index: int) -
     is_there = context.broker.metadata_cache.contains(TopicPartition(topic, index))
     if is_there and context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-
-
-def _checked_records(records: memoryview | bytes | None, version: int) -> memoryview:
-    """Return the records if this version may carry them; the log checks everything else.
-
-    Raises:
-        KafkaError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
-    """
-    if version < FIRST_BATCH_VERSION:
-        old = memoryview(records or b"")
-        if len(old) >= BATCH_OVERHEAD and old[MAGIC] == 2 and old[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
-            raise _no_transactional_id()
-        return old
-    if records is None or len(records) < BATCH_OVERHEAD:
-        raise _not_one_batch(version)
-    magic = records[MAGIC]
-    if magic > 2:
-        signed = magic - 256 if magic > 127 else magic
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
-    if magic != 2:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
-        )
-    flags = records[ATTRIBUTES + 1]
-    if flags & TRANSACTIONAL_BIT:
-        raise _no_transactional_id()
-    if version < ZSTD_VERSION and flags & CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
-    return cast("memoryview", records)
-
-
-def _no_transactional_id() -> KafkaError:
-    """Nobody would end such a transaction, and readers of committed records would wait for its end for ever."""
-    return KafkaError(
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records come without a transactional id"
-    )
-
-
-def _not_one_batch(version: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_RECORD,
-        f"Produce requests with version {version} must have exactly one record batch per partition",
-    )
 
 
 def _refuse(

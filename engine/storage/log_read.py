@@ -29,7 +29,8 @@ class LogReads(LogCore):
         first batch comes whole, even if it is larger. The range may end within a batch.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR when the disk fails.
+            KafkaError: OFFSET_OUT_OF_RANGE; UNKNOWN_SERVER_ERROR where there is something to read and ``max_bytes`` is
+                less than 0; KAFKA_STORAGE_ERROR when the disk fails.
         """
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
@@ -149,6 +150,10 @@ class LogReads(LogCore):
         where = LogPosition(segment.base_offset, position)
         if position >= end:
             return LogRead(None, where)
+        if max_bytes < 0:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for log read from segment {segment!r}"
+            )
         file = self._open(segment)
         try:
             first_bytes = batch_size_at(file.fd, position)

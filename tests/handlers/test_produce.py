@@ -194,3 +194,108 @@ def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
         await check()
 
     asyncio.run(with_fsync_seen())
+
+
+def mixed(*parts: tuple[str, int, bytes | memoryview], acks: int = 1) -> ProduceRequest:
+    """Return a request that names topics and partitions as given, each under a topic of its own."""
+    topics = [
+        TopicProduceData(
+            name=name, partition_data=[PartitionProduceData(index=index, records=memoryview(bytearray(records)))]
+        )
+        for name, index, records in parts
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+
+
+def told(response: Any) -> list[tuple[str, int, int, int]]:
+    """Return topic, partition, error and base offset of every answer."""
+    return [
+        (topic.name, one.index, one.error_code, one.base_offset)
+        for topic in response.responses
+        for one in topic.partition_responses
+    ]
+
+
+OLD = bytearray(data_batch(b"old"))
+OLD[MAGIC] = 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer", "values"),
+    [
+        (data_batch(b"a"), data_batch(b"b"), (0, 0), 1),
+        (data_batch(b"a"), OLD, (ErrorCode.INVALID_RECORD, -1), 1),
+        (OLD, data_batch(b"b"), (ErrorCode.INVALID_RECORD, -1), 1),
+        (OLD, OLD, (ErrorCode.INVALID_RECORD, -1), 0),
+    ],
+    ids=["good good", "good bad", "bad good", "bad bad"],
+)
+def test_of_records_for_one_partition_the_last_are_taken_and_answered_once(
+    tmp_path: Path, first: memoryview, second: memoryview, answer: tuple[int, int], values: int
+) -> None:
+    """Kafka keeps maps by partition, one of those refused before all others."""
+
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            response = ask(w, 1, mixed((TP.topic, 0, first), (TP.topic, 0, second)))
+            assert told(response) == [(TP.topic, 0, *answer)]
+            assert w.log(1).log_end_offset == values
+            assert (b"b" in w.log_bytes(1)) == (values == 1 and bytes(second) != bytes(OLD))
+
+    run_virtual(check)
+
+
+def changed_at(position: int, value: int) -> bytearray:
+    records = bytearray(data_batch(b"x"))
+    records[position] = value
+    return records
+
+
+@pytest.mark.parametrize(
+    ("spoiler", "code"),
+    [
+        (data_batch(b"x", transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (changed_at(MAGIC, 3), ErrorCode.CORRUPT_MESSAGE),
+        (changed_at(MAGIC, 255), ErrorCode.CORRUPT_MESSAGE),
+        (changed_at(11, 13), ErrorCode.CORRUPT_MESSAGE),
+    ],
+    ids=["transactional", "magic 3", "magic -1", "length 13"],
+)
+@pytest.mark.parametrize("acks", [0, 1])
+def test_one_senseless_batch_spoils_the_whole_request(
+    tmp_path: Path, spoiler: memoryview, code: ErrorCode, acks: int
+) -> None:
+    """Nothing is written, and even a topic that is not there is answered so."""
+
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            named = [("nosuch", 0), (TP.topic, 0), (TP.topic, 1)]
+            parts = [(*where, data_batch(b"a") if n < 2 else spoiler) for n, where in enumerate(named)]
+            response = ask(w, 1, mixed(*parts, acks=acks))
+            if acks:
+                assert sorted(told(response)) == [
+                    ("nosuch", 0, code, -1),
+                    (TP.topic, 0, code, -1),
+                    (TP.topic, 1, code, -1),
+                ]
+            else:
+                assert response is CLOSE_CONNECTION
+            assert w.log(1).log_end_offset == 0
+
+    run_virtual(check)
+
+
+def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            parts = ((TP.topic, 0, data_batch(b"a")), ("nosuch", 0, data_batch(b"a")))
+            assert [one[2] for one in told(ask(w, 1, mixed(*parts, acks=2)))] == [
+                ErrorCode.INVALID_REQUIRED_ACKS,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+            assert only(ask(w, 1, mixed((TP.topic, 0, OLD), acks=-2))).error_code == ErrorCode.INVALID_RECORD
+
+    run_virtual(check)

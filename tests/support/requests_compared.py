@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import compared_groups
+import compared_odd_records
 from compared_configs import settings_of_brokers, settings_of_topics
 from compared_records import deleted_records, fetched, offsets, produced
 from side_by_side import SideBySide
@@ -170,5 +171,6 @@ AREAS: tuple[Callable[[SideBySide], None], ...] = (
     deleted_records,
     settings_of_topics,
     settings_of_brokers,
+    *compared_odd_records.AREAS,
     *compared_groups.AREAS,
 )

@@ -1,0 +1,120 @@
+"""What a Produce request may carry, by its version and the headers of its batches; the log checks everything else."""
+
+from __future__ import annotations
+
+import struct
+from typing import cast
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.layout import (
+    ATTRIBUTES,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+
+FIRST_BATCH_VERSION = 3
+"""From this version on a producer sends one v2 batch per partition; before, message sets of magic 0 and 1."""
+
+ZSTD_VERSION = 7
+
+_LENGTH_AND_MAGIC = struct.Struct(">8xi4xb")
+_LENGTH_MIN = 14
+"""Bytes of the smallest message, one of format 0."""
+
+
+def check_request(request: ProduceRequest) -> None:
+    """Check what concerns all partitions: one of them spoils the request, and nothing of it is written.
+
+    Raises:
+        KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CORRUPT_MESSAGE.
+    """
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < _LENGTH_AND_MAGIC.size:
+                continue
+            length, magic = _LENGTH_AND_MAGIC.unpack_from(records)
+            if length < _LENGTH_MIN:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})",
+                )
+            if magic == 2:
+                if (
+                    request.transactional_id is None
+                    and LOG_OVERHEAD + length <= len(records)
+                    and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT
+                ):
+                    # Nobody would end such a transaction, and readers of committed records would wait for its end.
+                    raise KafkaError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        "Transactional records come without a transactional id",
+                    )
+            elif not 0 <= magic < 2:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+
+
+def checked_records(records: memoryview | bytes | None, version: int) -> memoryview:
+    """Return a partition's records if this version may carry them.
+
+    Raises:
+        KafkaError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if version < FIRST_BATCH_VERSION:
+        return memoryview(records or b"")
+    if records is None or len(records) < BATCH_OVERHEAD:
+        raise not_one_batch(version)
+    if records[MAGIC] != 2:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if version < ZSTD_VERSION and records[ATTRIBUTES + 1] & CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return cast("memoryview", records)
+
+
+def not_one_batch(version: int) -> KafkaError:
+    """Return the error for records that are not exactly one batch."""
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"Produce requests with version {version} must have exactly one record batch per partition",
+    )
+
+
+Parts = dict[TopicPartition, PartitionProduceData]
+
+
+def names_a_partition_twice(request: ProduceRequest) -> bool:
+    """Whether a request gives a partition records more than once, which no client does."""
+    topics = request.topic_data
+    if len(topics) == 1:
+        data = topics[0].partition_data
+        return len(data) > 1 and len({one.index for one in data}) < len(data)
+    return len({(topic.name, one.index) for topic in topics for one in topic.partition_data}) < sum(
+        len(topic.partition_data) for topic in topics
+    )
+
+
+def last_of_each(request: ProduceRequest, version: int) -> tuple[Parts, Parts]:
+    """Return the last records given to each partition that may be appended, and the last that may not."""
+    good: Parts = {}
+    bad: Parts = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                checked_records(data.records, version)
+            except KafkaError:
+                bad[TopicPartition(topic.name, data.index)] = data
+            else:
+                good[TopicPartition(topic.name, data.index)] = data
+    return good, bad
