@@ -24,6 +24,9 @@ FIRST_BATCH_VERSION = 3
 ZSTD_VERSION = 7
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb")
+_PLAIN = struct.Struct(">8xi4xb4xh")
+"""batch_length, magic and attributes of format 2: enough for what clients send."""
+
 _LENGTH_MIN = 14
 """Bytes of the smallest message, one of format 0."""
 
@@ -34,30 +37,37 @@ def check_request(request: ProduceRequest) -> None:
     Raises:
         KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CORRUPT_MESSAGE.
     """
+    has_id = request.transactional_id is not None
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records is None or len(records) < _LENGTH_AND_MAGIC.size:
+            if records is None:
                 continue
-            length, magic = _LENGTH_AND_MAGIC.unpack_from(records)
-            if length < _LENGTH_MIN:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})",
-                )
-            if magic == 2:
-                if (
-                    request.transactional_id is None
-                    and LOG_OVERHEAD + length <= len(records)
-                    and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT
-                ):
-                    # Nobody would end such a transaction, and readers of committed records would wait for its end.
-                    raise KafkaError(
-                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                        "Transactional records come without a transactional id",
-                    )
-            elif not 0 <= magic < 2:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+            if len(records) >= _PLAIN.size:
+                length, magic, attributes = _PLAIN.unpack_from(records)
+                if magic == 2 and length >= _LENGTH_MIN and (has_id or not attributes & TRANSACTIONAL_BIT):
+                    continue
+            _check_batch(records, has_id)
+
+
+def _check_batch(records: memoryview | bytes, has_id: bool) -> None:
+    if len(records) < _LENGTH_AND_MAGIC.size:
+        return
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(records)
+    if length < _LENGTH_MIN:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})",
+        )
+    if not 0 <= magic <= 2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    is_whole = BATCH_OVERHEAD <= LOG_OVERHEAD + length <= len(records)
+    if magic == 2 and is_whole and not has_id and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
+        # Nobody would end such a transaction, and readers of committed records would wait for its end for ever.
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactional records come without a transactional id",
+        )
 
 
 def checked_records(records: memoryview | bytes | None, version: int) -> memoryview:
