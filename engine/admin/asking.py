@@ -34,6 +34,11 @@ one broker."""
 _ANSWER_SHARE, _PATIENCE_SHARE = 0.4, 0.2
 """Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
 
+_BESIDE_LIMIT_S, _BESIDE_SHARE = 5.0, 0.2
+
+ONLY_ANSWER_SHARE = 0.8
+"""Of the operation's time, what may be waited for one answer that nothing else is told beside."""
+
 WINDOW = 4
 """Requests under way at one broker at once: it works on one while the next is on its way."""
 
@@ -96,6 +101,11 @@ async def ask_all(
             at_home.pop(key, None)
         await _look_around(wire)
     return {key: found[key] for key in asked}
+
+
+def beside_limit_s(wire: WireCluster) -> float:
+    """Return how long something may take that is told beside what was asked for, and can be left out."""
+    return min(_BESIDE_LIMIT_S, wire.operation_s * _BESIDE_SHARE)
 
 
 async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from engine.admin.asking import ANSWER_LIMIT_S, SILENT_LIMIT_S
+from engine.admin.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, SILENT_LIMIT_S, beside_limit_s
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.errors import Refused, Unreachable
 from engine.admin.observer import Complain
@@ -23,12 +23,6 @@ from engine.protocol.apis.describe_configs import (
 )
 
 _TOPICS_PER_REQUEST = 500
-
-_ANSWER_LIMIT_S, _ANSWER_SHARE = 5.0, 0.2
-"""So long, and so much of the operation's time, settings may take that are told beside other things."""
-
-_ONLY_ANSWER_SHARE = 0.8
-"""So much of it, where settings are all that is asked for."""
 
 
 class WireConfigReader:
@@ -94,7 +88,7 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
 
 async def _told_by_any(wire: WireCluster, request: DescribeConfigsRequest, limit_s: float) -> DescribeConfigsResponse:
     """Ask any broker, and say what it may be waiting for where it does not answer."""
-    limit_s = min(limit_s, wire.operation_s * _ONLY_ANSWER_SHARE)
+    limit_s = min(limit_s, wire.operation_s * ONLY_ANSWER_SHARE)
     try:
         return cast("DescribeConfigsResponse", await wire.call_any(request, limit_s=limit_s))
     except Unreachable as error:
@@ -176,7 +170,7 @@ async def _answers(
     """Return what is told of topics that are there."""
     limit_s = math.inf
     if on_unknown is not None:
-        limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else _ANSWER_LIMIT_S, wire.operation_s * _ANSWER_SHARE)
+        limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else math.inf, beside_limit_s(wire))
     response = await _told_by_any(wire, request, limit_s)
     results = []
     for result in response.results:

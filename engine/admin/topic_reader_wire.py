@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.admin.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.config_reader_wire import read_effective, read_overrides
 from engine.admin.errors import Refused, Unreachable
 from engine.admin.observer import Complain, Observer, tell_nobody
@@ -16,7 +17,10 @@ from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -57,9 +61,10 @@ class WireTopicReader:
     async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return what is under way; a controller that has just died is no reason to tell nothing about topics."""
         try:
-            return await read_reassignments(self._wire)
+            return await read_reassignments(self._wire, limit_s=beside_limit_s(self._wire), is_patient=False)
         except Unreachable as error:
-            self._observe(f"reassignments are not known, the controller does not answer: {error}")
+            tell = self._on_unknown or self._observe
+            tell(f"reassignments are not known: {error}{f': {error.where}' if error.where else ''}")
             return {}
 
     async def live_brokers(self) -> frozenset[int]:
@@ -71,10 +76,21 @@ class WireTopicReader:
         return {name: int(value or DEFAULT_MIN_ISR) for name, value in effective.items()}
 
 
-async def read_reassignments(wire: WireCluster) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the partitions that are being reassigned; none where the cluster is too old to tell."""
+async def read_reassignments(
+    wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True
+) -> dict[TopicPartition, ReplicaAssignment]:
+    """Return the partitions that are being reassigned; none where the cluster is too old to tell.
+
+    Raises:
+        Unreachable: no controller tells within ``limit_s`` (None: most of the operation's time), or (not
+            ``is_patient``) it is gone and the next one not elected yet.
+    """
+    request = ListPartitionReassignmentsRequest(topics=None)
+    limit_s = wire.operation_s * ONLY_ANSWER_SHARE if limit_s is None else limit_s
     try:
-        response = await wire.call_controller(ListPartitionReassignmentsRequest(topics=None), lambda r: [r.error_code])
+        response: ListPartitionReassignmentsResponse = await wire.ask_controller(
+            request, lambda r: [r.error_code], limit_s=limit_s, is_patient=is_patient
+        )
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return {}

@@ -31,6 +31,8 @@ CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
 
+NO_CONTROLLER_HINT = "another is elected when its session with ZooKeeper has ended: try again, or ask by --zookeeper"
+
 _NO_CONTROLLER = -1
 
 
@@ -129,6 +131,67 @@ class WireCluster:
             self._observe(f"broker {controller_id} is not the controller any more, asking for the new one")
             self._controller_id = _NO_CONTROLLER
             await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def ask_controller(
+        self, request: Request, errors_of: ErrorsOf, *, limit_s: float, is_patient: bool = True
+    ) -> Any:
+        """Ask the controller something that changes nothing. Where another takes over meanwhile, that one is asked.
+
+        A controller that stands still or has just died stays the controller until its session with ZooKeeper ends.
+        Who is not patient does not wait for the next one where this one is gone.
+
+        Raises:
+            Unreachable: nobody has answered within ``limit_s``.
+        """
+        asked = self._controller_id
+        if asked in self.silent and not is_patient:
+            limit_s = min(limit_s, GREETING_PATIENCE_S)
+        try:
+            async with asyncio.timeout(None if math.isinf(limit_s) else limit_s) as limit:
+                while True:
+                    asked = await self.controller_id()
+                    response = await self._unless_replaced(asked, request, is_patient=is_patient)
+                    if response is not None and ErrorCode.NOT_CONTROLLER not in errors_of(response):
+                        self.silent.pop(asked, None)
+                        return response
+                    self._controller_id = asked = _NO_CONTROLLER
+                    await asyncio.sleep(RETRY_PAUSE_S)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if asked == _NO_CONTROLLER:
+                raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
+            self.silent[asked] = f"no answer within {limit_s:g} s"
+            where = f"broker {asked}, the controller"
+            raise Unreachable(self.silent[asked], where=where, hint=NO_CONTROLLER_HINT) from error
+
+    async def _unless_replaced(self, controller_id: int, request: Request, *, is_patient: bool) -> Any:
+        """Return the controller's answer; None where it is gone, or another takes over before it answers."""
+        asking = asyncio.create_task(self.call_broker(controller_id, request), name=f"ask-controller-{controller_id}")
+        try:
+            while not (await asyncio.wait({asking}, timeout=GREETING_PATIENCE_S))[0]:
+                await self.metadata([])
+                if self._controller_id != controller_id:
+                    self._observe(f"broker {controller_id} is not the controller any more, and gave no answer")
+                    return None
+            return asking.result()
+        except Unreachable as error:
+            if not is_patient or not asking.done():
+                raise
+            self._observe(f"controller {controller_id} cannot be reached: {error}")
+            return None
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                await self._hang_up(controller_id)
+
+    async def _hang_up(self, broker_id: int) -> None:
+        """Close the connection to a broker: answers come in the order of the questions, and one is missing."""
+        node = self._nodes.get(broker_id)
+        client = None if node is None else self._clients.get((node.host, node.port))
+        if client is not None:
+            await client.close()
 
     async def controller_id(self) -> int:
         """Return the controller's id; waits for an election that is going on, until the caller's deadline."""

@@ -15,12 +15,18 @@ from engine.admin.client_properties import ClientProperties, load_client_propert
 from engine.admin.errors import NotFound, Refused, StillUnderWay, Unreachable
 from engine.admin.topic_changes import NewTopic, TopicOutcome
 from engine.admin.topic_changes_wire import create_topic, delete_topics
+from engine.admin.topic_reader_wire import WireTopicReader, read_reassignments
 from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.network.client import BrokerClient
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from engine.protocol.apis.describe_configs import DescribeConfigsResponse
+from engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from engine.protocol.apis.metadata import MetadataRequest
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
@@ -55,6 +61,62 @@ def test_a_controller_that_has_moved_is_found_again() -> None:
         change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
         assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
         assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
+def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+        tell = second.answers[ApiKey.METADATA]
+
+        def replaced(request: Any) -> Any:
+            """Answer as before, and let the other one be the controller from then on."""
+            answer = SILENCE if isinstance(request, ListPartitionReassignmentsRequest) else tell(request)
+            cluster.controller_id = 1
+            return answer
+
+        first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = replaced
+        await wire.nodes()
+        if not is_frozen:
+            await first.stop()
+            second.answers[ApiKey.METADATA] = replaced
+        assert await read_reassignments(wire, limit_s=50) == {}
+        assert len(second.requests(ListPartitionReassignmentsRequest)) == 1
+
+    play(scene)
+
+
+def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
+        with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as told:
+            await read_reassignments(wire, limit_s=0.3)
+        assert (told.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
+        cluster.leaders = {"t": [1]}
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
+        wire.operation_s = 1.0
+        complaints: list[str] = []
+        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+        assert (topic.partitions[0].leader, complaints) == (
+            1, ["reassignments are not known: no answer within 0.2 s: broker 0, the controller"],
+        )  # fmt: skip
+
+    play(scene)
+
+
+def test_a_controller_that_is_gone_keeps_no_topic_from_being_described() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.leaders = {"t": [0]}
+        cluster.controller_id = 1
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
+        await wire.nodes()
+        await cluster.brokers[1].stop()
+        complaints: list[str] = []
+        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+        assert (topic.partitions[0].leader, complaints[0][:28]) == (0, "reassignments are not known:")
 
     play(scene)
 
