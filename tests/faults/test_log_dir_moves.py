@@ -20,6 +20,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
@@ -83,13 +84,22 @@ def lag(cluster: LocalCluster, broker_id: int) -> int | None:
 
 
 def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
-    """Set the throttle of a broker's moves, or take it away."""
+    """Set the throttle of a broker's moves, or take it away, and wait until the broker has heard of it."""
     operation, text = (1, None) if rate is None else (0, str(rate))
     change = AlterableConfig(name=RATE, config_operation=operation, value=text)
     resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configs=[change])
+    asked = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=[RATE]
+    )
     with WireClient(cluster.broker(broker_id).address) as client:
         (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses
-    assert answer.error_code == ErrorCode.NONE, answer
+        assert answer.error_code == ErrorCode.NONE, answer
+
+        def is_in_force() -> bool:
+            (told,) = client.ask(DescribeConfigsRequest(resources=[asked]), 4).results
+            return [one.value for one in told.configs] == ([] if rate is None else [text])
+
+        wait_for(is_in_force, "the broker hears of its throttle")
 
 
 def fill(cluster: LocalCluster, topic: str) -> None:
