@@ -170,7 +170,10 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
     for broker, rates in wanted.items():
         while not rates.items() <= (await _broker_rates(cluster, broker)).items():
             if time.monotonic() >= deadline:
-                cluster.observe(f"broker {broker} does not tell of its throttle yet")
+                cluster.complain(
+                    f"broker {broker} does not tell of the throttle it was given: until it hears of its settings it "
+                    "copies at full speed, and the rate cannot be taken off by the wire"
+                )
                 return
             await asyncio.sleep(_PAUSE_S)
 

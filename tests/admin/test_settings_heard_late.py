@@ -34,9 +34,10 @@ _SOURCE = {TOPIC: 1, BROKER: 2}
 
 
 class LateSettings:
-    """Settings of topics and brokers; what brokers have is told from the third time on that they are asked."""
+    """Settings of topics and brokers; what brokers have is told once they were asked ``deaf_for`` times."""
 
     def __init__(self) -> None:
+        self.deaf_for = 2
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
         self._told: dict[tuple[int, str], dict[str, str]] = {}
         self._asked: dict[tuple[int, str], int] = {}
@@ -63,7 +64,7 @@ class LateSettings:
     def _result(self, kind: int, of: str) -> DescribeConfigsResult:
         name = kind, of
         self._asked[name] = self._asked.get(name, 0) + 1
-        if kind == TOPIC or self._asked[name] > 2:
+        if kind == TOPIC or self._asked[name] > self.deaf_for:
             self._told[name] = self.stored.get(name, {})
         configs = [
             DescribeConfigsResourceResult(name=key, value=value, config_source=_SOURCE[kind])
@@ -72,13 +73,15 @@ class LateSettings:
         return DescribeConfigsResult(resource_type=kind, resource_name=of, configs=configs)
 
 
-def play(scene: Callable[[Cluster, LateSettings], Awaitable[None]]) -> None:
+def play(
+    scene: Callable[[Cluster, LateSettings], Awaitable[None]], complain: Callable[[str], None] = pytest.fail
+) -> None:
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(1) as brokers:
             settings = LateSettings()
             _script(brokers, settings)
             target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=20) as cluster:
+            async with Cluster(target, complain=complain, timeout_s=20) as cluster:
                 await scene(cluster, settings)
 
     asyncio.run(playing())
@@ -103,6 +106,17 @@ def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
         assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
 
     play(scene)
+
+
+def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 10**9
+        await set_throttle(cluster, ThrottleSettings({}, {0: Throttle(50_000).broker_settings}))
+
+    monkeypatch.setattr("engine.admin.reassign_throttling.HEARD_S_MAX", 0.1)
+    complaints: list[str] = []
+    play(scene, complaints.append)
+    assert [complaint[:32] for complaint in complaints] == ["broker 0 does not tell of the th"]
 
 
 def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:

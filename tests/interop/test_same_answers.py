@@ -43,6 +43,7 @@ COMMON = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "16777216",
     # The only broker has nobody to hand its partitions to, and would try three times.
     "controlled.shutdown.enable": "false",
 }

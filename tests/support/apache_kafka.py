@@ -149,6 +149,9 @@ class ApacheKafkaBroker:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # Kafka's 128 MB are taken once more, before the first are free, when a setting of the cleaner changes. The
+            # thread that runs out of these small heaps is the one that hears of settings, and the broker goes on deaf.
+            "log.cleaner.dedupe.buffer.size": "16777216",
             **(overrides or {}),
         }
 
