@@ -71,9 +71,9 @@ async def command(
 
     The status follows from rules, not from thresholds. OK: keeps up. WARN: moves, but the lag never falls. STALL: has
     members and stands still. STOP: nobody reads, and records wait. REWIND: went back, or is beyond the end of the log.
-    UNKNOWN: nothing committed, no leader, or too few samples to tell. Groups whose lag is zero need one look, others
-    some: make interval times samples longer than twice the time between two commits. Ends with 1 if a group is STALL,
-    STOP or REWIND.
+    UNKNOWN: nothing committed, no leader, too few samples to tell, or a reader that commits seldom and is not late by
+    its own last commits. Groups whose lag is zero need one look, others some: make interval times samples longer than
+    twice the time between two commits. Ends with 1 if a group is STALL, STOP or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.groups.scope import GroupScope, scope_of

@@ -26,6 +26,7 @@ _WORDS = {
     Reason.AHEAD_OF_LOG: "committed beyond the end of the log",
     Reason.RECORDS_LOST: "records were deleted before they were read",
     Reason.TOO_FEW_SAMPLES: "too few samples to tell",
+    Reason.BETWEEN_COMMITS: "commits seldom, and is not late",
     Reason.NOTHING_COMMITTED: "nothing committed",
     Reason.COMMITTED_UNKNOWN: "committed offset not readable",
     Reason.NO_LEADER: "no leader",

@@ -1,5 +1,7 @@
 """Records of ``__consumer_offsets``: committed offsets and the groups of the classic protocol, all versions.
 
+And which partition of the topic a group's records are in.
+
 A key's version says what the record is: 0 and 1 a committed offset, 2 a group. A null value is a tombstone. Keys above
 2 belong to the group protocol of KIP-848, which a cluster on ZooKeeper does not write: they come back as UnknownKey.
 Which version of a value to write follows from the inter-broker protocol: ``engine.config.metadata_version``.
@@ -8,6 +10,7 @@ Which version of a value to write follows from the inter-broker protocol: ``engi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -21,6 +24,8 @@ GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION_MAX = 4
 GROUP_VALUE_VERSION_MAX = 4
 NO_TIMESTAMP = -1
+
+_INT_MAX = 2**31
 
 
 class OffsetCommitKey(Message):
@@ -134,3 +139,19 @@ def decode_value(key: Key, data: bytes | None) -> Value | None:
     if isinstance(key, OffsetCommitKey):
         return decode_versioned(OffsetCommitValue, data, OFFSET_VALUE_VERSION_MAX)
     return decode_versioned(GroupMetadataValue, data, GROUP_VALUE_VERSION_MAX)
+
+
+@lru_cache(maxsize=10_000)
+def java_hash(text: str) -> int:
+    """Return what Java's ``String.hashCode`` does: over UTF-16 units, signed 32 bits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return value - 2**32 if value >= _INT_MAX else value
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """Return the partition of ``__consumer_offsets`` that a group belongs to."""
+    value = java_hash(group_id)
+    return (0 if value == -_INT_MAX else abs(value)) % partition_count

@@ -20,7 +20,7 @@ from golden import Seen, check_golden
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
 from klamm_program import PROGRAM, Ran, environment, in_process
-from lag_story import every_kind_of_reader
+from lag_story import every_kind_of_reader, readers_that_commit_seldom
 from operated_cluster import Klamm
 from znode_writer import znode_writer
 
@@ -213,6 +213,10 @@ def program(
 
 def test_every_kind_of_reader_is_named_right(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
     every_kind_of_reader(program, live_cluster.bootstrap_servers, topic_name)
+
+
+def test_who_commits_seldom_does_not_stand_still(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    readers_that_commit_seldom(program, live_cluster.bootstrap_servers, topic_name)
 
 
 def test_two_runs_by_cron_know_what_one_does_not(

@@ -1,4 +1,4 @@
-"""Groups and offsets to records and back, and where a group belongs."""
+"""Groups and offsets to records and back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from engine.coordinator.group.records import (
     batch_of,
     group_record,
     group_tombstone,
-    java_hash,
     offset_records,
     offset_tombstones,
-    partition_for,
 )
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset
@@ -30,26 +28,6 @@ from engine.protocol.records.record import Record
 IBP = parse_metadata_version("3.9")
 PARTITION = TopicPartition("__consumer_offsets", 0)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.mark.parametrize(
-    ("group_id", "partition"),
-    [
-        ("test", 48),
-        ("my-group", 12),
-        ("console-consumer-12345", 6),
-        ("group", 47),
-        ("a", 47),
-        ("", 0),
-        ("polygenelubricants", 0),
-    ],
-)
-def test_partition_of_a_group(group_id: str, partition: int) -> None:
-    assert partition_for(group_id, 50) == partition
-
-
-def test_hash_counts_utf16_units() -> None:
-    assert java_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
 
 
 def load(*batches: bytes | memoryview) -> tuple[GroupLoader, dict[str, Group]]:

@@ -23,6 +23,8 @@ from engine.formats.consumer_offsets import (
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
+    java_hash,
+    partition_for,
 )
 from engine.formats.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -213,3 +215,23 @@ def test_garbage_raises_nothing_but_kafka_errors(version: int, rest: bytes) -> N
                 read(garbage)
             except KafkaError as error:
                 assert error.message
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    [
+        ("test", 48),
+        ("my-group", 12),
+        ("console-consumer-12345", 6),
+        ("group", 47),
+        ("a", 47),
+        ("", 0),
+        ("polygenelubricants", 0),
+    ],
+)
+def test_partition_of_a_group(group_id: str, partition: int) -> None:
+    assert partition_for(group_id, 50) == partition
+
+
+def test_hash_counts_utf16_units() -> None:
+    assert java_hash("\U0001f600") == 31 * 0xD83D + 0xDE00

@@ -12,7 +12,7 @@ from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
 from confluent_kafka import Producer
 from group_members import commit
 from klamm_program import Ran, in_process
-from lag_story import every_kind_of_reader
+from lag_story import every_kind_of_reader, readers_that_commit_seldom
 from wire_client import wait_until_no_transaction_is_open
 
 from engine.local.addresses import own_loopback_address
@@ -133,6 +133,10 @@ def test_kafkas_tools_load_our_broker(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_every_kind_of_reader_is_named_right(program: Program, kafka: str) -> None:
     every_kind_of_reader(program, kafka, program.new_topic())
+
+
+def test_who_commits_seldom_does_not_stand_still(program: Program, kafka: str) -> None:
+    readers_that_commit_seldom(program, kafka, program.new_topic())
 
 
 def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Program, kafka: str) -> None:

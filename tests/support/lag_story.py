@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +13,15 @@ from golden import Seen
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
 from klamm_program import Ran
+from wire_client import WireClient
+
+from engine.common.errors import ErrorCode
+from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 Run = Callable[..., Ran]
 
@@ -114,3 +124,55 @@ def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
     assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
     assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
     assert all(one["consumer_id"].startswith("rdkafka-") for one in found["stalled"]["partitions"])
+
+
+def readers_that_commit_seldom(run: Run, servers: str, topic: str) -> None:
+    """Some are between two commits and some are late; looks alone would see all of them stand still."""
+    now_ms = time.time_ns() // 1_000_000
+    _fill_at(servers, topic, now_ms - 3_600_000)
+    # Seconds ago, offset. Records waited for a minute each time.
+    stories: dict[str, Sequence[tuple[int, int]]] = {
+        "not-late": ((180, 10), (120, 20), (60, 30)),
+        "late": ((460, 10), (400, 20), (340, 30)),
+        "insists": ((180, 10), (120, 20), (60, 30), (30, 30)),
+        "once": ((60, 30),),
+    }
+    for kind, commits in stories.items():
+        for ago_s, offset in commits:
+            _commit_at(servers, f"{topic}-{kind}", topic, offset, now_ms - ago_s * 1000)
+    words = [word for kind in stories for word in ("--group", f"{topic}-{kind}")]
+    look = ("lag", *words, "--interval", "0.1", "--samples", "3", "-o", "json")
+    still = ("STOP", "nobody_reads")
+    assert _told(run(*look), topic) == {
+        "not-late": ("UNKNOWN", "between_commits"), "late": still, "insists": still, "once": still,
+    }  # fmt: skip
+    assert set(_told(run(*look, "--no-time-lag"), topic).values()) == {still}, "records are not read then"
+
+
+def _told(ran: Ran, topic: str) -> Mapping[str, tuple[str, str]]:
+    return {one["group"].removeprefix(f"{topic}-"): (one["status"], one["reason"]) for one in ran.json}
+
+
+def _fill_at(servers: str, topic: str, time_ms: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
+    for number in range(100):
+        producer.produce(topic, b"v%d" % number, partition=0, timestamp=time_ms)
+    assert producer.flush(40) == 0
+
+
+def _commit_at(servers: str, group: str, topic: str, offset: int, time_ms: int) -> None:
+    """Commit as of a time, which version 1 of OffsetCommit can, at the group's coordinator once there is one."""
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata="", commit_timestamp=time_ms
+    )
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])])
+
+    def is_committed() -> bool:
+        with WireClient(servers.split(",")[0]) as client:
+            found = client.ask(FindCoordinatorRequest(key=group), 1)
+        if found.error_code != ErrorCode.NONE:
+            return False
+        with WireClient(f"{found.host}:{found.port}") as client:
+            return bool(client.ask(request, 1).topics[0].partitions[0].error_code == ErrorCode.NONE)
+
+    wait_for(is_committed, f"{group} has committed")

@@ -13,12 +13,14 @@ from engine.admin.connection import Cluster
 from engine.admin.errors import AdminError
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
+from engine.admin.lag.commits import Reader, readers_within_pace
 from engine.admin.lag.history import History, append_sample, read_history
+from engine.admin.lag.pace import seems_still
 from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
-from engine.admin.lag.rules import Reason, judge
-from engine.admin.lag.sampling import GroupSample, IsWanted, Sample, take_sample
+from engine.admin.lag.rules import Reason, Verdict, judge
+from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
 from engine.admin.lag.unread import Times, read_times
-from engine.common.model import IsolationLevel
+from engine.common.model import IsolationLevel, TopicPartition
 
 _PATIENCE_S = 2.0
 _Key = tuple[str, GroupType]
@@ -95,7 +97,9 @@ class LagMeter:
 
     def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
         """Return the groups that another look may tell more about."""
-        wanted = {key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(group, history)}
+        wanted = {
+            key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(key, group, history)
+        }
         at_brokers = {name for name, kind in wanted if kind is not GroupType.ZOOKEEPER}
         return replace(
             found,
@@ -105,11 +109,14 @@ class LagMeter:
 
     async def _answer(self, latest: dict[_Key, GroupSample], history: History, failures: list[AdminError]) -> LagAnswer:
         times = await self._times(latest)
+        within_pace = await self._within_pace(latest, history)
         now_ms = time.time_ns() // 1_000_000
         groups: list[GroupLag] = []
         for key, sample in latest.items():
             series = {name: history.points[key][name] for name in sample.partitions}
-            groups.append(group_lag(sample, series, times, now_ms))
+            is_old = sample.type is GroupType.ZOOKEEPER
+            in_pace = {name for name in series if not is_old and (sample.group, name) in within_pace}
+            groups.append(group_lag(sample, series, times, now_ms, in_pace))
         groups.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group, one.type))
         unique = {(str(error), error.where): error for error in failures}
         return LagAnswer(datetime.fromtimestamp(now_ms / 1000, UTC), tuple(groups), tuple(unique.values()))
@@ -126,6 +133,24 @@ class LagMeter:
             return {}
         return await read_times(await self._cluster.wire(), sorted(places), patience_s=_PATIENCE_S)
 
+    async def _within_pace(self, latest: dict[_Key, GroupSample], history: History) -> frozenset[Reader]:
+        """Return who seems to stand still, and only commits seldom."""
+        still: dict[Reader, int] = {}
+        for key, group in latest.items():
+            if group.type is GroupType.ZOOKEEPER or not self._options.with_times:
+                continue
+            for name, one in group.partitions.items():
+                if one.committed is not None and seems_still(_verdict(key, name, one, history)):
+                    still[group.group, name] = one.committed
+        if not still:
+            return frozenset()
+        now_ms = time.time_ns() // 1_000_000
+        return await readers_within_pace(await self._cluster.wire(), still, now_ms, patience_s=_PATIENCE_S)
+
+
+def _verdict(key: _Key, name: TopicPartition, one: PartitionSample, history: History) -> Verdict:
+    return judge(history.points[key][name], is_owned=one.is_owned, start=one.start, why_unknown=one.why_unknown)
+
 
 def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
     """Return those of the groups that were asked about."""
@@ -133,12 +158,9 @@ def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
     return [(name, kind) for name, kind in latest if name in (old if kind is GroupType.ZOOKEEPER else at_brokers)]
 
 
-def _wants_more(group: GroupSample, history: History) -> bool:
-    series = history.points[group.group, group.type]
+def _wants_more(key: _Key, group: GroupSample, history: History) -> bool:
     return any(
-        judge(series[name], is_owned=one.is_owned, start=one.start, why_unknown=one.why_unknown).reason
-        is Reason.TOO_FEW_SAMPLES
-        for name, one in group.partitions.items()
+        _verdict(key, name, one, history).reason is Reason.TOO_FEW_SAMPLES for name, one in group.partitions.items()
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from engine.admin.errors import AdminError
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.pace import between_commits
 from engine.admin.lag.rules import (
     LagStatus,
     Point,
@@ -93,14 +94,22 @@ Series = Mapping[TopicPartition, Sequence[Point]]
 """What was seen of a group's partitions; the last point of each is now."""
 
 
-def group_lag(sample: GroupSample, series: Series, times: Times, now_ms: int) -> GroupLag:
+def group_lag(
+    sample: GroupSample,
+    series: Series,
+    times: Times,
+    now_ms: int,
+    within_pace: Collection[TopicPartition] = (),
+) -> GroupLag:
     """Return how far behind a group is.
 
     Args:
         times: the records at committed offsets, and at the ends, as far as they were read.
+        within_pace: partitions whose reader commits seldom, and is not late.
     """
     partitions = tuple(
-        _partition_lag(name, one, series[name], times, now_ms) for name, one in sorted(sample.partitions.items())
+        _partition_lag(name, one, series[name], times, now_ms, is_within_pace=name in within_pace)
+        for name, one in sorted(sample.partitions.items())
     )
     verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
     lags = [one.lag for one in partitions if one.lag is not None]
@@ -141,12 +150,20 @@ def place_of_newest(name: TopicPartition, sample: PartitionSample) -> Place | No
 
 
 def _partition_lag(
-    name: TopicPartition, sample: PartitionSample, points: Sequence[Point], times: Times, now_ms: int
+    name: TopicPartition,
+    sample: PartitionSample,
+    points: Sequence[Point],
+    times: Times,
+    now_ms: int,
+    *,
+    is_within_pace: bool,
 ) -> PartitionLag:
     verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown)
     unread_place = place_of_unread(name, sample)
     if unread_place in times and times[unread_place] is None:
         verdict = without_records(verdict)
+    if is_within_pace:
+        verdict = between_commits(verdict)
     is_known = sample.committed is not None and sample.end is not None
     trend = trend_of(known_points(points)) if is_known else UNKNOWN_TREND
     lag = _lag(sample)

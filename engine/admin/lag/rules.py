@@ -12,6 +12,7 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
     owns the partition, STOP where nobody does.
 8.  The lag fell at least once: OK. Else WARN.
 
+Who seems to stand still by rule 7 may only commit seldom: that is looked up (``pace``), and then nothing can be said.
 Records that were deleted before they were read make it WARN at least. Where it turns out that what is unread has no
 records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
 one, never commits a marker's offset.
@@ -66,6 +67,7 @@ class Reason(StrEnum):
     AHEAD_OF_LOG = "ahead_of_log"
     RECORDS_LOST = "records_lost"
     TOO_FEW_SAMPLES = "too_few_samples"
+    BETWEEN_COMMITS = "between_commits"
     NOTHING_COMMITTED = "nothing_committed"
     COMMITTED_UNKNOWN = "committed_unknown"
     NO_LEADER = "no_leader"

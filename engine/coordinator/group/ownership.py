@@ -19,8 +19,8 @@ from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader, logger
-from engine.coordinator.group.records import partition_for
 from engine.coordinator.group.writer import OffsetsTopicWriter
+from engine.formats.consumer_offsets import partition_for
 from engine.replication.partition import Partition
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor

@@ -1,9 +1,8 @@
-"""Groups and offsets to records of ``__consumer_offsets`` and back, and which partition a group belongs to. Pure."""
+"""Groups and offsets to records of ``__consumer_offsets`` and back. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from engine.common.model import TopicPartition
 from engine.config.metadata_version import (
@@ -31,24 +30,6 @@ from engine.protocol.records.record import Record
 
 OFFSETS_BASE_SEQUENCE = 0
 """Kafka gives batches of offsets the sequence 0, without a producer id; other batches have none."""
-
-_INT_MAX = 2**31
-
-
-@lru_cache(maxsize=10_000)
-def java_hash(text: str) -> int:
-    """Return what Java's ``String.hashCode`` does: over UTF-16 units, signed 32 bits."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    return value - 2**32 if value >= _INT_MAX else value
-
-
-def partition_for(group_id: str, partition_count: int) -> int:
-    """Return the partition of ``__consumer_offsets`` that a group belongs to."""
-    value = java_hash(group_id)
-    return (0 if value == -_INT_MAX else abs(value)) % partition_count
 
 
 def offset_records(group_id: str, offsets: Offsets, now_ms: int, ibp: MetadataVersion) -> list[Record]:

@@ -1,0 +1,163 @@
+"""Which readers only commit seldom: what they have committed lately and when, from the end of ``__consumer_offsets``.
+
+Coordinators tell what is committed, and not when; the topic tells both. Whoever may not read it learns nothing here.
+The commits of transactions are among them before they count, and though they never might.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from engine.admin.asking import FAILURES, ask_all, beside_limit_s
+from engine.admin.lag.pace import Commit, is_within_pace, steps_of
+from engine.admin.lag.unread import Place, UnreadRecord, read_times
+from engine.admin.partition_offsets import end_offsets, leaders_of, offsets_at
+from engine.admin.unknown import Unknown
+from engine.admin.wire import WireCluster
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.formats.consumer_offsets import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_value,
+    encode_offset_key,
+    partition_for,
+)
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from engine.protocol.records.header import iter_batches
+from engine.protocol.records.iterate import iter_batch_records
+from engine.protocol.records.record import Record
+
+Reader = tuple[str, TopicPartition]
+"""A group, and a partition that it reads."""
+
+Commits = dict[Reader, list[Commit]]
+
+_WINDOW_MS: Final = 3_600_000
+_READERS_MAX: Final = 1_000
+_RECORDS_MAX: Final = 50_000
+"""So many records are looked through at most, which takes about a second."""
+
+_ANSWER_BYTES: Final = 1024 * 1024
+_NAMES_VERSION_MAX: Final = 12
+"""The last version of Fetch that names topics instead of giving their ids."""
+
+_KEY = OffsetCommitKey()
+
+
+async def readers_within_pace(
+    wire: WireCluster, committed: Mapping[Reader, int], now_ms: int, *, patience_s: float
+) -> frozenset[Reader]:
+    """Return those of the readers, which seem to stand still where they have committed, whose next commit is not late.
+
+    It is told beside what was asked for: where it cannot be learnt in time, of nobody. Of very many readers only some
+    are looked at.
+    """
+    some = dict(list(committed.items())[:_READERS_MAX])
+    if not some:
+        return frozenset()
+    try:
+        async with asyncio.timeout(beside_limit_s(wire)):
+            commits = await _read_commits(wire, some, now_ms, patience_s)
+            steps = {reader: found for reader in commits if (found := steps_of(commits[reader], some[reader]))}
+            places = {
+                Place(name, commit.offset) for (_, name), found in steps.items() for step in found for commit in step
+            }
+            times = await read_times(wire, places, patience_s=patience_s)
+    except (*FAILURES, TimeoutError):
+        return frozenset()
+    came_ms: dict[TopicPartition, dict[int, int]] = {}
+    for (name, offset), record in times.items():
+        if isinstance(record, UnreadRecord) and record.timestamp_ms is not None:
+            came_ms.setdefault(name, {})[offset] = record.timestamp_ms
+    return frozenset(
+        reader for reader, found in steps.items() if is_within_pace(found, came_ms.get(reader[1], {}), now_ms)
+    )
+
+
+async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: int, patience_s: float) -> Commits:
+    """Return what readers have committed in the last hour, in order, as far as it can be learnt."""
+    keys = await _keys(wire, readers)
+    begins = await offsets_at(wire, dict.fromkeys(keys, now_ms - _WINDOW_MS), patience_s=patience_s)
+    ends = await end_offsets(wire, keys, patience_s=patience_s)
+    each = _RECORDS_MAX // max(1, len(keys))
+    spans = {
+        home: (max(begin, end - each), end)
+        for home in keys
+        # -1: nothing was written since.
+        if isinstance(begin := begins[home], int) and begin >= 0 and isinstance(end := ends[home], int)
+    }
+
+    async def homes(wanted: list[TopicPartition]) -> Mapping[TopicPartition, int | Unknown]:
+        return await leaders_of(wire, wanted)
+
+    async def ask(broker_id: int, some: list[TopicPartition]) -> Mapping[TopicPartition, Commits | Unknown]:
+        return {home: await _read(wire, broker_id, home, spans[home], keys[home]) for home in some}
+
+    told = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
+    found: Commits = {}
+    for commits in told.values():
+        if not isinstance(commits, Unknown):
+            found.update(commits)
+    return found
+
+
+async def _keys(wire: WireCluster, readers: Collection[Reader]) -> dict[TopicPartition, dict[bytes, Reader]]:
+    """Return the keys of the readers' records, by the partition that they are in."""
+    metadata = await wire.metadata([GROUP_METADATA_TOPIC])
+    count = sum(len(topic.partitions) for topic in metadata.topics)
+    keys: dict[TopicPartition, dict[bytes, Reader]] = {}
+    for group, name in readers if count else ():
+        home = TopicPartition(GROUP_METADATA_TOPIC, partition_for(group, count))
+        keys.setdefault(home, {})[encode_offset_key(group, *name)] = (group, name)
+    return keys
+
+
+async def _read(
+    wire: WireCluster, broker_id: int, home: TopicPartition, span: tuple[int, int], keys: Mapping[bytes, Reader]
+) -> Commits | Unknown:
+    commits: Commits = {}
+    position, end = span
+    while position < end:
+        data = await _fetch(wire, broker_id, home, position)
+        if data is None or data.error_code != ErrorCode.NONE:
+            return Unknown.of_code(ErrorCode.UNKNOWN_SERVER_ERROR if data is None else data.error_code)
+        before = position
+        try:
+            for place, header in iter_batches(data.records or b""):
+                if not header.is_control:
+                    for record in iter_batch_records(data.records or b"", place, header):
+                        _take(record, keys, commits)
+                position = header.next_offset
+        except KafkaError as error:
+            return Unknown(str(error), error.code)
+        if position == before:
+            return Unknown("the broker gives no whole batch")
+    return commits
+
+
+async def _fetch(wire: WireCluster, broker_id: int, home: TopicPartition, offset: int) -> PartitionData | None:
+    partition = FetchPartition(partition=home.partition, fetch_offset=offset, partition_max_bytes=_ANSWER_BYTES)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_ANSWER_BYTES,
+        topics=[FetchTopic(topic=home.topic, partitions=[partition])],
+    )
+    response = await wire.call_broker(broker_id, request, version_max=_NAMES_VERSION_MAX)
+    return next((data for topic in response.responses for data in topic.partitions), None)
+
+
+def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> None:
+    reader = keys.get(bytes(record.key or b""))
+    if reader is None:
+        return
+    value = decode_value(_KEY, None if record.value is None else bytes(record.value))
+    if isinstance(value, OffsetCommitValue):
+        commits.setdefault(reader, []).append(Commit(value.commit_timestamp, value.offset))
+    else:
+        # Deleted: what was before says nothing of what comes.
+        commits.pop(reader, None)

@@ -1,0 +1,81 @@
+"""How long a reader takes from having something to read to its next commit. Pure.
+
+A reader that commits once a minute stands still for most of the time, and is all right. So whoever seems to stand still
+is measured by its own last commits: the longest time that records waited for one of them. Until twice that time is over
+nothing can be said; then it stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from engine.admin.lag.rules import LagStatus, Reason, Verdict
+
+COMMITS_MAX: Final = 10
+"""So many of the latest steps forward are judged: what was an hour ago says little."""
+
+_STEPS_MIN: Final = 2
+"""One step forward is no pace."""
+
+_STILL = (Reason.STANDS_STILL, Reason.NOBODY_READS)
+
+
+class Commit(NamedTuple):
+    """An offset that was committed, and when."""
+
+    time_ms: int
+    offset: int
+
+
+class Step(NamedTuple):
+    """Two commits one after the other, the second one further on."""
+
+    before: Commit
+    after: Commit
+
+
+def seems_still(verdict: Verdict) -> bool:
+    """Whether the verdict is that of a reader which only commits seldom, too."""
+    return verdict.reason in _STILL
+
+
+def between_commits(verdict: Verdict) -> Verdict:
+    """Return the verdict once it is known that the reader's next commit is not late."""
+    return Verdict(LagStatus.UNKNOWN, Reason.BETWEEN_COMMITS) if seems_still(verdict) else verdict
+
+
+def steps_of(commits: Sequence[Commit], committed: int) -> list[Step]:
+    """Return the latest steps forward of a reader that has ``committed`` now; none where they say nothing of its pace.
+
+    They do not if the log tells another offset than the coordinator; if it has gone back since; or if it commits again
+    and again where it stands: then it is not between two commits.
+    """
+    steps: list[Step] = []
+    for before, after in pairwise(commits):
+        if after.offset > before.offset:
+            steps.append(Step(before, after))
+        elif after.offset < before.offset:
+            steps.clear()
+    if len(steps) < _STEPS_MIN or steps[-1].after is not commits[-1] or commits[-1].offset != committed:
+        return []
+    return steps[-COMMITS_MAX:]
+
+
+def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: int) -> bool:
+    """Whether the next commit is not late yet.
+
+    Args:
+        steps: what ``steps_of`` has found.
+        came_ms: when the records came that stand at offsets; a step from one that is gone from the log tells nothing.
+    """
+    waits_ms = [
+        step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset])
+        for step in steps
+        if step.before.offset in came_ms
+    ]
+    last = steps[-1].after if steps else None
+    if last is None or len(waits_ms) < _STEPS_MIN or last.offset not in came_ms:
+        return False
+    return now_ms - max(last.time_ms, came_ms[last.offset]) <= 2 * max(waits_ms)

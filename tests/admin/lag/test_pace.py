@@ -1,0 +1,88 @@
+"""Who commits seldom is told from who stands still by its own last commits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.lag.pace import COMMITS_MAX, Commit, between_commits, is_within_pace, seems_still, steps_of
+from engine.admin.lag.rules import LagStatus, Reason, Verdict
+
+MINUTE_MS = 60_000
+NOW_MS = 100 * MINUTE_MS
+
+
+def commits(*pairs: tuple[float, int]) -> list[Commit]:
+    """Return commits of (minutes ago, offset)."""
+    return [Commit(round(NOW_MS - ago * MINUTE_MS), offset) for ago, offset in pairs]
+
+
+def is_in_pace(made: list[Commit], came_ago: dict[int, float] | None = None, committed: int | None = None) -> bool:
+    """Judge a reader of records that came long ago, but for those of which it is said."""
+    came_ms = dict.fromkeys((one.offset for one in made), 0)
+    came_ms |= {offset: round(NOW_MS - ago * MINUTE_MS) for offset, ago in (came_ago or {}).items()}
+    return is_within_pace(steps_of(made, made[-1].offset if committed is None else committed), came_ms, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("made", "is_in"),
+    [
+        (commits((3, 10), (2, 20), (1, 30)), True),
+        (commits((4, 10), (3, 20), (2, 30)), True),
+        (commits((4.1, 10), (3.1, 20), (2.1, 30)), False),
+        # The longest time counts.
+        (commits((30, 10), (10, 20), (9, 30)), True),
+        # One step is no pace, and one commit is none.
+        (commits((2, 10), (1, 20)), False),
+        (commits((1, 10)), False),
+        # It commits again where it stands.
+        (commits((3, 10), (2, 20), (1, 30), (0.5, 30)), False),
+        (commits((4, 10), (3, 10), (3, 20), (2, 20), (1, 30)), True),
+        # Gone back: what was before does not count.
+        (commits((5, 30), (4, 40), (3, 50), (2, 10), (1, 20)), False),
+        (commits((5, 30), (4, 40), (3, 10), (2, 20), (1, 30)), True),
+    ],
+)
+def test_the_last_commits_tell_the_pace(made: list[Commit], is_in: bool) -> None:
+    assert is_in_pace(made) is is_in
+
+
+def test_time_without_anything_to_read_is_no_pace() -> None:
+    made = commits((60, 10), (30, 20), (3, 30))
+    assert is_in_pace(made)
+    # It waited for records, and had them for a minute each time.
+    assert not is_in_pace(made, {10: 31, 20: 4})
+    assert is_in_pace(made, {10: 31, 20: 4, 30: 1.5})
+
+
+def test_records_that_are_gone_tell_nothing() -> None:
+    steps = steps_of(commits((3, 10), (2, 20), (1, 30)), 30)
+    assert is_within_pace(steps, {10: 0, 20: 0, 30: 0}, NOW_MS)
+    for gone in (10, 20, 30):
+        assert not is_within_pace(steps, {one: 0 for one in (10, 20, 30) if one != gone}, NOW_MS)
+
+
+def test_commits_that_are_not_what_the_coordinator_tells_say_nothing() -> None:
+    assert not is_in_pace(commits((3, 10), (2, 20), (1, 30)), committed=40)
+    assert not is_within_pace(steps_of([], 5), {}, NOW_MS)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=40))
+def test_steps_go_forward_and_end_where_the_reader_is(pairs: list[tuple[int, int]]) -> None:
+    made = commits(*sorted(pairs, reverse=True))
+    steps = steps_of(made, made[-1].offset if made else 0)
+    assert len(steps) != 1 and len(steps) <= COMMITS_MAX
+    assert all(step.after.offset > step.before.offset for step in steps)
+    assert all(later.before.offset >= earlier.after.offset for earlier, later in pairwise(steps))
+    assert not steps or steps[-1].after == made[-1]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_only_who_seems_to_stand_still_is_pardoned(reason: Reason) -> None:
+    verdict = Verdict(LagStatus.STALL, reason)
+    pardoned = Verdict(LagStatus.UNKNOWN, Reason.BETWEEN_COMMITS)
+    assert between_commits(verdict) == (pardoned if seems_still(verdict) else verdict)
+    assert seems_still(verdict) is (reason in (Reason.STANDS_STILL, Reason.NOBODY_READS))
