@@ -18,7 +18,7 @@ from engine.formats.checkpoints import (
     decode_leader_epoch_checkpoint,
     encode_leader_epoch_checkpoint,
 )
-from engine.storage.small_files import replace_file
+from engine.storage.small_files import is_blank_text, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +38,15 @@ UNDEFINED_EPOCH_END = EpochEndOffset(NO_PARTITION_LEADER_EPOCH, UNDEFINED_OFFSET
 class LeaderEpochCache:
     """Entries in ascending order of epoch and of start offset. ``latest_epoch`` is -1 while there is none."""
 
-    __slots__ = ("_entries", "folder", "is_unsynced", "latest_epoch")
+    __slots__ = ("_entries", "folder", "is_unsynced", "latest_epoch", "was_blank")
 
     def __init__(self, folder: Path, entries: list[EpochEntry]) -> None:
         self.folder = folder
         self._entries: list[EpochEntry] = []
         self.latest_epoch = NO_PARTITION_LEADER_EPOCH
         self.is_unsynced = False
+        self.was_blank = False
+        """The file was there and had not even a version: the machine has crashed before its content was on the disk."""
         for entry in entries:
             self._assign(entry)
 
@@ -61,8 +63,11 @@ class LeaderEpochCache:
             text = path.read_text("utf-8")
         except FileNotFoundError:
             path.touch()
-            text = ""
-        return cls(folder, decode_leader_epoch_checkpoint(text, str(path)))
+            return cls(folder, [])
+        is_blank = is_blank_text(text)
+        cache = cls(folder, [] if is_blank else decode_leader_epoch_checkpoint(text, str(path)))
+        cache.was_blank = is_blank
+        return cache
 
     @property
     def path(self) -> Path:

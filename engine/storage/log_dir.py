@@ -130,7 +130,10 @@ class LogDir:
         """Return whether the last stop was orderly; the mark is removed, for a crash may come before the next."""
         path = self.path / CLEAN_SHUTDOWN_FILE
         self.had_clean_shutdown = path.exists()
-        path.unlink(missing_ok=True)
+        if self.had_clean_shutdown:
+            path.unlink(missing_ok=True)
+            # Should the machine crash, the mark must not be there again: nothing would be recovered.
+            sync_path(self.path)
         return self.had_clean_shutdown
 
     def write_clean_shutdown_mark(self) -> None:

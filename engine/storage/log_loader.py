@@ -27,7 +27,7 @@ from engine.storage.segment_list import SegmentList
 from engine.storage.segment_recovery import RecoveryProgress, recover_segment
 from engine.storage.segment_split import SegmentOverflow, split_segment
 from engine.storage.segment_swap import swap_in
-from engine.storage.small_files import sync_path
+from engine.storage.small_files import is_blank_text, sync_path
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,8 @@ class _LogLoader:
         while True:
             try:
                 self._load_segments()
+                if self._leader_epochs.was_blank and not self._checkpoints.had_clean_shutdown:
+                    self._find_epochs()
                 if self._kind is not LogDirKind.DELETE:
                     return self._recover()
                 if not len(self._segments):
@@ -256,6 +258,28 @@ class _LogLoader:
 
     # --- beside the segments
 
+    def _find_epochs(self) -> None:
+        """Find all leader epochs in the batches: what was noted of them was lost with the machine."""
+        self._leader_epochs.was_blank = False
+        if not self._has_epochs():
+            return
+        logger.warning(
+            "The leader epochs of a partition were lost in a crash and are looked for in all its batches "
+            "partition=%s path=%s",
+            self._topic_partition,
+            self._leader_epochs.path,
+        )
+        self._leader_epochs.clear()
+        for segment in self._segments:
+            for _, header in segment.iter_batches():
+                if header.magic >= 2 and header.partition_leader_epoch > self._leader_epochs.latest_epoch:
+                    self._leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _has_epochs(self) -> bool:
+        """Whether the log begins with batches that have leader epochs, which those of the old formats have not."""
+        first = next((header for segment in self._segments for _, header in segment.iter_batches()), None)
+        return first is not None and first.magic >= 2 and first.partition_leader_epoch >= 0
+
     def _load_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
         recovered = self._recovered
         if recovered is not None and recovered.map_end_offset == end_offset:
@@ -293,4 +317,8 @@ class _LogLoader:
         if PARTITION_METADATA_FILE not in self._files.sizes:
             return None
         path = self._folder / PARTITION_METADATA_FILE
-        return decode_partition_metadata(path.read_text("utf-8"), str(path))
+        text = path.read_text("utf-8")
+        if is_blank_text(text):
+            logger.warning("The topic id of a partition was lost in a crash: the controller tells it path=%s", path)
+            return None
+        return decode_partition_metadata(text, str(path))

@@ -32,6 +32,11 @@ def replace_file(path: Path, text: str, *, sync: bool) -> None:
         sync_path(path.parent)
 
 
+def is_blank_text(text: str) -> bool:
+    """Whether a file was there by name only, when the machine crashed before its content was on the disk."""
+    return not text.strip("\0 \r\n")
+
+
 def sync_path(path: Path) -> None:
     """Bring a file or folder to the disk; one that is gone by now (renamed, deleted) needs nothing."""
     try:

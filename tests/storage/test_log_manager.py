@@ -16,6 +16,7 @@ from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageErro
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import decode_offset_checkpoint
+from engine.storage import log_dir
 from engine.storage.disk_jobs import DiskJob
 from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
@@ -112,6 +113,16 @@ def test_a_stop_before_all_is_loaded_is_not_called_clean(tmp_path: Path) -> None
     broker = Broker(tmp_path / "d")
     broker.logs.shutdown()
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_mark_of_an_orderly_stop_is_gone_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were it there again after a crash of the machine, nothing would be recovered."""
+    Broker(tmp_path / "d").loaded().logs.shutdown()
+    synced: list[tuple[Path, bool]] = []
+    mark = tmp_path / "d" / ".kafka_cleanshutdown"
+    monkeypatch.setattr(log_dir, "sync_path", lambda path: synced.append((path, mark.exists())))
+    Broker(tmp_path / "d").loaded().logs.release()
+    assert (tmp_path / "d", False) in synced
 
 
 def test_damaged_checkpoints_lose_nothing(tmp_path: Path) -> None:

@@ -298,3 +298,35 @@ def test_a_roll_asks_for_a_flush_of_what_is_done(tmp_path: Path) -> None:
     environment = StandIn()
     log = filled(tmp_path / "t-0", count=7, environment=environment)
     assert environment.flushes == [(log, segment.base_offset) for segment in log.segments[1:]]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 40], ids=["empty", "zeros"])
+def test_small_files_whose_content_was_lost_with_the_machine(tmp_path: Path, content: bytes) -> None:
+    """A rename may be on the disk before what was written to the file: that is no damage, and loses nothing."""
+    log = filled(tmp_path / "t-0")
+    log.assign_topic_id(b"a topic's id: 16")
+    log.flush()
+    log.abandon()
+    expected = log.leader_epochs.entries
+    assert len(expected) == 3
+    for name in ("leader-epoch-checkpoint", "partition.metadata"):
+        (log.dir / name).write_bytes(content)
+    again = open_log(log.dir, CONFIG, recovery_point=12, clean=False)
+    assert again.leader_epochs.entries == expected
+    assert again.topic_id is None
+    again.assign_topic_id(b"a topic's id: 16")
+    again.flush()
+    again.close()
+    closed = open_log(log.dir, CONFIG)
+    assert (closed.topic_id, closed.leader_epochs.entries) == (b"a topic's id: 16", expected)
+
+
+@pytest.mark.parametrize(("name", "searched"), [("v1-segments-0", False), ("v2-none-0", True)])
+def test_a_log_of_the_old_formats_is_not_searched_for_epochs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, searched: bool
+) -> None:
+    """Their file is empty for good, and they may be large."""
+    folder = recorded_copy("formats-mixed", tmp_path / "data") / name
+    (folder / "leader-epoch-checkpoint").write_bytes(b"")
+    open_log(folder, clean=False, recovery_point=10**6)
+    assert ("The leader epochs of a partition were lost" in caplog.text) == searched
