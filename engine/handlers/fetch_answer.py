@@ -20,6 +20,9 @@ from engine.protocol.apis.fetch import (
 )
 from engine.replication.partition_read import PartitionRead
 
+STORAGE_ERROR_UNKNOWN_VERSION = 5
+"""Up to this version a reader may not know the error, and give up; told that the leader is elsewhere it looks again."""
+
 _NO_RECORDS = b""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -51,6 +54,8 @@ def build_response(
             current = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
             responses.append(current)
         data = _partition_data(key.partition, read, records)
+        if read.error is ErrorCode.KAFKA_STORAGE_ERROR and version <= STORAGE_ERROR_UNKNOWN_VERSION:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if hints is not None and read.error in _LEADER_ERRORS:
             _name_new_leader(hints, wanted, data)
         current.partitions.append(data)

@@ -134,7 +134,21 @@ def test_what_cannot_be_converted_is_an_error_of_its_partition(tmp_path: Path, m
                 raise OSError(5, "Input/output error")
 
             monkeypatch.setattr(fetch_conversion, "read_fully", broken)
-            assert (await answer(w.brokers[1], 3, asked())).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await answer(w.brokers[1], 3, asked())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run_virtual(test)
+
+
+def test_readers_that_may_not_know_a_storage_error_are_told_to_look_for_the_leader(tmp_path: Path) -> None:
+    """As Kafka does: others would take it for an error that does not pass."""
+
+    async def test() -> None:
+        async with big(tmp_path) as w:
+            await w.lead(1)
+            w.brokers[1].log_manager.fail_dir(w.log(1).log_dir, "the test pulled the disk", OSError(5, "I/O error"))
+            codes = {version: (await answer(w.brokers[1], version, asked())).error_code for version in (0, 4, 5, 6, 11)}
+            elsewhere, failed = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
+            assert codes == {0: elsewhere, 4: elsewhere, 5: elsewhere, 6: failed, 11: failed}
 
     run_virtual(test)
 
