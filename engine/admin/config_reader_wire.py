@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from engine.admin.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, SILENT_LIMIT_S, beside_limit_s
+from engine.admin.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, SILENT_LIMIT_S, answer_limit, beside_limit_s
 from engine.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
 from engine.admin.errors import Refused, Unreachable
 from engine.admin.observer import Complain
@@ -72,6 +72,7 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
     Raises:
         NotFound: there is no such topic or broker.
         Refused: the cluster does not tell.
+        Unreachable: nobody does, or the broker not in the time that one may take.
     """
     resource = DescribeConfigsResource(
         resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
@@ -80,7 +81,8 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
     if entity.type is EntityType.TOPIC or entity.name is None:
         response = await _told_by_any(wire, request, ANSWER_LIMIT_S)
     else:
-        response = await wire.call_broker(int(entity.name), request)
+        async with answer_limit(wire, int(entity.name)):
+            response = await wire.call_broker(int(entity.name), request)
     (result,) = response.results
     refuse(result.error_code, result.error_message, str(entity))
     return _described(entity, result, include_all=include_all)

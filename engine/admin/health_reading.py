@@ -53,7 +53,8 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     min_isr = await reader.min_isr(snapshot.topics)
     if cluster.target.snapshot is not None:
         return HealthFacts(snapshot, min_isr)
-    probes = await probe_brokers(snapshot, cluster.target.client_properties)
+    silent = (await cluster.wire()).silent if is_told_by_wire else {}
+    probes = await probe_brokers(snapshot, cluster.target.client_properties, silent)
     listed, deletions, zookeeper_ms = await _from_zookeeper(cluster, clock or SystemClock())
     return HealthFacts(
         snapshot,
@@ -68,14 +69,21 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     )
 
 
-async def probe_brokers(snapshot: ClusterSnapshot, properties: ClientProperties) -> dict[int, BrokerProbe]:
-    """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up."""
+async def probe_brokers(
+    snapshot: ClusterSnapshot, properties: ClientProperties, silent: Mapping[int, str]
+) -> dict[int, BrokerProbe]:
+    """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up.
+
+    Those that are known to be ``silent`` are not waited for again.
+    """
     async with asyncio.TaskGroup() as group:
         tasks = {
             broker.id: group.create_task(_probe(broker, properties), name=f"probe-{broker.id}")
             for broker in snapshot.brokers
+            if broker.id not in silent
         }
-    return {broker: task.result() for broker, task in tasks.items()}
+    found = {broker: task.result() for broker, task in tasks.items()}
+    return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
 async def _probe(broker: BrokerInfo, properties: ClientProperties) -> BrokerProbe:
