@@ -145,7 +145,9 @@ def test_readers_that_may_not_know_a_storage_error_are_told_to_look_for_the_lead
     async def test() -> None:
         async with big(tmp_path) as w:
             await w.lead(1)
-            w.brokers[1].log_manager.fail_dir(w.log(1).log_dir, "the test pulled the disk", OSError(5, "I/O error"))
+            failing = w.log(1).log_dir
+            w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+            w.brokers[1].replica_manager.handle_log_dir_failure(failing)
             codes = {version: (await answer(w.brokers[1], version, asked())).error_code for version in (0, 4, 5, 6, 11)}
             elsewhere, failed = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
             assert codes == {0: elsewhere, 4: elsewhere, 5: elsewhere, 6: failed, 11: failed}
