@@ -51,7 +51,11 @@ class LogUpkeep:
     def _jobs_every(self, interval_ms: int, jobs: Callable[[], Sequence[DiskJob]], name: str) -> None:
         async def run() -> None:
             for job in jobs():
-                await self._run(job)
+                try:
+                    await self._run(job)
+                except Exception:
+                    # The jobs behind it are not asked for again.
+                    logger.exception("Work for the disk failed job=%s kind=%s", type(job).__name__, name)
 
         self._supervisor.every(interval_ms, run, name)
 

@@ -365,6 +365,9 @@ class LogManager:
                 yield 0 if is_busy else log.delete_old_segments(self.clock.now_ms())
             except KafkaError as error:
                 logger.error("Retention failed partition=%s: %s", log.topic_partition, error)
+            except Exception:
+                # Whatever is wrong with one log, the others must not fill the disk for it.
+                logger.exception("Retention failed partition=%s", log.topic_partition)
 
     def run_retention(self) -> int:
         """Apply retention to all logs; return how many segments went."""
