@@ -54,14 +54,18 @@ async def delete(
     "delete-offsets",
     needs=Needs(cluster=True, changes=True, destructive=True),
     examples=(
-        "klamm groups delete-offsets --group billing --topic old-orders --yes",
+        "klamm groups delete-offsets billing --topic old-orders --yes",
         "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",
     ),
 )
 async def delete_offsets(
     invocation: Invocation,
+    name: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=complete_groups)
+    ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", metavar="G", help="The group's id.", autocompletion=complete_groups)
+        str | None,
+        typer.Option("--group", metavar="G", help="The same, in Kafka's way.", autocompletion=complete_groups),
     ] = None,
     topic: Topics = None,
 ) -> Report:
@@ -75,8 +79,10 @@ async def delete_offsets(
     from engine.admin.groups.deleting_offsets import find_offsets_to_delete
     from engine.admin.groups.reset_spec import parse_topic_scope
 
-    if group is None or not topic:
-        raise UsageError("give --group and --topic")
+    named = dict.fromkeys(one for one in (name, group) if one is not None)
+    if len(named) != 1 or not topic:
+        raise UsageError("give one group and --topic")
+    (group,) = named
     scope(None, [group], False)
     topics = parse_topic_scope(topic)
     code = ExitCode.DONE

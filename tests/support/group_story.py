@@ -213,7 +213,7 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
     last = stage.run("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:2", "--yes", "-o", "json")
     assert (last.code, [(one["offset"], one["result"]) for one in last.json]) == (0, [(7, "deleted")])
     assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}
-    none_left = stage.run("groups", "delete-offsets", "--group", group, "--topic", f"{topic}:2,1", "--dry-run")
+    none_left = stage.run("groups", "delete-offsets", group, "--topic", f"{topic}:2,1", "--dry-run")
     assert [row[4] for row in none_left.rows] == ["would_be_deleted", "nothing_committed"]
 
 
@@ -376,6 +376,8 @@ def bad_input(stage: Stage) -> None:
     assert "the group has committed nothing in topic 'absent'" in refused(
         "delete-offsets", "--group", group, "--topic", "absent", "--yes"
     )
+    for words in (["--topic", topic], [group], [group, "--group", "another", "--topic", topic]):
+        assert "give one group and --topic" in refused("delete-offsets", *words, "--yes")
     for text, message in (
         (f"{topic},0,x\n", "not an offset of a partition"),
         (f"{topic},0\n", "not an offset of a partition"),
