@@ -66,7 +66,7 @@ class Elector:
         from engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
         wire = await self._cluster.wire()
-        client = await wire.client_of(await wire.controller_id())
+        client = await wire.client_of(await wire.reachable_controller_id())
         if election is ElectionType.UNCLEAN and await wire.version(client, ApiKey.ELECT_LEADERS) < 1:
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, "the cluster knows no unclean election", where=client.address)
         by_topic: dict[str, list[int]] = {}

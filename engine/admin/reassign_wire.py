@@ -18,7 +18,7 @@ from engine.protocol.apis.alter_partition_reassignments import (
 
 async def check_wire(wire: WireCluster) -> None:
     """Raise Refused where the controller knows no reassignments by the wire."""
-    client = await wire.client_of(await wire.controller_id())
+    client = await wire.client_of(await wire.reachable_controller_id())
     await wire.version(client, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 
 

@@ -78,7 +78,7 @@ class WireTopicChanger:
 
     async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
         selection = select_topics(texts)
-        controller = await self._wire.controller_id()
+        controller = await self._wire.reachable_controller_id()
         names = None if selection.wants_list else selection.names
         response = await self._wire.metadata(names, broker_id=controller)
         known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -119,12 +119,12 @@ class WireTopicChanger:
 
     async def _before_change(self, what_goes_on: str) -> None:
         """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
-        await self._wire.controller_id()
+        await self._wire.reachable_controller_id()
         self._cluster.accepted(what_goes_on)
 
     async def _partition_count(self, name: str, broker_id: int | None = None) -> int | None:
         """Return how many partitions a broker, by default the controller, knows of a topic; None: it knows no such."""
-        asked = await self._wire.controller_id() if broker_id is None else broker_id
+        asked = await self._wire.reachable_controller_id() if broker_id is None else broker_id
         response = await self._wire.metadata([name], broker_id=asked)
         topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         return len(topics[0].partitions) if topics else None

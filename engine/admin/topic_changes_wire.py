@@ -103,7 +103,7 @@ async def delete_topics(
 
     Without ``waits`` the answer comes as soon as the controller has accepted the deletion.
     """
-    client = await wire.client_of(await wire.controller_id())
+    client = await wire.client_of(await wire.reachable_controller_id())
     version = await wire.version(client, ApiKey.DELETE_TOPICS)
     request = _delete_request(names, version, timeout_ms if waits else 0)
     response = await wire.call_controller(

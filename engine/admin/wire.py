@@ -33,6 +33,8 @@ GREETING_PATIENCE_S = 1.0
 
 NO_CONTROLLER_HINT = "another is elected when its session with ZooKeeper has ended: try again, or ask by --zookeeper"
 
+_ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
+
 _NO_CONTROLLER = -1
 
 
@@ -124,7 +126,7 @@ class WireCluster:
     async def call_controller(self, request: Request, errors_of: ErrorsOf, *, timeout_ms: int | None = None) -> Any:
         """Ask the controller, and again where it has moved, until the caller's deadline."""
         while True:
-            controller_id = await self.controller_id()
+            controller_id = await self.reachable_controller_id()
             response = await self.call_broker(controller_id, request, timeout_ms=timeout_ms)
             if ErrorCode.NOT_CONTROLLER not in errors_of(response):
                 return response
@@ -201,6 +203,29 @@ class WireCluster:
                 self._observe("no controller at the moment, waiting for one")
                 await asyncio.sleep(RETRY_PAUSE_S)
         return self._controller_id
+
+    async def reachable_controller_id(self) -> int:
+        """Return the id of a controller that takes connections, which a change can be sent to.
+
+        One that has died stays the controller until its session with ZooKeeper ends: the next one is waited for.
+
+        Raises:
+            Unreachable: there was none for most of the operation's time. Nothing was sent.
+        """
+        deadline = time.monotonic() + min(self.operation_s, _ELECTION_PATIENCE_S) * _ELECTION_SHARE
+        while True:
+            controller_id = await self.controller_id()
+            try:
+                await self.client_of(controller_id)
+            except Unreachable as error:
+                if time.monotonic() >= deadline:
+                    where = f"broker {controller_id}, the controller"
+                    raise Unreachable(error.message, where=where, hint=NO_CONTROLLER_HINT) from error
+                self._observe(f"controller {controller_id} cannot be reached, waiting for the next: {error}")
+                self._controller_id = _NO_CONTROLLER
+                await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                return controller_id
 
     async def client_of(self, broker_id: int) -> BrokerClient:
         """Return an open connection to a broker; whoever pipelines requests uses it directly."""

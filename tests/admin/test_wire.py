@@ -89,6 +89,34 @@ def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -
     play(scene)
 
 
+def test_a_change_waits_for_the_controller_after_one_that_has_died() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        for broker in cluster.brokers:
+            broker.answers[ApiKey.CREATE_TOPICS] = created()
+        await wire.nodes()
+        await first.stop()
+        while wire.has_connection(0):
+            await asyncio.sleep(0.01)
+        wire.operation_s = 0.2
+        with pytest.raises(Unreachable, match=r"cannot connect") as told:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        assert (told.value.where, "another is elected" in (told.value.hint or "")) == ("broker 0, the controller", True)
+        tell = second.answers[ApiKey.METADATA]
+
+        def replaced(request: Any) -> Any:
+            answer = tell(request)
+            cluster.controller_id = 1
+            return answer
+
+        second.answers[ApiKey.METADATA] = replaced
+        wire.operation_s = 60
+        change = await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        assert (change.result, len(second.requests(CreateTopicsRequest))) == (TopicOutcome.CREATED, 1)
+
+    play(scene)
+
+
 def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
