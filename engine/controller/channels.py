@@ -102,7 +102,13 @@ class BrokerChannel:
             while True:
                 wire = await self._queue.get()
                 response = await self._send_until_answered(client, wire, node)
-                self._answered(wire, response, node)
+                try:
+                    self._answered(wire, response, node)
+                except Exception as error:
+                    # A broker that is sent nothing any more hears of no leader, and nobody would know.
+                    self._log.error(
+                        f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error
+                    )
         finally:
             self._log.info("Shutting down")
             await client.close()

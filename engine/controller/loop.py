@@ -232,7 +232,7 @@ class Controller:
                 return
             await self._drive(self.core.process(event), queued)
         except ControllerMoved:
-            await self._maybe_resign()
+            await self._step_down()
         except Exception as error:
             # The queue must go on, whatever one event runs into.
             self._log.error(f"Error processing event {event}", error)
@@ -326,6 +326,15 @@ class Controller:
         except SessionLost:
             self.controller_id = NO_CONTROLLER
         if was_active and not self.is_active:
+            await self._resign()
+
+    async def _step_down(self) -> None:
+        """Resign after a write was refused because there is another controller, be it that nobody can tell which."""
+        try:
+            await self._maybe_resign()
+        except Exception as error:
+            self._log.error("Another broker is the controller, and /controller cannot be read. Resigning", error)
+            self.controller_id = NO_CONTROLLER
             await self._resign()
 
     async def _move_controller(self) -> None:

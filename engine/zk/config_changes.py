@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.common.clock import Clock
-from engine.common.errors import CoordinationError
 from engine.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
 from engine.config.dynamic_keys import broker_config_key
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
@@ -124,8 +123,10 @@ class ConfigChangeListener:
             except SessionLost as error:
                 _log.info("Changes of settings are read again in the next session: %s", error)
                 self._must_reload = True
-            except CoordinationError:
+            except Exception:
+                # Whatever one change runs into, the next is heard of, and what was left out is read then.
                 _notification_log.exception("Error while processing notification change for path = /config/changes")
+                self._must_reload = True
 
     async def _catch_up(self) -> None:
         must_reload, self._must_reload = self._must_reload, False

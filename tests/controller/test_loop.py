@@ -13,12 +13,13 @@ from network_serving import run
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.controller import events
+from engine.controller import channels, events
 from engine.controller import instructions as do
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.topic_admin import NewTopic
 from engine.network.request import CLOSE_CONNECTION
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.declaration import Response
 from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
@@ -234,7 +235,47 @@ def test_a_broker_that_does_not_answer_is_asked_until_it_is_gone(zk_chroot: str)
     run(test)
 
 
+def test_an_answer_that_cannot_be_understood_does_not_end_the_line(
+    zk_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            understand = channels.event_of
+            faults = iter([ValueError("a fault of ours")])
+
+            def fails_once(wire: channels.WireRequest, response: Response) -> events.ControllerEvent | None:
+                for fault in faults:
+                    raise fault
+                return understand(wire, response)
+
+            monkeypatch.setattr(channels, "event_of", fails_once)
+            await create(cluster, {0: (1, 0)})
+            assert next(faults, None) is None
+            await create(cluster, {0: (1, 0)}, "later")
+            assert all(knows(broker, TopicPartition("later", 0), 1) for broker in cluster.brokers.values())
+
+    run(test)
+
+
 # By hand
+
+
+def test_a_controller_that_is_deposed_and_cannot_read_by_whom_resigns(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            await create(cluster, {0: (1, 0)})
+            old, zk = cluster.controller, cluster.brokers[1].zk.client
+            await zk.set("/controller", b"{nonsense")
+            epoch, _ = await zk.get("/controller_epoch")
+            await zk.set("/controller_epoch", epoch)
+            answer = await old.controller.ask(events.ControlledShutdown(1, cluster.brokers[1].broker_epoch))
+            assert isinstance(answer, ApiError)
+            await eventually(lambda: not old.controller.is_active, "its resignation")
+            await zk.delete("/controller")
+            await cluster.idle()
+            await create(cluster, {0: (1, 0)}, "later")
+
+    run(test)
 
 
 def test_a_reassignment_znode_deleted_by_hand_does_not_blind_the_controller(zk_chroot: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -233,6 +233,31 @@ def test_a_new_session_reads_everything_again(
                 await until(lambda: configs.log_config("gone").retention_ms == LogConfig().retention_ms)
                 await write(other, "topics/t", {"retention.ms": "9"})
                 await until(lambda: configs.log_config("t").retention_ms == 9)
+
+    asyncio.run(run())
+
+
+def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(connect, until, caplog: pytest.LogCaptureFixture) -> None:
+    """In Kafka the thread that hears of settings ends for good, and nobody is told."""
+
+    async def run() -> None:
+        configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
+
+        def fails_once(entity_type: str, name: str, texts: Mapping[str, str]) -> None:
+            for fault in faults:
+                raise fault
+            told.append((entity_type, name, dict(texts)))
+
+        configs.entity_listeners.append(fails_once)
+        async with connect() as client, connect() as other:
+            await make_folders(client)
+            async with following(client, configs):
+                await write(other, "users/u", {"producer_byte_rate": "1"})
+                await until(lambda: "a fault of ours" in caplog.text)
+                await write(other, "topics/t", {"retention.ms": "8"})
+                await until(lambda: configs.log_config("t").retention_ms == 8)
+                # What was under way when it failed is read again.
+                await until(lambda: ("users", "u", {"producer_byte_rate": "1"}) in told)
 
     asyncio.run(run())
 
