@@ -240,7 +240,7 @@ class _LogLoader:
         """Return the log's end; drop everything, and return None, where the log ends before it starts."""
         if not len(self._segments):
             return None
-        end_offset = self._segments.last.read_next_offset()
+        end_offset = self._sound_end(self._segments.last)
         log_start_offset = self._checkpoints.log_start_offset
         if end_offset >= log_start_offset:
             return end_offset
@@ -255,6 +255,20 @@ class _LogLoader:
         self._leader_epochs.clear()
         self._new_producers(ProducerSnapshots.list_folder(self._folder)).truncate_fully_and_start_at(log_start_offset)
         return None
+
+    def _sound_end(self, segment: LogSegment) -> int:
+        """Return the log's end; behind bytes that are no batch nobody would find what is appended."""
+        end_offset, position = segment.read_end()
+        if position == segment.size_bytes:
+            return end_offset
+        logger.warning(
+            "A log was closed in order, says its log dir, and does not end in a whole batch: its last segment is "
+            "recovered partition=%s base_offset=%d",
+            self._topic_partition,
+            segment.base_offset,
+        )
+        self._recover_segment(segment)
+        return segment.read_next_offset()
 
     # --- beside the segments
 
@@ -290,7 +304,8 @@ class _LogLoader:
             recovered.on_high_watermark(end_offset)
             recovered.expire(self._now_ms)
             return recovered
-        was_changed = not self._checkpoints.had_clean_shutdown
+        # A recovery deletes snapshots, after an orderly stop too: of a segment whose index is gone.
+        was_changed = not self._checkpoints.had_clean_shutdown or recovered is not None
         snapshots = (
             ProducerSnapshots.list_folder(self._folder)
             if was_changed

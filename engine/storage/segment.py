@@ -273,14 +273,18 @@ class LogSegment:
 
     def read_next_offset(self) -> int:
         """Return the offset after the last batch; the base offset where there is none."""
-        next_offset = self.base_offset
+        return self.read_end()[0]
+
+    def read_end(self) -> tuple[int, int]:
+        """Return the offset after the last whole batch, and the position where that batch ends."""
+        next_offset, end = self.base_offset, 0
         if self.size_bytes == 0:
-            return next_offset
+            return next_offset, end
         index = self.offset_index
-        start = index.lookup(index.last_offset).position
-        for _, header in self.iter_batches(start):
-            next_offset = header.next_offset
-        return next_offset
+        end = index.lookup(index.last_offset).position
+        for position, header in self.iter_batches(end):
+            next_offset, end = header.next_offset, position + header.size_bytes
+        return next_offset, end
 
     # --- cut, rename, sync
 

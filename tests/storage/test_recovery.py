@@ -330,3 +330,44 @@ def test_a_log_of_the_old_formats_is_not_searched_for_epochs(
     (folder / "leader-epoch-checkpoint").write_bytes(b"")
     open_log(folder, clean=False, recovery_point=10**6)
     assert ("The leader epochs of a partition were lost" in caplog.text) == searched
+
+
+@pytest.mark.parametrize("kind", ["index", "txnindex"])
+def test_an_index_that_is_lost_after_an_orderly_stop_takes_nothing_else_along(tmp_path: Path, kind: str) -> None:
+    """Its segment is recovered, which deletes the producer snapshots behind it."""
+    log = open_log(tmp_path / "t-0", CONFIG)
+    for n in range(12):
+        log.append_as_leader(data_batch(b"%03d" % n + b"x" * 40, producer=(7, 0, n), timestamp_ms=NOW_MS), 0)
+    log.flush()
+    log.close()
+    expected, snapshots = values_of(log), folder_content(log.dir, ".snapshot")
+    assert len(snapshots) > 2
+    base_offset = log.segments[1].base_offset
+    if kind == "index":
+        (log.dir / f"{base_offset:020d}.index").unlink()
+    else:
+        (log.dir / f"{base_offset:020d}.txnindex").write_bytes(bytes(34))
+    again = open_log(log.dir, CONFIG)
+    assert values_of(again) == expected
+    assert again.append_as_leader(data_batch(b"x", producer=(7, 0, 11)), 0).is_duplicate
+    again.flush()
+    again.close()
+    assert values_of(open_log(log.dir, CONFIG)) == expected
+
+
+@pytest.mark.parametrize("tail", [b"garbage" * 30, bytes(100), b"torn"])
+def test_bytes_behind_the_last_batch_are_cut_even_after_an_orderly_stop(tmp_path: Path, tail: bytes) -> None:
+    """A copy of a running broker's folder may have them. What is appended behind them nobody could read."""
+    log = open_log(tmp_path / "t-0")
+    for n in range(3):
+        log.append_as_leader(data_batch(b"%d" % n), 0)
+    log.flush()
+    log.close()
+    expected = values_of(log)
+    path = log.segments[-1].path
+    path.write_bytes(path.read_bytes() + tail)
+    again = open_log(log.dir)
+    again.append_as_leader(data_batch(b"next"), 0)
+    again.flush()
+    again.close()
+    assert values_of(open_log(log.dir)) == [*expected, (3, b"next")]
