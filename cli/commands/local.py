@@ -61,9 +61,9 @@ def up(
     """Start a ZooKeeper and brokers, and wait until they serve.
 
     Without --detach it stays in the foreground and ends all of it on Ctrl-C or TERM; the data stays. Commands in this
-    folder find the cluster by themselves.
+    folder find the cluster by themselves, unless it was given another --dir.
     """
-    from cli.views.local import local_report
+    from cli.views.local import local_report, running_notes
     from engine.config.broker import parse_override
     from engine.local.cluster import LocalCluster
 
@@ -85,7 +85,8 @@ def up(
     )
     if detach:
         cluster.start()
-        return local_report(cluster.status(), notes=("running; end it with: klamm local down",))
+        is_elsewhere = directory != DEFAULT_DIRECTORY
+        return local_report(cluster.status(), notes=running_notes(cluster.status(), is_elsewhere=is_elsewhere))
     return _run_in_foreground(invocation, cluster)
 
 

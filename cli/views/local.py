@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
@@ -22,6 +23,16 @@ _COLUMNS = (
     Column("rack"),
     Column("log_dirs", Kind.LIST),
 )
+
+
+def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ...]:
+    """Say how to end a cluster in the background, and how to reach one that commands do not find by themselves."""
+    if not is_elsewhere:
+        return ("running; end it with: klamm local down",)
+    return (
+        f"running; end it with: klamm local down --dir {quote(status.dir)}",
+        f"reach it with: klamm topics list -b {status.bootstrap_servers} --zookeeper {status.zookeeper}",
+    )
 
 
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = ()) -> Report:

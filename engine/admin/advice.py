@@ -41,6 +41,7 @@ _ADVICE = {
 
 
 _UNKNOWN_KEY = re.compile(r"Unknown topic config name: (\S+)")
+_TOO_MANY = "must not be larger"
 _COLLIDES = "collides with existing topic"
 _NOT_DYNAMIC = "Cannot update these configs dynamically"
 
@@ -52,6 +53,8 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> str | Non
     """
     if code is ErrorCode.INVALID_CONFIG:
         return _advice_on_settings(message, where)
+    if code is ErrorCode.INVALID_PARTITIONS and _TOO_MANY in message:
+        return None
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION and _COLLIDES in message:
         return "'.' and '_' are one and the same in metric names: choose a name that differs elsewhere"
     if _NOT_DYNAMIC in message:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.admin.errors import BadRequest, NotFound
+from engine.common.errors import ConfigError
 from engine.config.properties import parse_properties
 
 _PLAINTEXT = "PLAINTEXT"
@@ -29,12 +30,14 @@ def load_client_properties(path: Path) -> ClientProperties:
 
     Raises:
         NotFound: there is no such file.
-        BadRequest: a value is wrong, or it asks for a security protocol other than PLAINTEXT.
+        BadRequest: it is malformed, a value is wrong, or it asks for a security protocol other than PLAINTEXT.
     """
     try:
         entries = parse_properties(path.read_text(encoding="latin-1"))
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path)) from error
+    except ConfigError as error:
+        raise BadRequest(f"not a properties file: {error}", where=str(path)) from error
     protocol = entries.get("security.protocol", _PLAINTEXT).upper()
     if protocol != _PLAINTEXT:
         raise BadRequest(

@@ -36,7 +36,14 @@ def _read(path: Path, modified_ns: int, size_bytes: int, inode: int) -> ClusterS
 
 
 def save_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
-    """Write a snapshot; a file that is there is replaced whole."""
+    """Write a snapshot; a file that is there is replaced whole.
+
+    Raises:
+        BadRequest: it cannot be written there.
+    """
     scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_text(snapshot_to_json(snapshot), encoding="utf-8")
-    scratch.replace(path)
+    try:
+        scratch.write_text(snapshot_to_json(snapshot), encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise BadRequest(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -43,7 +43,7 @@ def snapshot_from_json(text: str) -> ClusterSnapshot:
     """
     document = json.loads(text)
     if not isinstance(document, dict) or "topics" not in document:
-        raise ValueError("not a cluster snapshot: it has no topics")
+        raise ValueError("it has no topics")
     version = document.get("version")
     if version != FORMAT_VERSION:
         raise ValueError(f"a snapshot of version {version}; this klamm reads version {FORMAT_VERSION}")

@@ -299,6 +299,20 @@ def test_snapshots_that_are_none(capsys: Capture, text: str) -> None:
     assert in_process("topics", "list", "--snapshot", "nowhere.json", capture=capsys).code == 2
 
 
+def test_a_snapshot_that_cannot_be_written_is_named_as_the_caller_named_it(recorded: Recorded, capsys: Capture) -> None:
+    words = ("cluster", "snapshot", "nowhere/out.json", "--zookeeper", recorded("dynamic-configs"))
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, ran.err) == (2, "error: cannot be written: No such file or directory: nowhere/out.json\n")
+
+
+def test_client_properties_that_are_none_are_named(capsys: Capture) -> None:
+    write("client.properties", "client.id=\\u00")
+    words = ("topics", "list", "-b", "127.0.0.1:1", "--command-config", "client.properties")
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, ran.err[:34]) == (2, "error: not a properties file: Line"), ran.err
+    assert ran.err.endswith(": client.properties\n")
+
+
 def test_ctrl_c_while_waiting_for_health(recorded: Recorded, tmp_path: Path) -> None:
     words = ["cluster", "health", "--wait", "--timeout", "60", "--verbose", "--zookeeper", recorded("leaderless")]
     running = subprocess.Popen(

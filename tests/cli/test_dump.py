@@ -78,3 +78,10 @@ def test_what_cannot_be_dumped(capsys: Capture, words: list[str], message: str) 
     ran = dump(capsys, *words)
     assert ran.code == 2
     assert message in ran.err
+
+
+def test_a_folder_of_other_things_is_said_to_be_one(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    ran = dump(capsys, tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: no file of Kafka's log dirs in the folder: {tmp_path}")

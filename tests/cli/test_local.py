@@ -9,7 +9,9 @@ from pathlib import Path
 
 from klamm_program import PROGRAM, Ran, environment, klamm
 
+from cli.views.local import running_notes
 from engine.local.addresses import own_loopback_address
+from engine.local.cluster import ClusterStatus
 
 
 def is_running(pid: int) -> bool:
@@ -62,6 +64,15 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     assert not (tmp_path / ".klamm" / "local.json").exists()
     assert not [pid for pid in pids if is_running(pid)]
     assert (tmp_path / ".klamm" / "broker-0" / "data").is_dir(), "the data stays"
+
+
+def test_a_cluster_in_another_folder_is_ended_and_reached_by_name() -> None:
+    status = ClusterStatus("127.0.0.1:2181", True, "127.0.0.1:9092", "/tmp/my cluster", ())
+    assert running_notes(status, is_elsewhere=False) == ("running; end it with: klamm local down",)
+    assert running_notes(status, is_elsewhere=True) == (
+        "running; end it with: klamm local down --dir '/tmp/my cluster'",
+        "reach it with: klamm topics list -b 127.0.0.1:9092 --zookeeper 127.0.0.1:2181",
+    )
 
 
 def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
