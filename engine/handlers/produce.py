@@ -230,14 +230,15 @@ class DelayedProduce(DelayedOperation):
             if not is_done and error is ErrorCode.NONE:
                 still_waiting.append(waiting)
             elif error is not ErrorCode.NONE:
-                _fail(waiting.answer, error)
+                # The records are written all the same: where they are is told with the error, as in Kafka.
+                waiting.answer.error_code = error
         self._waiting = still_waiting
         return not still_waiting and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer; what is still waiting has run out of time."""
         for waiting in self._waiting:
-            _fail(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
+            waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
 
 
@@ -331,13 +332,6 @@ def _refuse(
         for batch_index, message in record_errors
     ]
     return answer
-
-
-def _fail(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    answer.error_code = error
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
 
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:

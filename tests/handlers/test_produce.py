@@ -113,7 +113,8 @@ def test_acks_all_times_out_where_a_member_of_the_isr_does_not_follow(tmp_path: 
             answer = ask(w, 1, request(b"a", acks=-1, timeout_ms=500))
             await w.until(lambda: answer.is_complete, "the time is over")
             outcome = only(answer.response)
-            assert (outcome.error_code, outcome.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+            assert (outcome.error_code, outcome.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+            assert outcome.log_start_offset == 0
 
     run_virtual(check)
 
