@@ -146,6 +146,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an answer is still owed to the peer."""
         return bool(self._pending) or self._is_async_running
 
+    @property
+    def last_used_s(self) -> float:
+        """When something came or went last: a peer that takes its time over a long answer is not idle."""
+        return self.last_active_s if self._sender is None else max(self.last_active_s, self._sender.last_progress_s)
+
     def close(self, reason: CloseReason) -> None:
         """End the connection; the first reason given is the one that is logged."""
         self.closed_because = self.closed_because or reason

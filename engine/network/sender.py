@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -54,7 +55,17 @@ class _Range:
 class Sender:
     """The outgoing side of one connection."""
 
-    __slots__ = ("_fd", "_loop", "_on_drained", "_on_error", "_queue", "_socket", "is_waiting", "queued_bytes")
+    __slots__ = (
+        "_fd",
+        "_loop",
+        "_on_drained",
+        "_on_error",
+        "_queue",
+        "_socket",
+        "is_waiting",
+        "last_progress_s",
+        "queued_bytes",
+    )
 
     def __init__(
         self,
@@ -72,6 +83,8 @@ class Sender:
         self._queue: deque[memoryview | _Range] = deque()
         self.queued_bytes = 0
         self.is_waiting = False
+        self.last_progress_s = 0.0
+        """When, by the monotonic clock, a peer last took something that had to wait for it."""
 
     def send(self, out: Outgoing) -> None:
         """Send ``out`` with its ranges spliced in, now as far as the socket takes it, the rest when there is room."""
@@ -143,6 +156,8 @@ class Sender:
                     break
                 self.queued_bytes -= sent
                 budget -= sent
+                if was_waiting:
+                    self.last_progress_s = time.monotonic()
         except OSError as error:
             self.close()
             self._on_error(error)

@@ -64,6 +64,8 @@ class ServerLimits:
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    protected_listeners: frozenset[str] = frozenset()
+    """Those of the brokers, where clients have others: ``max.connections`` keeps nobody out there, as in Kafka."""
 
 
 class SocketServer:
@@ -156,8 +158,11 @@ class SocketServer:
         self._per_ip[host] += 1
         if self._is_stopping:
             return CloseReason.STOPPING
-        too_many = len(self.connections) > self.limits.max_connections
         limits = self.limits
+        too_many = len(self.connections) > limits.max_connections
+        if too_many and connection.peer.listener_name in limits.protected_listeners:
+            self._make_room()
+            too_many = False
         if too_many or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
             host, limits.max_connections_per_ip
         ):
@@ -170,6 +175,21 @@ class SocketServer:
             return CloseReason.TOO_MANY
         return None
 
+    def _make_room(self) -> None:
+        """Close the connection of a client that has been silent for the longest."""
+        protected = self.limits.protected_listeners
+        clients = [
+            one for one in self.connections if one.peer.listener_name not in protected and not one.closed_because
+        ]
+        silent = min(clients, key=lambda one: one.last_used_s, default=None)
+        if silent is not None:
+            logger.warning(
+                "Closing a client's connection for one of a broker: max.connections=%d are open peer=%s",
+                self.limits.max_connections,
+                silent.peer.host,
+            )
+            silent.close(CloseReason.TOO_MANY)
+
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         host = connection.peer.host
@@ -180,7 +200,7 @@ class SocketServer:
 
     def _close_idle(self) -> None:
         oldest_s = time.monotonic() - self.limits.connections_max_idle_ms / 1000
-        for connection in [c for c in self.connections if c.last_active_s < oldest_s and not c.is_busy]:
+        for connection in [c for c in self.connections if c.last_used_s < oldest_s and not c.is_busy]:
             connection.close(CloseReason.IDLE)
 
 

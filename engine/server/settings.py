@@ -97,7 +97,16 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=address_limits(config.max_connections_per_ip_overrides),
+        protected_listeners=_protected_listeners(config),
     )
+
+
+def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
+    """Return the listeners of brokers and controller, unless all come in by the same one."""
+    listeners = config.listener_settings
+    own = {listeners.inter_broker_listener_name, listeners.control_plane_listener_name}
+    names = {endpoint.listener_name for endpoint in config.listeners}
+    return frozenset(name for name in own if name in names) if len(names) > 1 else frozenset()
 
 
 def replication_settings(config: BrokerConfig) -> ReplicationSettings:

@@ -16,7 +16,7 @@ from engine.common.errors import OperationError
 from engine.network.client import BrokerClient
 from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
-from engine.network.server import ListenerSpec, ServerLimits
+from engine.network.server import ListenerSpec
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -328,41 +328,6 @@ def test_a_failing_handler_answers_unknown_server_error_or_closes(caplog: pytest
 
     run(check)
     assert "broken on purpose" in caplog.text
-
-
-def test_idle_connections_are_closed() -> None:
-    async def check() -> None:
-        limits = ServerLimits(connections_max_idle_ms=200)
-        async with serving({}, limits) as (server, host, port):
-            server.start_idle_sweep()
-            reader, writer = await asyncio.open_connection(host, port)
-            async with asyncio.timeout(30):
-                assert await reader.read() == b""
-            writer.close()
-
-    run(check)
-
-
-def test_connections_beyond_the_limits_are_refused() -> None:
-    async def check() -> None:
-        async with serving({}, ServerLimits(max_connections_per_ip=2)) as (_, host, port):
-            clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
-            await clients[0].api_versions()
-            await clients[1].api_versions()
-            with pytest.raises(ConnectionLost):
-                await clients[2].api_versions()
-            await clients[0].close()
-            async with asyncio.timeout(30):
-                while True:
-                    try:
-                        await clients[2].api_versions()
-                    except ConnectionLost:
-                        continue
-                    break
-            for client in clients:
-                await client.close()
-
-    run(check)
 
 
 def test_a_taken_port_is_named_with_a_hint() -> None:

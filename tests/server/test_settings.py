@@ -54,6 +54,13 @@ def test_limits_of_connections_by_address() -> None:
         server_limits(config(max_connections_per_ip_overrides="no-such-host.invalid:1"))
 
 
+def test_the_listener_of_the_brokers_is_protected_where_it_is_their_own() -> None:
+    two = "A://127.0.0.1:9092,B://127.0.0.1:9093"
+    names = {"listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT", "inter_broker_listener_name": "B"}
+    assert server_limits(config(listeners=two, **names)).protected_listeners == {"B"}
+    assert server_limits(config(listeners="PLAINTEXT://127.0.0.1:9092")).protected_listeners == set()
+
+
 def test_cluster_ids_have_kafkas_form() -> None:
     assert len(random_cluster_id()) == 22
     assert random_cluster_id() != random_cluster_id()

@@ -171,7 +171,8 @@ KEYS = (
         INT,
         INT_MAX,
         MEDIUM,
-        "Most connections at one time, over all listeners.",
+        "Most connections at one time, over all listeners. Brokers get in all the same where they have a listener of "
+        "their own: the client that was silent for the longest makes room.",
         at_least(0),
         dynamic=CLUSTER_WIDE,
         has_effect=True,

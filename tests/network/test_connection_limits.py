@@ -1,0 +1,115 @@
+"""Which connections a server keeps, closes and refuses: idle ones, and those beyond its limits (E5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from network_serving import run, serving
+
+from engine.network.client import BrokerClient
+from engine.network.connection import CloseReason
+from engine.network.errors import ConnectionLost
+from engine.network.server import ListenerSpec, ServerLimits
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.protocol.frames import encode_request
+
+
+def test_idle_connections_are_closed() -> None:
+    async def check() -> None:
+        limits = ServerLimits(connections_max_idle_ms=200)
+        async with serving({}, limits) as (server, host, port):
+            server.start_idle_sweep()
+            reader, writer = await asyncio.open_connection(host, port)
+            async with asyncio.timeout(30):
+                assert await reader.read() == b""
+            writer.close()
+
+    run(check)
+
+
+def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
+    """As in Kafka, where writing counts. One that takes nothing any more is."""
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def check() -> None:
+        records = b"x" * 30_000_000
+        partition = PartitionData(partition_index=0, high_watermark=0, records=records)
+        answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+        async with serving({ApiKey.FETCH: lambda request, body: answer}) as (server, host, port):
+            reader, writer = await asyncio.open_connection(host, port, limit=1024)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
+            await until(lambda: any(one._sender and one._sender.is_waiting for one in server.connections))
+            (connection,) = server.connections
+            sender = connection._sender
+            assert sender is not None
+            connection.last_active_s = sender.last_progress_s = -1e9
+            queued_bytes = sender.queued_bytes
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            while sender.queued_bytes == queued_bytes:
+                await asyncio.wait_for(reader.read(1_000_000), 30)
+            server._close_idle()
+            assert connection.closed_because is None
+            sender.last_progress_s = -1e9
+            server._close_idle()
+            assert connection.closed_because is CloseReason.IDLE
+            writer.transport.abort()
+
+    run(check)
+
+
+def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
+    """Else a storm of clients would cut the replicas off. The client that was silent for the longest makes room."""
+
+    async def check() -> None:
+        limits = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"}))
+        async with serving({}, limits) as (server, host, port):
+            inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
+            clients = [BrokerClient(host, port, client_id=f"client {n}") for n in range(2)]
+            for client in clients:
+                await client.api_versions()
+            busiest = max(server.connections, key=lambda one: one.last_active_s)
+            brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
+            await brokers[0].api_versions()
+            async with asyncio.timeout(30):
+                while len(server.connections) > 2:
+                    await asyncio.sleep(0.001)
+            assert busiest in server.connections
+            for broker in brokers[1:]:
+                await broker.api_versions()
+            third = BrokerClient(host, port, client_id="client 3")
+            with pytest.raises(ConnectionLost):
+                await third.api_versions()
+            for one in (*clients, *brokers, third):
+                await one.close()
+
+    run(check)
+
+
+def test_connections_beyond_the_limits_are_refused() -> None:
+    async def check() -> None:
+        async with serving({}, ServerLimits(max_connections_per_ip=2)) as (_, host, port):
+            clients = [BrokerClient(host, port, client_id=str(i)) for i in range(3)]
+            await clients[0].api_versions()
+            await clients[1].api_versions()
+            with pytest.raises(ConnectionLost):
+                await clients[2].api_versions()
+            await clients[0].close()
+            async with asyncio.timeout(30):
+                while True:
+                    try:
+                        await clients[2].api_versions()
+                    except ConnectionLost:
+                        continue
+                    break
+            for client in clients:
+                await client.close()
+
+    run(check)
