@@ -11,6 +11,7 @@ from cli.commands.brokers_group import group
 from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ async def log_dirs(
     async with open_cluster(invocation) as cluster:
         found = await _read(cluster, brokers, topic_list or [])
     if summary is None:
-        return log_dirs_report(found, order=sort, names_topics=bool(topic_list))
+        is_for_people = invocation.output is OutputFormat.TABLE
+        return log_dirs_report(found, order=sort, names_topics=bool(topic_list), is_for_people=is_for_people)
     totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
     return totals_report(totals(found), summary, order=sort, failed=[one for one in found if one.error])
 

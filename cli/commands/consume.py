@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +13,15 @@ from cli.commands.topics_change import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
-from cli.framework.stdout import OutputClosed
+from cli.framework.stdout import OutputClosed, check_reader
 from cli.output.format import OutputFormat
 
 if TYPE_CHECKING:
     from engine.admin.consume import ConsumedRecord, ConsumeOptions, Consumer
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
+
+READER_CHECK_S = 0.5
 
 
 @single_command(
@@ -119,7 +121,7 @@ async def _print_records(
                 _write(b"".join(map(to_bytes, records)))
                 count += len(records)
         finally:
-            invocation.talk.say(f"{count} records")
+            invocation.talk.say(f"{count} record{'' if count == 1 else 's'}")
 
 
 async def _limited(
@@ -134,13 +136,31 @@ async def _limited(
         while left is None or left > 0:
             try:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    records = await anext(batches)
+                    records = await _next_read(batches)
             except (StopAsyncIteration, TimeoutError):
                 return
             if left is not None:
                 records = records[:left]
                 left -= len(records)
             yield records
+
+
+async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> list[ConsumedRecord]:
+    """Return the next records, and look meanwhile whether anybody still reads the output."""
+    import asyncio
+
+    async def following() -> list[ConsumedRecord]:
+        return await anext(batches)
+
+    reading = asyncio.create_task(following(), name="next-records")
+    try:
+        while not (await asyncio.wait({reading}, timeout=READER_CHECK_S))[0]:
+            check_reader()
+    except BaseException:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        raise
+    return reading.result()
 
 
 def _start(offset: str | None, *, is_earliest: bool) -> tuple[int, int | None]:

@@ -142,4 +142,6 @@ def _report(producer: Producer, sent: int, options: ProducerOptions) -> Report:
     )
     rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in producer.results]
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
-    return Report(producer.results, Table(columns, rows), notes=(f"{sent} records sent{unacknowledged}",))
+    return Report(
+        producer.results, Table(columns, rows), notes=(f"{sent} record{'' if sent == 1 else 's'} sent{unacknowledged}",)
+    )

@@ -25,6 +25,21 @@ def data_stream() -> Iterator[TextIO]:
         raise OutputClosed from error
 
 
+def check_reader() -> None:
+    """Raise OutputClosed where stdout's reader has gone: who has nothing to write would not hear of it."""
+    import select
+
+    try:
+        stdout = sys.stdout.fileno()
+    except (OSError, ValueError):
+        # Not a file of the system's: nobody can go.
+        return
+    poll = select.poll()
+    poll.register(stdout, 0)
+    if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        raise OutputClosed
+
+
 def closed_pipe() -> int:
     """Make the interpreter's last flush harmless and return the exit code of a command whose reader has gone."""
     null = os.open(os.devnull, os.O_WRONLY)

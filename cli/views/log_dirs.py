@@ -56,10 +56,12 @@ _TOTALS = (
 _SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("topic",)}
 
 
-def log_dirs_report(dirs: Sequence[LogDir], *, order: str, names_topics: bool = True) -> Report:
+def log_dirs_report(
+    dirs: Sequence[LogDir], *, order: str, names_topics: bool = True, is_for_people: bool = True
+) -> Report:
     """A row per replica; a log dir without any, or with an error, has a row of its own.
 
-    Without topics named a person is shown the largest replicas (or the furthest behind), and told so.
+    Without topics named a person is shown the largest replicas (or the furthest behind), and told so; machines get all.
     """
     rows: list[tuple[object, ...]] = [
         (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
@@ -68,7 +70,7 @@ def log_dirs_report(dirs: Sequence[LogDir], *, order: str, names_topics: bool = 
     rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
     replicas = [row[:-1] for row in rows if row[2] is not None]
     notes = _notes(dirs)
-    if not names_topics and len(replicas) > SHOWN_MAX:
+    if not names_topics and len(replicas) > SHOWN_MAX and is_for_people:
         column, what = (5, "furthest behind") if order == "lag" else (4, "largest")
         notes += (f"the {SHOWN_MAX} {what} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
         replicas = heapq.nlargest(SHOWN_MAX, replicas, key=lambda row: cast("int", row[column] or 0))

@@ -187,3 +187,8 @@ def test_of_values(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
 
     check_golden(scene, run, monkeypatch)
     check_json(schema, Seen(report.exit_code, json_text(report.data), ""))
+
+
+def test_machines_get_all_replicas_and_are_not_told_otherwise() -> None:
+    report = log_dirs_report(MANY_REPLICAS, order="name", names_topics=False, is_for_people=False)
+    assert (len(report.table.rows), report.notes) == (40, ())

@@ -136,6 +136,17 @@ def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, 
     assert b"error" not in ran.stderr
 
 
+def test_a_reader_that_goes_away_is_noticed_where_no_more_records_come(
+    program: Program, topic_name: str, live_cluster: LocalCluster
+) -> None:
+    program("produce", topic_name, stdin="x\n")
+    command = f"{PROGRAM} consume {topic_name} --from-beginning -b {live_cluster.bootstrap_servers} | head -1"
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False, env=environment(Path())
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"x\n", b"1 record\n")
+
+
 def test_ctrl_c_ends_a_consumer_with_130(topic_name: str, program: Program, live_cluster: LocalCluster) -> None:
     program("produce", topic_name, stdin="first\n")
     process = subprocess.Popen(
@@ -149,7 +160,7 @@ def test_ctrl_c_ends_a_consumer_with_130(topic_name: str, program: Program, live
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.decode().splitlines() == ["1 records", "error: interrupted"]
+    assert err.decode().splitlines() == ["1 record", "error: interrupted"]
 
 
 def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_cluster: LocalCluster) -> None:
