@@ -38,7 +38,7 @@ Commits = dict[Reader, list[Commit]]
 
 _WINDOW_MS: Final = 3_600_000
 _READERS_MAX: Final = 1_000
-_RECORDS_MAX: Final = 50_000
+_RECORDS_MAX: Final = 200_000
 """So many records are looked through at most, which takes about a second."""
 
 _ANSWER_BYTES: Final = 1024 * 1024
