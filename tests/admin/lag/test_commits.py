@@ -1,0 +1,163 @@
+"""What readers have committed, out of ``__consumer_offsets``: found among others' commits, or nothing is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from engine.admin.errors import Unreachable
+from engine.admin.lag.commits import readers_within_pace
+from engine.admin.wire import WireCluster
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.formats.consumer_offsets import (
+    OffsetCommitValue,
+    encode_group_key,
+    encode_offset_key,
+    encode_offset_value,
+    partition_for,
+)
+from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from engine.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.record import Record
+
+NOW_MS = 10_000_000
+COUNT = 5
+ORDERS = TopicPartition("orders", 3)
+HOME = TopicPartition(GROUP_METADATA_TOPIC, partition_for("seldom", COUNT))
+
+
+def commit(group: str, ago_s: int, offset: int | None) -> Record:
+    """Return one record of a commit to orders-3; without an offset, the tombstone."""
+    value = None
+    if offset is not None:
+        value = encode_offset_value(
+            OffsetCommitValue(offset=offset, metadata="", commit_timestamp=NOW_MS - ago_s * 1000)
+        )
+    return Record(timestamp_ms=NOW_MS, key=encode_offset_key(group, *ORDERS), value=value)
+
+
+class Cluster:
+    """One broker with a partition of the offsets topic and one of orders, whose records came long ago."""
+
+    operation_s = 30.0
+
+    def __init__(self, commits: Sequence[Record], refusal: ErrorCode = ErrorCode.NONE) -> None:
+        self.silent: dict[int, str] = {}
+        self.fetched: list[int] = []
+        self._refusal = refusal
+        self._logs = {
+            HOME: [encode_batch([record], base_offset=offset) for offset, record in enumerate(commits)],
+            ORDERS: [
+                encode_batch([Record(timestamp_ms=1, key=None, value=b"v")], base_offset=offset) for offset in range(50)
+            ],
+        }
+
+    async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        def of(name: str) -> MetadataResponseTopic:
+            partitions = [MetadataResponsePartition(partition_index=number, leader_id=1) for number in range(COUNT)]
+            return MetadataResponseTopic(name=name, partitions=partitions)
+
+        return MetadataResponse(topics=[of(name) for name in topics])
+
+    async def client_of(self, broker_id: int) -> None:
+        assert broker_id == 1
+
+    async def call_broker(self, broker_id: int, request: Any, **_: Any) -> Any:
+        return self._offsets(request) if isinstance(request, ListOffsetsRequest) else self._records(request)
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=wanted.partition_index,
+                        offset=0 if wanted.timestamp >= 0 else self._end(topic.name, wanted.partition_index),
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    def _end(self, topic: str, partition: int) -> int:
+        return len(self._logs[TopicPartition(topic, partition)])
+
+    def _records(self, request: FetchRequest) -> FetchResponse:
+        (topic,) = request.topics
+        (wanted,) = topic.partitions
+        name = TopicPartition(topic.topic, wanted.partition)
+        is_home = name == HOME
+        if is_home:
+            self.fetched.append(wanted.fetch_offset)
+        # Two batches an answer: there is more to ask for.
+        held = b"".join(self._logs[name][wanted.fetch_offset : wanted.fetch_offset + 2])
+        data = PartitionData(
+            partition_index=wanted.partition,
+            error_code=self._refusal if is_home else ErrorCode.NONE,
+            high_watermark=self._end(*name),
+            records=memoryview(held),
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[data])])
+
+
+def within_pace(cluster: object, committed: int = 30) -> bool:
+    readers = {("seldom", ORDERS): committed}
+    found = asyncio.run(readers_within_pace(cast("WireCluster", cluster), readers, NOW_MS, patience_s=0.0))
+    assert found <= readers.keys()
+    return bool(found)
+
+
+STEADY = [commit("seldom", 180, 10), commit("seldom", 120, 20), commit("seldom", 60, 30)]
+
+
+def test_a_readers_commits_are_found_among_others() -> None:
+    other = commit("another", 1, 40)
+    group = Record(timestamp_ms=NOW_MS, key=encode_group_key("seldom"), value=None)
+    cluster = Cluster([STEADY[0], other, group, STEADY[1], other, STEADY[2], other])
+    assert within_pace(cluster)
+    assert cluster.fetched == [0, 2, 4, 6]
+    assert not within_pace(Cluster([*STEADY[:2], other]))
+
+
+def test_the_coordinator_knows_of_a_commit_that_the_log_does_not_show() -> None:
+    assert not within_pace(Cluster(STEADY), committed=31)
+
+
+def test_what_was_deleted_tells_nothing() -> None:
+    assert not within_pace(Cluster([*STEADY[:2], commit("seldom", 0, None), STEADY[2]]))
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_who_may_not_read_the_topic_learns_nothing(refusal: ErrorCode) -> None:
+    assert not within_pace(Cluster(STEADY, refusal))
+
+
+def test_a_damaged_record_says_nothing() -> None:
+    damaged = Record(timestamp_ms=NOW_MS, key=encode_offset_key("seldom", *ORDERS), value=b"\0\3\0")
+    assert not within_pace(Cluster([*STEADY, damaged]))
+
+
+def test_without_a_broker_nothing_is_said() -> None:
+    class Gone(Cluster):
+        async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+            raise Unreachable("no broker answers")
+
+    assert not within_pace(Gone(STEADY))
+
+
+def test_nobody_asks_where_nobody_stands_still() -> None:
+    assert not asyncio.run(readers_within_pace(cast("WireCluster", None), {}, NOW_MS, patience_s=0.0))
