@@ -144,11 +144,15 @@ def kill(
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> None:
     """Send a broker a signal, to see what the cluster does."""
+    from engine.common.errors import OperationError
+
     name = signal.upper().removeprefix("SIG")
     if name not in _SIGNALS:
         raise UsageError(f"--signal wants one of {', '.join(_SIGNALS)}, not {signal!r}")
     cluster = _attached(invocation, directory)
     found = cluster.broker(broker)
+    if not found.is_alive:
+        raise OperationError(f"broker {broker} does not run", hint=f"start it: klamm local start {broker}")
     if not invocation.goes_ahead(f"send {name} to broker {broker}"):
         return
     match name:

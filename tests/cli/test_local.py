@@ -50,6 +50,8 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         assert run("local", "kill", "1").code == 0
         hurt = run("local", "status", "-o", "json")
         assert (hurt.code, [b["alive"] for b in hurt.json["brokers"]]) == (1, [True, False])
+        dead = run("local", "kill", "1")
+        assert (dead.code, dead.err.splitlines()[0]) == (2, "error: broker 1 does not run")
         assert run("local", "start", "1").code == 0
         assert sorted(run("consume", "t", "--until-end").out.split()) == ["one", "two"]
         assert run("local", "stop", "1").code == 0
