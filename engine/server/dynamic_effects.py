@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 
+from engine.common.errors import ConfigError
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
 from engine.config.log_config import LogConfig
+from engine.network.server import SocketServer
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.throttle import ALL_REPLICAS
+from engine.server.settings import address_limits
 from engine.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
 
 
 class DynamicEffects:
@@ -47,6 +54,7 @@ class DynamicEffects:
             self._replicas.fetchers.resize(new.num_replica_fetchers)
         if new.unclean_leader_election_enable and not old.unclean_leader_election_enable:
             self._enable_unclean_election(None)
+        set_log_settings(self._logs, new)
         self._set_rates()
 
     def _set_rates(self) -> None:
@@ -65,3 +73,34 @@ class DynamicEffects:
             return ALL_REPLICAS
         pairs = [entry.split(":") for entry in throttled]
         return frozenset(int(partition) for partition, broker in pairs if int(broker) == self._broker_id)
+
+
+def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
+    """Hand the log manager those of its settings that may change while the broker runs."""
+    log_manager.update_settings(
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        log_segment_delete_delay_ms=config.get_int("log.segment.delete.delay.ms"),
+    )
+
+
+def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
+    """Have ``network``, made with the static limits of connections, keep to them as they are and change.
+
+    Connections that are open stay.
+    """
+
+    def changed(old: BrokerConfig, new: BrokerConfig) -> None:
+        limits = network.limits
+        if new.max_connections_per_ip_overrides != old.max_connections_per_ip_overrides:
+            try:
+                limits = replace(
+                    limits, max_connections_per_ip_overrides=address_limits(new.max_connections_per_ip_overrides)
+                )
+            except ConfigError as error:
+                logger.warning("The limits of connections by address stay as they were: %s", error)
+        network.limits = replace(
+            limits, max_connections=new.max_connections, max_connections_per_ip=new.max_connections_per_ip
+        )
+
+    configs.broker_listeners.append(changed)
+    changed(configs.static, configs.current)

@@ -43,7 +43,7 @@ from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.server.controlled_shutdown import ControlledShutdown
-from engine.server.dynamic_effects import DynamicEffects
+from engine.server.dynamic_effects import DynamicEffects, follow_limits, set_log_settings
 from engine.server.log_cleaning import LogCleaner
 from engine.server.log_upkeep import LogUpkeep
 from engine.server.settings import (
@@ -219,6 +219,7 @@ class KafkaServer:
         self._ends_with("settings", self.topic_configs.stop)
 
     async def _load_logs(self) -> None:
+        set_log_settings(self.log_manager, self.dynamic_configs.current)
         loading = asyncio.create_task(self.offloader.run(self.log_manager.load), name="load logs")
         try:
             await asyncio.shield(loading)
@@ -307,8 +308,11 @@ class KafkaServer:
             for key, e in all_handlers().items()
         }
         self._network = SocketServer(
-            RouteTable(handlers, answer_unknown_version), self._make_request, server_limits(config)
+            RouteTable(handlers, answer_unknown_version),
+            self._make_request,
+            server_limits(config),
         )
+        follow_limits(self.dynamic_configs, self._network)
         self._ends_with("network", self._network.stop)
         self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listeners]
         self.advertised_listeners = advertised(config.advertised_listeners, self._bound)

@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.common.clock import Clock
@@ -340,6 +340,16 @@ class LogManager:
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
         self._dirs_to_checkpoint.add(log.log_dir)
         logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
+
+    def update_settings(self, *, producer_id_expiration_ms: int, log_segment_delete_delay_ms: int) -> None:
+        """Take over settings of the broker that may change while it runs."""
+        self.config = replace(
+            self.config,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            log_segment_delete_delay_ms=log_segment_delete_delay_ms,
+        )
+        for log in (*self.logs.values(), *self.future_logs.values()):
+            log.producers.expiration_ms = producer_id_expiration_ms
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Hand changed settings to the topic's logs."""

@@ -28,11 +28,11 @@ class ProducerStateManager:
     """One partition's producers."""
 
     __slots__ = (
-        "_expiration_ms",
         "_last_snapshot_offset",
         "_ongoing",
         "_topic_partition",
         "_unreplicated",
+        "expiration_ms",
         "map_end_offset",
         "producers",
         "snapshots",
@@ -41,7 +41,7 @@ class ProducerStateManager:
     def __init__(self, topic_partition: TopicPartition, snapshots: ProducerSnapshots, *, expiration_ms: int) -> None:
         """``expiration_ms`` is ``producer.id.expiration.ms``."""
         self._topic_partition = topic_partition
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self.snapshots = snapshots
         self.producers: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
@@ -215,4 +215,4 @@ class ProducerStateManager:
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         has_transaction = entry.current_txn_first_offset != NO_TRANSACTION
-        return not has_transaction and now_ms - entry.last_timestamp_ms >= self._expiration_ms
+        return not has_transaction and now_ms - entry.last_timestamp_ms >= self.expiration_ms

@@ -192,7 +192,7 @@ KEYS = (
         STRING,
         "",
         MEDIUM,
-        "Other limits of connections for some addresses, as `host:number,…`; read at start.",
+        "Other limits of connections for some addresses, as `host:number,…`; names are looked up when it is read.",
         dynamic=CLUSTER_WIDE,
         has_effect=True,
     ),

@@ -1,0 +1,57 @@
+"""What a change of a broker's settings at run time changes in its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_folders import NOW_MS, data_batch
+
+from engine.common.clock import ManualClock
+from engine.common.model import TopicPartition
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic import DynamicConfigs
+from engine.config.log_config import LogConfig
+from engine.network.request import RequestHead
+from engine.network.routes import RouteTable
+from engine.network.server import SocketServer
+from engine.server.dynamic_effects import follow_limits, set_log_settings
+from engine.server.settings import server_limits
+from engine.storage.log_manager import LogManager, LogManagerConfig
+
+BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}
+
+
+def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFixture) -> None:
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    configs.apply("brokers", "1", {"max.connections": "8"})
+    network = SocketServer(RouteTable({}, lambda request, body: None), RequestHead, server_limits(configs.static))
+    follow_limits(configs, network)
+    assert network.limits.max_connections == 8
+    configs.apply("brokers", "1", {})
+    configs.apply("brokers", "<default>", {"max.connections": "7", "max.connections.per.ip": "3"})
+    assert (network.limits.max_connections, network.limits.max_connections_per_ip) == (7, 3)
+    configs.apply("brokers", "1", {"max.connections": "9", "max.connections.per.ip.overrides": "10.0.0.1:2"})
+    assert network.limits.max_connections == 9
+    assert network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 2}
+    configs.apply("brokers", "1", {"max.connections.per.ip.overrides": "no-such-host.invalid:2"})
+    assert network.limits.max_connections == 7
+    assert network.limits.max_connections_per_ip_overrides == {"10.0.0.1": 2}
+    assert "no-such-host.invalid" in caplog.text
+    configs.apply("brokers", "<default>", {})
+    assert network.limits.max_connections == 100
+
+
+def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
+    clock = ManualClock(NOW_MS)
+    manager = LogManager(LogManagerConfig((tmp_path / "d",)), lambda _: LogConfig(), clock, print)
+    manager.load()
+    logs = [manager.get_or_create(TopicPartition("t", 0), is_new=True)]
+    set_log_settings(manager, BrokerConfig.from_properties({**BASE, "producer.id.expiration.ms": "1000"}))
+    logs.append(manager.get_or_create(TopicPartition("t", 1), is_new=True))
+    for log in logs:
+        log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
+    clock.advance(1000)
+    manager.expire_producers()
+    assert [len(log.producers.producers) for log in logs] == [0, 0]
+    manager.release()
