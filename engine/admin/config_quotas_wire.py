@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.admin.asking import ONLY_ANSWER_SHARE
 from engine.admin.config_quotas import (
     SCRAM_MECHANISMS,
     check_dropped,
@@ -121,8 +122,10 @@ async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity,
     users = None if entity is None else [UserName(name=entity.name or "")]
     try:
         # The controller alone answers for credentials in some releases, and it can always.
-        response: DescribeUserScramCredentialsResponse = await wire.call_controller(
-            DescribeUserScramCredentialsRequest(users=users), lambda answer: [answer.error_code]
+        response: DescribeUserScramCredentialsResponse = await wire.ask_controller(
+            DescribeUserScramCredentialsRequest(users=users),
+            lambda answer: [answer.error_code],
+            limit_s=wire.operation_s * ONLY_ANSWER_SHARE,
         )
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:

@@ -12,6 +12,8 @@ import pytest
 from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.client_properties import ClientProperties, load_client_properties
+from engine.admin.config_quotas_wire import describe_clients
+from engine.admin.configs import EntityType
 from engine.admin.errors import NotFound, Refused, StillUnderWay, Unreachable
 from engine.admin.topic_changes import NewTopic, TopicOutcome
 from engine.admin.topic_changes_wire import create_topic, delete_topics
@@ -22,6 +24,7 @@ from engine.network.client import BrokerClient
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from engine.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
 from engine.protocol.apis.describe_configs import DescribeConfigsResponse
 from engine.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -131,6 +134,19 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
         assert (topic.partitions[0].leader, complaints) == (
             1, ["reassignments are not known: no answer within 0.2 s: broker 0, the controller"],
         )  # fmt: skip
+
+    play(scene)
+
+
+def test_credentials_are_not_waited_for_without_a_word() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        answers = cluster.brokers[0].answers
+        answers[ApiKey.DESCRIBE_CLIENT_QUOTAS] = lambda _: DescribeClientQuotasResponse(entries=[])
+        answers[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS] = lambda _: SILENCE
+        wire.operation_s = 0.5
+        with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+            await describe_clients(wire, EntityType.USER, None)
+        assert told.value.where == "broker 0, the controller"
 
     play(scene)
 
