@@ -165,6 +165,8 @@ class _CleanerThread:
             logger.warning("A log could not be measured for cleaning partition=%s: %s", log.topic_partition, error)
         except StorageError as error:
             self._leave_alone(log, str(error))
+        except Exception as error:
+            self._fault(log, error)
         return None
 
     # --- cleaning
@@ -217,6 +219,10 @@ class _CleanerThread:
             self._crashed(job, str(error))
         except (KafkaError, StorageError) as error:
             logger.error("A cleaned segment could not be put in place log=%s: %s", job.log_name, error)
+        except OSError as error:
+            self._logs.fail_dir(job.log.log_dir, f"Failed to clean up log for {job.log.topic_partition}", error)
+        except Exception as error:
+            self._fault(job.log, error)
         return None
 
     async def _clear_up(self, job: CleaningJob) -> None:
@@ -250,6 +256,11 @@ class _CleanerThread:
         logger.warning("The process that cleaned log %s is gone, nothing is lost: %s", job.log_name, how)
         if state.crashes >= CRASHES_MAX:
             self._leave_alone(job.log, f"{state.crashes} processes have died over it")
+
+    def _fault(self, log: Log, error: Exception) -> None:
+        """Leave a log alone that a mistake of ours comes up with: the cleaning of all others must go on."""
+        logger.error("The cleaning of a log failed unexpectedly partition=%s", log.topic_partition, exc_info=error)
+        self._leave_alone(log, repr(error))
 
     def _leave_alone(self, log: Log, why: str) -> None:
         log.cleaning.is_uncleanable = True

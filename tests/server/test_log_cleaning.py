@@ -323,3 +323,41 @@ def test_new_settings_hold_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
     run(world, scene)
     assert caplog.text.count("Starting the log cleaner") == 2
+
+
+def test_a_folder_that_cannot_be_synced_fails_its_dir_and_the_others_are_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+
+    def fails(path: Path) -> None:
+        if path.parent == world.dirs[0]:
+            raise OSError(errno.EIO, "Input/output error")
+
+    async def scene(world: World) -> None:
+        await until(lambda: world.failed == [world.dirs[0]])
+        world.log = world.logs.get_or_create(TopicPartition("t", 1), is_new=True, preferred_dir=world.dirs[1])
+        world.write(600)
+        await until(lambda: world.is_clean)
+
+    monkeypatch.setattr(log_cleaning, "sync_path", fails)
+    run(world, scene)
+
+
+def test_a_fault_of_one_log_leaves_the_others_to_be_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    measure, first = log_cleaning.measure, world.log
+
+    def fails(log: Log, now_ms: int) -> log_cleaning.LogToClean | None:
+        if log is first:
+            raise RuntimeError("a fault of ours")
+        return measure(log, now_ms)
+
+    async def scene(world: World) -> None:
+        await until(lambda: first.cleaning.is_uncleanable)
+        world.log = world.logs.get_or_create(TopicPartition("t", 1), is_new=True, preferred_dir=world.dirs[1])
+        world.write(600)
+        await until(lambda: world.is_clean)
+
+    monkeypatch.setattr(log_cleaning, "measure", fails)
+    run(world, scene)
