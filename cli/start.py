@@ -1,15 +1,16 @@
-"""Where the program ``klamm`` begins: Ctrl-C is taken care of before anything else is loaded."""
+"""Where the program ``klamm`` begins: Ctrl-C and missing streams are taken care of before anything else is loaded."""
 
 from __future__ import annotations
 
 import sys
 
-from cli.framework.early import guard_start
+from cli.framework.early import guard_start, open_missing_streams
 
 
 def run() -> None:
     """Run the program with the arguments of the process, and end the process."""
     guard_start()
+    open_missing_streams()
     from cli.main import main
 
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,6 @@
-"""Ctrl-C while there is nothing to undo: before a command runs, and after it. Loads next to nothing.
+"""What has to be done before anything else is loaded: Ctrl-C and missing streams. Loads next to nothing.
+
+Ctrl-C here is that before a command runs, and after it, while there is nothing to undo.
 
 Python's own way, an exception between any two instructions, would show a traceback out of the middle of an import. Here
 the program says one line and is gone. While a command runs ``interruptible`` gives Python's way back, for then
@@ -26,6 +28,21 @@ def guard_start() -> None:
     """From now on Ctrl-C ends the program at once, in one line; where the caller has it ignored, it stays ignored."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end_at_once)
+
+
+def open_missing_streams() -> None:
+    """Put the null device where the caller has closed stdin, stdout or stderr, as daemons and ``>&-`` do.
+
+    Otherwise Python has None there, and the next socket gets the number: what is printed would go into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Those below are open by now, so it gets this number.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 @contextmanager

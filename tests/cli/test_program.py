@@ -254,3 +254,17 @@ def on_terminal(words: list[str], folder: Path, **extra: str) -> str:
     os.close(ours)
     process.wait(30)
     return written.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"], ids=["stdout", "stderr", "stdin", "all"])
+def test_streams_that_the_caller_has_closed_are_not_missed(tmp_path: Path, closed: str) -> None:
+    for words, code in (
+        ("topics list", ExitCode.USAGE),
+        ("profiles list", ExitCode.DONE),
+        ("produce orders", ExitCode.USAGE),
+    ):
+        ran = subprocess.run(
+            ["bash", "-c", f"{PROGRAM} {words} {closed}"],
+            cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (ran.returncode, "internal error" in ran.stderr) == (code, False), (words, ran.stderr)
