@@ -211,7 +211,7 @@ class FetchSessionCache:
     def _open_full(
         self, partitions: Sequence[FetchPartition], is_follower: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchContext:
-        if not partitions or not self._make_room(is_follower, len(partitions), now_ms):
+        if not self._make_room(is_follower, len(partitions), now_ms):
             return FetchContext(partitions)
         session = FetchSession(
             id=self._free_id(),

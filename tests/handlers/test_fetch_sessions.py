@@ -64,6 +64,17 @@ def test_a_full_request_opens_a_session_and_answers_everything() -> None:
     assert (len(cache), cache.partitions_total) == (1, 2)
 
 
+def test_a_session_may_begin_empty_and_ends_when_it_still_is() -> None:
+    """As in Kafka: the second request names what is fetched, or nothing any more."""
+    cache = FetchSessionCache(10, random.Random(1))
+    begun, idle = (context(open_session(cache)) for _ in range(2))
+    assert 0 not in (begun.session_id, idle.session_id)
+    going_on = context(open_session(cache, partition(0), session_id=begun.session_id, epoch=1))
+    assert (going_on.session_id, answered(going_on, outcome())) == (begun.session_id, [0])
+    assert context(open_session(cache, session_id=idle.session_id, epoch=1)).session_id == 0
+    assert len(cache) == 1
+
+
 def test_an_incremental_answer_carries_only_what_changed() -> None:
     cache = FetchSessionCache(10, random.Random(1))
     first = context(open_session(cache, partition(0), partition(1)))

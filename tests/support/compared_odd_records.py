@@ -8,7 +8,7 @@ from compared_records import BATCHES, WORDS, batch, changed, make, write
 from side_by_side import Side, SideBySide
 
 from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -161,4 +161,80 @@ def asked_twice(both: SideBySide) -> None:
             both.ask(f"deleted {offsets}", DeleteRecordsRequest(topics=topics, timeout_ms=5_000))
 
 
-AREAS: tuple[Callable[[SideBySide], None], ...] = (produced_twice, fetched_oddly, asked_twice)
+class _Session:
+    """The steps of a fetch session, asked of both brokers, each in the session that it has opened."""
+
+    def __init__(self, both: SideBySide, what: str, version: int) -> None:
+        self._both = both
+        self._what = what
+        self._version = version
+        self._ids: dict[str, int] = {}
+
+    def step(
+        self,
+        epoch: int,
+        *parts: tuple[str, int, int],
+        forgotten: tuple[tuple[str, int], ...] = (),
+        version: int | None = None,
+        wait_ms: int = 0,
+    ) -> None:
+        answers = []
+        used = self._version if version is None else version
+        for name, side in self._both.sides.items():
+            wanted = [(*part, 10**6) for part in parts]
+            request = _fetch(*wanted, session=(self._ids.get(name, 0), epoch), wait_ms=wait_ms)(side)
+            request.forgotten_topics_data = [
+                ForgottenTopic(topic=topic, topic_id=side.id_of(topic), partitions=[index])
+                for topic, index in forgotten
+            ]
+            answer = side.ask(request, used)
+            if epoch == 0:
+                self._ids[name] = answer.session_id
+            # A session goes on or has ended; its number is the broker's own.
+            goes_on = answer.session_id == self._ids[name] != 0
+            answers.append({"goes_on": goes_on, **side.plain(answer)})
+        self._both.compare(f"{self._what}, epoch {epoch} {parts}", used, *answers, unlike={"aborted_transactions"})
+
+
+def fetched_in_sessions(both: SideBySide) -> None:
+    """Fetch: sessions step by step, with partitions that come, go, are written to, fail, and are not there yet."""
+    make(both, "steps", 3)
+    for version in (7, 11, 12, 13, 17):
+        late = f"steps-late-{version}"
+        session = _Session(both, "a session", version)
+        ends = {partition: _end(both, "steps", partition) for partition in range(3)}
+        session.step(0, ("steps", 0, ends[0]), ("steps", 1, ends[1]))
+        session.step(1)
+        both.prepare(write(("steps", 1, batch())), 9)
+        session.step(2)
+        session.step(3, ("steps", 1, ends[1] + 3))
+        session.step(4, ("steps", 2, ends[2]), ("nosuch", 0, 0))
+        session.step(5)
+        session.step(6, ("steps", 0, 999))
+        session.step(7)
+        session.step(8, ("steps", 0, ends[0]))
+        session.step(9, forgotten=(("steps", 1), ("nosuch", 0), ("steps", 2)))
+        both.prepare(write(("steps", 1, batch()), ("steps", 0, batch())), 9)
+        session.step(10)
+        session.step(12)
+        session.step(11, (late, 0, 0))
+        make(both, late)
+        session.step(12)
+        session.step(13, (late, 0, 0))
+        session.step(14, version=12 if version > 12 else 13)
+        session.step(14, forgotten=(("steps", 0), (late, 0)))
+        session.step(15, forgotten=(("steps", 0), (late, 0), ("nosuch", 0)))
+        session.step(16)
+        empty = _Session(both, "an empty session", version)
+        empty.step(0)
+        empty.step(1)
+        empty.step(2, ("steps", 0, 0))
+        both.ask("the end of a session", _fetch(("steps", 0, 0, 10), session=(77, -1)), [version])
+
+
+def _end(both: SideBySide, topic: str, partition: int) -> int:
+    (answer,) = {side.ask(_ends((topic, partition)), 7).topics[0].partitions[0].offset for side in both.sides.values()}
+    return int(answer)
+
+
+AREAS: tuple[Callable[[SideBySide], None], ...] = (produced_twice, fetched_oddly, fetched_in_sessions, asked_twice)

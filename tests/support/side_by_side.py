@@ -145,10 +145,14 @@ class SideBySide:
                 side.plain(side.ask(build if isinstance(build, Request) else build(side), version))
                 for side in self.sides.values()
             )
-            for where, theirs, ours in _differences(kafka, klamm, ""):
-                if where.rpartition(".")[2] not in unlike:
-                    told = f"{what} v{version} {where}: Kafka tells {_short(theirs)}, klamm {_short(ours)}"
-                    self.differences.append(told)
+            self.compare(what, version, kafka, klamm, unlike=unlike)
+
+    def compare(self, what: str, version: int, kafka: Plain, klamm: Plain, *, unlike: Collection[str] = ()) -> None:
+        """Note how two answers differ."""
+        for where, theirs, ours in _differences(kafka, klamm, ""):
+            if where.rpartition(".")[2] not in unlike:
+                told = f"{what} v{version} {where}: Kafka tells {_short(theirs)}, klamm {_short(ours)}"
+                self.differences.append(told)
 
 
 def _order(entry: Plain) -> tuple[str, ...]:
