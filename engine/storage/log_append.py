@@ -112,8 +112,7 @@ class LeaderAppends(LogWrites):
             raise self._append_failed(segment, position, error) from error
         if position == 0:
             self._schedule_roll()
-        self._last_append_offset = offset
-        self._last_append_position = position
+        self._last_append_offset, self._last_append_position = offset, position
         self.log_end_offset = self.producers.map_end_offset = end_offset = last_offset + 1
         if producer is not None:
             producer.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
