@@ -49,7 +49,8 @@ class ProgressView:
             sys.stderr.flush()
 
     def _erase(self) -> None:
-        sys.stderr.write(f"\x1b[{self._lines}A\x1b[J" if self._lines else "")
+        # Ctrl-C is echoed where the cursor stands: the line may have begun.
+        sys.stderr.write(f"\r\x1b[{self._lines}A\x1b[J" if self._lines else "")
         self._lines = 0
 
 
