@@ -1,5 +1,5 @@
 """The running controller on a real ZooKeeper and a real wire: election, resignation, failover, watches, what others do
-by hand, and the controller lost between two writes."""
+by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from controller_cluster import SmallBroker, SmallCluster, cluster_of, eventually, is_idle
+from controller_cluster import SmallBroker, cluster_of, eventually, is_idle
 from network_serving import run
 
 from engine.common.errors import ErrorCode
@@ -24,21 +24,6 @@ from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-CRASH_POINTS = (
-    do.CreatePartitionStates,
-    do.UpdateLeaderAndIsr,
-    do.SetTopicAssignments,
-    do.SetReassignments,
-    do.DeleteTopicZNodes,
-    do.SendRequests,
-)
-
-
-async def create(cluster: SmallCluster, assignments: dict[int, tuple[int, ...]], topic: str = "t") -> None:
-    admin = cluster.controller.topic_admin
-    await admin.create_topic(NewTopic(topic, assignments=assignments))
-    assert await admin.wait_for_leaders(topic, assignments, 10_000)
-    await cluster.idle()
 
 
 def knows(broker: SmallBroker, partition: TopicPartition, leader: int) -> bool:
@@ -49,7 +34,7 @@ def knows(broker: SmallBroker, partition: TopicPartition, leader: int) -> bool:
 def test_brokers_learn_what_they_need_over_the_wire(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
-            await create(cluster, {0: (1, 2), 1: (2, 0)})
+            await cluster.create({0: (1, 2), 1: (2, 0)})
             assert cluster.brokers[1].replicas == {T0: (1, 0)}
             assert cluster.brokers[2].replicas == {T0: (1, 0), T1: (2, 0)}
             for broker in cluster.brokers.values():
@@ -65,7 +50,7 @@ def test_requests_go_in_the_versions_of_the_inter_broker_protocol(zk_chroot: str
     async def test() -> None:
         options = {"is_alter_partition_enabled": ibp == "3.9", "uses_topic_ids": ibp == "3.9"}
         async with cluster_of(zk_chroot, 2, ibp=ibp, **options) as cluster:
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             keys = {key for key, _ in cluster.brokers[1].received}
             assert keys == {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA}
             (request,) = [r for key, r in cluster.brokers[1].received if key is ApiKey.LEADER_AND_ISR]
@@ -81,7 +66,7 @@ def test_another_broker_takes_over_when_the_controller_dies(zk_chroot: str) -> N
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
-            await create(cluster, {0: (0, 1), 1: (1, 0)})
+            await cluster.create({0: (0, 1), 1: (1, 0)})
             await cluster.brokers[0].crash()
             new = await cluster.wait_for_controller()
             assert new.controller.controller_epoch == 2
@@ -99,7 +84,7 @@ def test_another_broker_takes_over_when_the_controller_dies(zk_chroot: str) -> N
 def test_a_broker_dies_and_returns(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
-            await create(cluster, {0: (1, 2), 1: (2, 1)})
+            await cluster.create({0: (1, 2), 1: (2, 1)})
             broker = cluster.brokers[1]
             await broker.crash()
             await eventually(lambda: knows(cluster.brokers[2], T0, 2), "the new leader")
@@ -118,7 +103,7 @@ def test_a_lost_session_is_survived(zk_chroot: str) -> None:
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
-            await create(cluster, {0: (0, 1)})
+            await cluster.create({0: (0, 1)})
             zombie = cluster.brokers[0]
             old_epoch = zombie.broker_epoch
             zombie.may_register.clear()
@@ -156,7 +141,7 @@ def test_a_deposed_controller_writes_nothing(zk_chroot: str) -> None:
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             old = cluster.controller
 
             async def depose(instruction: Any) -> None:
@@ -249,9 +234,9 @@ def test_an_answer_that_cannot_be_understood_does_not_end_the_line(
                 return understand(wire, response)
 
             monkeypatch.setattr(channels, "event_of", fails_once)
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             assert next(faults, None) is None
-            await create(cluster, {0: (1, 0)}, "later")
+            await cluster.create({0: (1, 0)}, "later")
             assert all(knows(broker, TopicPartition("later", 0), 1) for broker in cluster.brokers.values())
 
     run(test)
@@ -263,7 +248,7 @@ def test_an_answer_that_cannot_be_understood_does_not_end_the_line(
 def test_a_controller_that_is_deposed_and_cannot_read_by_whom_resigns(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             old, zk = cluster.controller, cluster.brokers[1].zk.client
             await zk.set("/controller", b"{nonsense")
             epoch, _ = await zk.get("/controller_epoch")
@@ -273,7 +258,7 @@ def test_a_controller_that_is_deposed_and_cannot_read_by_whom_resigns(zk_chroot:
             await eventually(lambda: not old.controller.is_active, "its resignation")
             await zk.delete("/controller")
             await cluster.idle()
-            await create(cluster, {0: (1, 0)}, "later")
+            await cluster.create({0: (1, 0)}, "later")
 
     run(test)
 
@@ -283,7 +268,7 @@ def test_a_reassignment_znode_deleted_by_hand_does_not_blind_the_controller(zk_c
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
-            await create(cluster, {0: (0, 1)})
+            await cluster.create({0: (0, 1)})
             zk, path = cluster.brokers[2].zk.client, ReassignPartitionsZNode.path
             context = cluster.controller.controller.core.context
             await zk.create(path, ReassignPartitionsZNode.encode({T0: (0, 2)}))
@@ -321,7 +306,7 @@ def test_senseless_admin_znodes_are_removed(zk_chroot: str, data: bytes) -> None
                 async with asyncio.timeout(20):
                     while await zk.children(parent):
                         await cluster.idle()
-            await create(cluster, {0: (0,)})
+            await cluster.create({0: (0,)})
 
     run(test)
 
@@ -331,7 +316,7 @@ def test_a_senseless_topic_znode_harms_no_other_topic(zk_chroot: str) -> None:
         async with cluster_of(zk_chroot, 1) as cluster:
             zk = cluster.brokers[0].zk.client
             await zk.create("/brokers/topics/broken", b"{")
-            await create(cluster, {0: (0,)})
+            await cluster.create({0: (0,)})
             assert "broken" not in cluster.controller.controller.core.context.topics
             await zk.set("/brokers/topics/broken", b'{"version":1,"partitions":{"0":[0]}}')
             broken = TopicPartition("broken", 0)
@@ -344,7 +329,7 @@ def test_a_senseless_topic_znode_harms_no_other_topic(zk_chroot: str) -> None:
 def test_a_senseless_state_znode_harms_no_other_partition_and_can_be_mended(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
-            await create(cluster, {0: (1, 2), 1: (1, 2)})
+            await cluster.create({0: (1, 2), 1: (1, 2)})
             zk = cluster.brokers[2].zk.client
             path = "/brokers/topics/t/partitions/0/state"
             whole, _ = await zk.get(path)
@@ -356,7 +341,7 @@ def test_a_senseless_state_znode_harms_no_other_partition_and_can_be_mended(zk_c
             await cluster.brokers[0].crash()
             new = await cluster.wait_for_controller()
             await eventually(lambda: is_idle(new), "the end of the take-over")
-            await create(cluster, {0: (2,)}, topic="another")
+            await cluster.create({0: (2,)}, topic="another")
             answer = await new.controller.ask(events.ElectLeaders((T0,), events.ElectionType.UNCLEAN))
             assert answer[T0].code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
             await zk.set(path, whole)
@@ -369,7 +354,7 @@ def test_a_senseless_state_znode_harms_no_other_partition_and_can_be_mended(zk_c
 def test_a_state_by_a_later_controller_is_left_alone(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 2, is_alter_partition_enabled=False) as cluster:
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             zk = cluster.brokers[0].zk.client
             path = "/brokers/topics/t/partitions/0/state"
             later = b'{"controller_epoch":99,"leader":0,"version":1,"leader_epoch":7,"isr":[0]}'
@@ -386,7 +371,7 @@ def test_a_state_by_a_later_controller_is_left_alone(zk_chroot: str) -> None:
 def test_leaders_go_back_by_themselves(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
-            await create(cluster, {0: (1, 0)})
+            await cluster.create({0: (1, 0)})
             broker = cluster.brokers[1]
             await broker.crash()
             await eventually(lambda: knows(cluster.brokers[0], T0, 0), "the other leader")
@@ -400,130 +385,10 @@ def test_leaders_go_back_by_themselves(zk_chroot: str) -> None:
     run(test)
 
 
-# Crash points
-
-
-OPERATIONS = ("create", "delete", "reassign", "death")
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_next_controller_finishes_what_was_begun(zk_chroot: str, operation: str) -> None:
-    """The controller's session ends after its first, second, third … write; another broker finishes the work."""
-
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 4) as cluster:
-            lost_after = 0
-            while True:
-                topic = f"t{lost_after}"
-                partition = TopicPartition(topic, 0)
-                if operation != "create":
-                    await create(cluster, {0: (3, 2), 1: (2, 3)}, topic)
-                old = cluster.controller
-                lost = lose_after(old, lost_after)
-                begun = asyncio.create_task(begin(cluster, operation, topic))
-                await finish(cluster, operation, partition, old, lost)
-                await asyncio.gather(begun, return_exceptions=True)
-                old.on_instruction = None
-                for broker in cluster.brokers.values():
-                    if not broker.is_answering:
-                        await reopen(cluster, broker)
-                await cluster.idle()
-                if not lost.is_set():
-                    break
-                lost_after += 1
-            assert lost_after >= 2
-
-    run(test)
-
-
-def lose_after(broker: SmallBroker, count: int) -> asyncio.Event:
-    """Have a controller's session end before its write number ``count``; the event tells that it happened."""
-    lost = asyncio.Event()
-    left = count
-
-    async def hook(instruction: Any) -> None:
-        nonlocal left
-        if isinstance(instruction, CRASH_POINTS):
-            if left == 0:
-                lost.set()
-                broker.on_instruction = None
-                broker.is_answering = False
-                await broker.zk.close()
-            left -= 1
-
-    broker.on_instruction = hook
-    return lost
-
-
-async def begin(cluster: SmallCluster, operation: str, topic: str) -> None:
-    admin = cluster.controller.topic_admin
-    match operation:
-        case "create":
-            await admin.create_topic(NewTopic(topic, assignments={0: (3, 2), 1: (2, 3)}))
-        case "delete":
-            await admin.delete_topic(topic)
-        case "reassign":
-            data = ReassignPartitionsZNode.encode({TopicPartition(topic, 0): (1, 2)})
-            await cluster.controller.zk.client.create(ReassignPartitionsZNode.path, data)
-        case "death":
-            dying = next(b for b in (3, 2) if not cluster.brokers[b].controller.is_active)
-            await cluster.brokers[dying].crash()
-
-
-async def reopen(cluster: SmallCluster, broker: SmallBroker) -> None:
-    """Start a broker again that was lost."""
-    await broker.controller.stop()
-    await broker.open(cluster.hosts, broker.endpoint.host, broker.endpoint.port)
-
-
-async def finish(
-    cluster: SmallCluster, operation: str, partition: TopicPartition, old: SmallBroker, lost: asyncio.Event
-) -> None:
-    """Wait until the work is done, by whichever controller; one that was lost returns as an ordinary broker."""
-
-    def is_done() -> bool:
-        active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
-        if len(active) != 1 or not is_idle(active[0]):
-            return False
-        context = active[0].controller.core.context
-        leadership = context.leadership.get(partition)
-        match operation:
-            case "create":
-                return leadership is not None and leadership.leader_and_isr.leader in (2, 3)
-            case "delete":
-                return partition.topic not in context.topics
-            case "reassign":
-                return context.replicas(partition) == (1, 2)
-            case _:
-                return (
-                    leadership is not None
-                    and leadership.leader_and_isr.leader in context.live_brokers
-                    and (len(context.live_brokers) < 4)
-                )
-
-    async with asyncio.timeout(60):
-        while not is_done():
-            await asyncio.sleep(0.01)
-            others = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
-            if lost.is_set() and not old.is_answering and others:
-                await reopen(cluster, old)
-            if operation == "reassign":
-                await let_followers_catch_up(cluster, partition)
-
-
-async def let_followers_catch_up(cluster: SmallCluster, partition: TopicPartition) -> None:
-    """Ask for the whole ISR, as the leader would once its followers are there."""
-    active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
-    if len(active) != 1 or partition not in active[0].controller.core.context.partitions_being_reassigned:
-        return
-    members = tuple(b for b in (3, 2, 1) if cluster.brokers[b].is_answering)
-    await cluster.catch_up(partition, *members)
-
-
 def test_reassignment_over_the_whole_way(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 4) as cluster:
-            await create(cluster, {0: (0, 1)})
+            await cluster.create({0: (0, 1)})
             controller = cluster.controller.controller
             answer = await controller.ask(events.AlterPartitionReassignments({T0: (2, 3)}))
             assert answer == {T0: NO_ERROR}

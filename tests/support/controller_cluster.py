@@ -22,7 +22,7 @@ from engine.controller import events
 from engine.controller.channels import ChannelSettings
 from engine.controller.loop import Controller, InstructionHook
 from engine.controller.options import ControllerOptions
-from engine.controller.topic_admin import TopicAdmin
+from engine.controller.topic_admin import NewTopic, TopicAdmin
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -203,6 +203,13 @@ class SmallCluster:
         controller = await self.wait_for_controller()
         answer = await controller.controller.ask(event)
         return answer[partition] if isinstance(answer, dict) else answer
+
+    async def create(self, assignments: dict[int, tuple[int, ...]], topic: str = "t") -> None:
+        """Create a topic, and wait until all of it is led."""
+        admin = self.controller.topic_admin
+        await admin.create_topic(NewTopic(topic, assignments=assignments))
+        assert await admin.wait_for_leaders(topic, assignments, 10_000)
+        await self.idle()
 
 
 def is_idle(broker: SmallBroker) -> bool:
