@@ -165,8 +165,10 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
     except TimeoutError as error:
         if not limit.expired():
             raise
-        wire.silent[broker_id] = f"no answer within {limit_s:g} s"
-        raise Unreachable(wire.silent[broker_id], where=f"broker {broker_id}") from error
+        silence = f"no answer within {limit_s:g} s"
+        # The first time counts for what is told of it: later it was given less.
+        wire.silent.setdefault(broker_id, silence)
+        raise Unreachable(silence, where=f"broker {broker_id}") from error
 
 
 async def _ask_broker(

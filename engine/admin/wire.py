@@ -163,9 +163,10 @@ class WireCluster:
                 raise
             if asked == _NO_CONTROLLER:
                 raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
-            self.silent[asked] = f"no answer within {limit_s:g} s"
+            silence = f"no answer within {limit_s:g} s"
+            self.silent.setdefault(asked, silence)
             where = f"broker {asked}, the controller"
-            raise Unreachable(self.silent[asked], where=where, hint=NO_CONTROLLER_HINT) from error
+            raise Unreachable(silence, where=where, hint=NO_CONTROLLER_HINT) from error
 
     async def _unless_replaced(self, controller_id: int, request: Request, *, is_patient: bool) -> Any:
         """Return the controller's answer; None where it is gone, or another takes over before it answers."""
