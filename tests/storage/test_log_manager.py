@@ -1,78 +1,42 @@
-"""All logs of a broker: several log dirs, identity and locks, stop and start, deletion, failing dirs, due work."""
+"""All logs of a broker: several log dirs, identity and locks, stop and start, deletion, failing dirs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values_of
+from log_folders import data_batch, open_files_in, recorded_copy, values_of
+from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
-from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import decode_offset_checkpoint
 from engine.storage import log_dir
-from engine.storage.disk_jobs import DiskJob
 from engine.storage.environment import LoadingStopped
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
-TOPIC_ID = bytes(range(16))
 A, B, C = (TopicPartition("topic", n) for n in range(3))
-
-
-class Broker:
-    """A log manager over dirs of a test, and what it reported."""
-
-    def __init__(self, *dirs: Path, config: LogConfig | None = None, delay_ms: int = 60_000, threads: int = 1) -> None:
-        self.clock = ManualClock(NOW_MS)
-        self.failed: list[Path] = []
-        self.config = config or LogConfig()
-        settings = LogManagerConfig(dirs, threads, log_segment_delete_delay_ms=delay_ms)
-        self.logs = LogManager(settings, lambda topic: self.config, self.clock, self.failed.append)
-
-    def loaded(self) -> Broker:
-        self.logs.load()
-        return self
-
-    def create(self, partition: TopicPartition, values: int = 1) -> None:
-        log = self.logs.get_or_create(partition, topic_id=TOPIC_ID, is_new=True)
-        for n in range(values):
-            log.append_as_leader(data_batch(b"%d" % n, timestamp_ms=NOW_MS), 0)
-        log.update_high_watermark(log.log_end_offset)
-
-
-def run(jobs: list[DiskJob]) -> None:
-    for job in jobs:
-        job.run()
-        job.finish()
-
-
-def checkpoint(path: Path, name: str) -> dict[TopicPartition, int]:
-    return decode_offset_checkpoint((path / name).read_text(), name)
 
 
 # --- start and stop
 
 
 def test_a_stop_during_recovery_leaves_no_mark_and_loses_nothing(tmp_path: Path) -> None:
-    broker = Broker(tmp_path).loaded()
+    broker = ManagedLogs(tmp_path).loaded()
     broker.create(A, values=3)
     broker.logs.release()
-    killed = Broker(tmp_path)
+    killed = ManagedLogs(tmp_path)
     killed.logs.stop_loading()
     with pytest.raises(LoadingStopped):
         killed.logs.load()
     killed.logs.release()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    again = Broker(tmp_path).loaded()
+    again = ManagedLogs(tmp_path).loaded()
     assert again.logs.logs[A].log_end_offset == 3
     again.logs.shutdown()
-    in_order = Broker(tmp_path)
+    in_order = ManagedLogs(tmp_path)
     in_order.logs.stop_loading()
     in_order.logs.load()
     in_order.logs.shutdown()
@@ -80,13 +44,13 @@ def test_a_stop_during_recovery_leaves_no_mark_and_loses_nothing(tmp_path: Path)
 
 
 def test_logs_survive_an_orderly_stop(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 3)
     broker.create(B, 0)
     broker.logs.shutdown()
     assert (tmp_path / "d" / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
     assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 3, B: 0}
-    again = Broker(tmp_path / "d").loaded()
+    again = ManagedLogs(tmp_path / "d").loaded()
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
     log = again.logs.get(A)
     assert log is not None
@@ -97,11 +61,11 @@ def test_logs_survive_an_orderly_stop(tmp_path: Path) -> None:
 
 
 def test_logs_survive_a_kill(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 3)
-    run(broker.logs.high_watermark_jobs())
+    run_jobs(broker.logs.high_watermark_jobs())
     broker.logs.release()
-    again = Broker(tmp_path / "d").loaded()
+    again = ManagedLogs(tmp_path / "d").loaded()
     log = again.logs.get(A)
     assert log is not None
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (3, 3, 0)
@@ -110,66 +74,66 @@ def test_logs_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_stop_before_all_is_loaded_is_not_called_clean(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d")
+    broker = ManagedLogs(tmp_path / "d")
     broker.logs.shutdown()
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
 def test_a_mark_of_an_orderly_stop_is_gone_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were it there again after a crash of the machine, nothing would be recovered."""
-    Broker(tmp_path / "d").loaded().logs.shutdown()
+    ManagedLogs(tmp_path / "d").loaded().logs.shutdown()
     synced: list[tuple[Path, bool]] = []
     mark = tmp_path / "d" / ".kafka_cleanshutdown"
     monkeypatch.setattr(log_dir, "sync_path", lambda path: synced.append((path, mark.exists())))
-    Broker(tmp_path / "d").loaded().logs.release()
+    ManagedLogs(tmp_path / "d").loaded().logs.release()
     assert (tmp_path / "d", False) in synced
 
 
 def test_damaged_checkpoints_lose_nothing(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 3)
     broker.logs.shutdown()
     for name in ("recovery-point-offset", "replication-offset", "log-start-offset"):
         (tmp_path / "d" / f"{name}-checkpoint").write_text("0\n1\ntopic zero 3\n")
     (tmp_path / "d" / ".kafka_cleanshutdown").unlink()
-    log = Broker(tmp_path / "d").loaded().logs.get(A)
+    log = ManagedLogs(tmp_path / "d").loaded().logs.get(A)
     assert log is not None
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 3, 0)
 
 
 def test_a_deleted_start_is_remembered(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.create(B, 5)
     log = broker.logs.get(A)
     assert log is not None
     log.increment_log_start_offset(2)
-    run(broker.logs.log_start_offset_jobs())
+    run_jobs(broker.logs.log_start_offset_jobs())
     assert checkpoint(tmp_path / "d", "log-start-offset-checkpoint") == {A: 2}
     broker.logs.release()
-    again = Broker(tmp_path / "d").loaded().logs.get(A)
+    again = ManagedLogs(tmp_path / "d").loaded().logs.get(A)
     assert again is not None
     assert again.log_start_offset == 2
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_recovery_in_threads_finds_every_log(tmp_path: Path, threads: int) -> None:
-    broker = Broker(tmp_path / "d", tmp_path / "e").loaded()
+    broker = ManagedLogs(tmp_path / "d", tmp_path / "e").loaded()
     for n in range(12):
         broker.create(TopicPartition("t", n), n)
     broker.logs.release()
-    again = Broker(tmp_path / "d", tmp_path / "e", threads=threads).loaded()
+    again = ManagedLogs(tmp_path / "d", tmp_path / "e", threads=threads).loaded()
     ends = {partition.partition: log.log_end_offset for partition, log in again.logs.logs.items()}
     assert ends == {n: n for n in range(12)}
     assert again.failed == []
 
 
 def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
-    run(broker.logs.creation_jobs(TopicPartition("t", n) for n in range(300)))
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    run_jobs(broker.logs.creation_jobs(TopicPartition("t", n) for n in range(300)))
     assert len(broker.logs.logs) == 300
     broker.logs.shutdown()
-    again = Broker(tmp_path / "d")
+    again = ManagedLogs(tmp_path / "d")
     started = time.process_time()
     again.logs.load()
     elapsed = time.process_time() - started
@@ -184,7 +148,7 @@ def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
 
 
 def test_new_partitions_go_to_the_emptiest_dir(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     for n in range(4):
         broker.create(TopicPartition("t", n))
     assert [broker.logs.logs[TopicPartition("t", n)].log_dir.name for n in range(4)] == ["a", "b", "a", "b"]
@@ -197,11 +161,11 @@ def test_new_partitions_go_to_the_emptiest_dir(tmp_path: Path) -> None:
 
 
 def test_a_dir_belongs_to_one_broker_at_a_time(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     with pytest.raises(StorageError, match=r"Failed to acquire lock on file \.lock in .*/d\."):
-        Broker(tmp_path / "d")
+        ManagedLogs(tmp_path / "d")
     broker.logs.release()
-    Broker(tmp_path / "d").loaded().logs.release()
+    ManagedLogs(tmp_path / "d").loaded().logs.release()
 
 
 def test_a_dir_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
@@ -219,9 +183,9 @@ def test_a_dir_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
         with pytest.raises(StorageError, match="in another process"):
-            Broker(tmp_path / "d")
+            ManagedLogs(tmp_path / "d")
         other.communicate("")
-    broker = Broker(tmp_path / "d")
+    broker = ManagedLogs(tmp_path / "d")
     other_locker = subprocess.run(
         [sys.executable, "-c", script, str(lock)], capture_output=True, text=True, check=False
     )
@@ -233,12 +197,12 @@ def test_the_same_dir_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "d")
     with pytest.raises(StorageError, match="Duplicate log directory"):
-        Broker(tmp_path / "d", tmp_path / "link")
+        ManagedLogs(tmp_path / "d", tmp_path / "link")
 
 
 def test_a_dir_that_cannot_be_used_is_offline_from_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    broker = Broker(tmp_path / "file" / "d", tmp_path / "good").loaded()
+    broker = ManagedLogs(tmp_path / "file" / "d", tmp_path / "good").loaded()
     assert broker.failed == [tmp_path / "file" / "d"]
     assert broker.logs.offline_dirs == [tmp_path / "file" / "d"]
     broker.create(A)
@@ -246,11 +210,11 @@ def test_a_dir_that_cannot_be_used_is_offline_from_the_start(tmp_path: Path) -> 
         broker.logs.get_or_create(B, is_new=False)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(StorageError, match="None of the log dirs"):
-        Broker(tmp_path / "file" / "d")
+        ManagedLogs(tmp_path / "file" / "d")
 
 
 def test_identity(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b")
     assert broker.logs.check_identity("cluster", None) == ("cluster", None)
     broker.logs.write_identity("cluster", 3)
     written = (tmp_path / "a" / "meta.properties").read_text()
@@ -270,38 +234,38 @@ def test_identity(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_partition_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "d" / "lost+found").mkdir(parents=True)
     with pytest.raises(StorageError, match=r"lost\+found"):
-        Broker(tmp_path / "d").loaded()
+        ManagedLogs(tmp_path / "d").loaded()
 
 
 def test_kafkas_folders_of_deleted_and_stray_partitions_are_known(tmp_path: Path) -> None:
     log_dir = recorded_copy("clean", tmp_path / "d")
     (log_dir / "codec-lz4-0").rename(log_dir / "codec-lz4-0.af3679591fd1434684800313fa806c83-stray")
-    broker = Broker(log_dir, delay_ms=1000).loaded()
+    broker = ManagedLogs(log_dir, delay_ms=1000).loaded()
     doomed = next(log_dir.glob("doomed-0.*-delete"))
     assert TopicPartition("doomed", 0) not in broker.logs.logs
     assert TopicPartition("codec-lz4", 0) not in broker.logs.logs
-    run(broker.logs.due_jobs())
+    run_jobs(broker.logs.due_jobs())
     assert doomed.exists()
     broker.clock.advance(1000)
-    run(broker.logs.due_jobs())
+    run_jobs(broker.logs.due_jobs())
     assert not doomed.exists()
     assert next(log_dir.glob("codec-lz4-0.*-stray")).exists()
 
 
 def test_a_partition_in_two_dirs_stops_the_start(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        broker = Broker(tmp_path / name).loaded()
+        broker = ManagedLogs(tmp_path / name).loaded()
         broker.create(A)
         broker.logs.shutdown()
     with pytest.raises(StorageError, match="Duplicate log directories for topic-0 are found in both"):
-        Broker(tmp_path / "a", tmp_path / "b").loaded()
+        ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
 
 
 # --- failing dirs
 
 
 def test_a_dir_that_fails_goes_offline_alone(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     for n in range(4):
         broker.create(TopicPartition("t", n))
     good = [partition for partition, log in broker.logs.logs.items() if log.log_dir.name == "b"]
@@ -325,23 +289,23 @@ def test_a_dir_that_fails_goes_offline_alone(tmp_path: Path) -> None:
 
 
 def test_a_dir_with_a_broken_file_fails_at_the_start_alone(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     broker.create(A, 2)
     broker.create(B, 2)
     broken = broker.logs.logs[A].dir / "partition.metadata"
     broker.logs.shutdown()
     broken.write_text("garbage")
-    again = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    again = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     assert again.failed == [tmp_path / "a"]
     assert list(again.logs.logs) == [B]
     again.logs.shutdown()
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_its_dir(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     jobs = broker.logs.recovery_point_jobs()
     (tmp_path / "a").rename(tmp_path / "gone")
-    run(jobs)
+    run_jobs(jobs)
     assert broker.failed == [tmp_path / "a"]
 
 
@@ -349,7 +313,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_its_dir(tmp_path: Path) -> No
 
 
 def test_topic_ids_do_not_change(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     log = broker.logs.get_or_create(A, is_new=True)
     assert log.topic_id is None
     assert broker.logs.get_or_create(A, topic_id=TOPIC_ID, is_new=False) is log
@@ -361,7 +325,7 @@ def test_topic_ids_do_not_change(tmp_path: Path) -> None:
 
 
 def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", delay_ms=500).loaded()
+    broker = ManagedLogs(tmp_path / "d", delay_ms=500).loaded()
     broker.create(A, 2)
     broker.create(B, 2)
     log = broker.logs.logs[A]
@@ -372,135 +336,34 @@ def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
     assert len(renamed.name) == len("topic-0.") + 32 + len("-delete")
     with pytest.raises(KafkaError):
         log.append_as_leader(data_batch(b"x"), 0)
-    run(broker.logs.due_jobs())
+    run_jobs(broker.logs.due_jobs())
     assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {B: 0}
     assert renamed.exists()
     broker.create(A)
     broker.clock.advance(500)
-    run(broker.logs.due_jobs())
+    run_jobs(broker.logs.due_jobs())
     assert not renamed.exists()
     assert broker.logs.logs[A].log_end_offset == 1
     broker.logs.shutdown()
 
 
 def test_many_logs_are_made_in_threads(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", tmp_path / "b").loaded()
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     broker.create(A)
     partitions = [TopicPartition("t", n) for n in range(9)]
     jobs = broker.logs.creation_jobs([A, *partitions])
     assert len(jobs) == 2
     assert broker.logs.get(partitions[0]) is None
-    run(jobs)
+    run_jobs(jobs)
     found = [broker.logs.get_or_create(one, topic_id=TOPIC_ID, is_new=True) for one in partitions]
     assert [log.log_dir.name for log in found].count("b") == 5
     assert broker.logs.creation_jobs(partitions) == []
 
 
 def test_settings_reach_the_topics_logs(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
+    broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A)
     broker.create(TopicPartition("other", 0))
     broker.logs.update_topic_config("topic", LogConfig(max_message_bytes=5))
     assert broker.logs.logs[A].config.max_message_bytes == 5
     assert broker.logs.logs[TopicPartition("other", 0)].config == LogConfig()
-
-
-# --- due work
-
-
-def test_rolled_segments_are_flushed_when_due(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
-    broker.create(A, 5)
-    log = broker.logs.logs[A]
-    assert log.recovery_point == 0
-    run(broker.logs.due_jobs())
-    assert log.recovery_point == log.segments[-1].base_offset > 0
-    assert broker.logs.flush_jobs() == []
-
-
-def test_flush_ms_flushes_what_waits(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", config=LogConfig(flush_ms=1000)).loaded()
-    broker.create(A, 2)
-    assert broker.logs.flush_jobs() == []
-    broker.clock.advance(1000)
-    run(broker.logs.flush_jobs())
-    assert broker.logs.logs[A].recovery_point == 2
-    broker.clock.advance(5000)
-    assert broker.logs.flush_jobs() == []
-
-
-def test_a_job_that_was_given_up_counts_as_not_done(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", config=LogConfig(flush_ms=0)).loaded()
-    broker.create(A, 2)
-    (job,) = broker.logs.flush_jobs()
-    job.finish()
-    assert broker.logs.logs[A].recovery_point == 0
-
-
-def test_a_log_that_was_deleted_is_not_flushed(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
-    broker.create(A, 5)
-    broker.logs.delete(A)
-    assert broker.logs.flush_jobs() == []
-    assert broker.failed == []
-
-
-def test_retention_visits_every_log(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d", config=LogConfig(segment_bytes=150, retention_ms=1000)).loaded()
-    for partition in (A, B, C):
-        broker.create(partition, 4)
-    broker.config = replace(broker.config)
-    assert broker.logs.run_retention() == 0
-    broker.clock.advance(2000)
-    deleted = list(broker.logs.retention_steps())
-    assert len(deleted) == 3
-    assert min(deleted) > 1
-    assert {log.log_start_offset for log in broker.logs.logs.values()} == {4}
-    broker.clock.advance(broker.config.file_delete_delay_ms)
-    run(broker.logs.due_jobs())
-    assert list((tmp_path / "d").rglob("*.deleted")) == []
-
-
-def test_producers_expire_in_all_logs(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
-    broker.create(A, 0)
-    log = broker.logs.logs[A]
-    log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
-    broker.logs.expire_producers()
-    assert len(log.producers.producers) == 1
-    broker.clock.advance(86_400_000)
-    broker.logs.expire_producers()
-    assert log.producers.producers == {}
-
-
-def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
-    for partition in (A, B):
-        broker.create(partition, 5)
-        broker.logs.logs[partition].flush()
-    broker.logs.checkpoint()
-    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 5, B: 5}
-    broker.logs.logs[A].truncate_to(2)
-    broker.logs.logs[A].append_as_leader(data_batch(*(b"other" for _ in range(9))), 1)
-    broker.logs.logs[B].truncate_fully_and_start_at(3)
-    run(broker.logs.due_jobs())
-    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 2, B: 3}
-
-
-def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
-    broker.create(A, 5)
-    broker.logs.logs[A].truncate_to(2)
-    assert broker.logs.due_jobs() == []
-
-
-def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "d").loaded()
-    broker.create(A, 2)
-    first, second = broker.logs.high_watermark_jobs() + broker.logs.high_watermark_jobs()
-    first.run()
-    second.run()
-    second.finish()
-    first.finish()
-    assert checkpoint(tmp_path / "d", "replication-offset-checkpoint") == {A: 2}
-    assert list((tmp_path / "d").glob("*.tmp")) == []

@@ -1,0 +1,112 @@
+"""What is due in all logs of a broker: flushes, retention, producers that expire, checkpoints after a cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from log_folders import NOW_MS, data_batch
+from managed_logs import ManagedLogs, checkpoint, run_jobs
+
+from engine.common.model import TopicPartition
+from engine.config.log_config import LogConfig
+
+A, B, C = (TopicPartition("topic", n) for n in range(3))
+
+
+def test_rolled_segments_are_flushed_when_due(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
+    broker.create(A, 5)
+    log = broker.logs.logs[A]
+    assert log.recovery_point == 0
+    run_jobs(broker.logs.due_jobs())
+    assert log.recovery_point == log.segments[-1].base_offset > 0
+    assert broker.logs.flush_jobs() == []
+
+
+def test_flush_ms_flushes_what_waits(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(flush_ms=1000)).loaded()
+    broker.create(A, 2)
+    assert broker.logs.flush_jobs() == []
+    broker.clock.advance(1000)
+    run_jobs(broker.logs.flush_jobs())
+    assert broker.logs.logs[A].recovery_point == 2
+    broker.clock.advance(5000)
+    assert broker.logs.flush_jobs() == []
+
+
+def test_a_job_that_was_given_up_counts_as_not_done(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(flush_ms=0)).loaded()
+    broker.create(A, 2)
+    (job,) = broker.logs.flush_jobs()
+    job.finish()
+    assert broker.logs.logs[A].recovery_point == 0
+
+
+def test_a_log_that_was_deleted_is_not_flushed(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
+    broker.create(A, 5)
+    broker.logs.delete(A)
+    assert broker.logs.flush_jobs() == []
+    assert broker.failed == []
+
+
+def test_retention_visits_every_log(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150, retention_ms=1000)).loaded()
+    for partition in (A, B, C):
+        broker.create(partition, 4)
+    broker.config = replace(broker.config)
+    assert broker.logs.run_retention() == 0
+    broker.clock.advance(2000)
+    deleted = list(broker.logs.retention_steps())
+    assert len(deleted) == 3
+    assert min(deleted) > 1
+    assert {log.log_start_offset for log in broker.logs.logs.values()} == {4}
+    broker.clock.advance(broker.config.file_delete_delay_ms)
+    run_jobs(broker.logs.due_jobs())
+    assert list((tmp_path / "d").rglob("*.deleted")) == []
+
+
+def test_producers_expire_in_all_logs(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 0)
+    log = broker.logs.logs[A]
+    log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
+    broker.logs.expire_producers()
+    assert len(log.producers.producers) == 1
+    broker.clock.advance(86_400_000)
+    broker.logs.expire_producers()
+    assert log.producers.producers == {}
+
+
+def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    for partition in (A, B):
+        broker.create(partition, 5)
+        broker.logs.logs[partition].flush()
+    broker.logs.checkpoint()
+    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 5, B: 5}
+    broker.logs.logs[A].truncate_to(2)
+    broker.logs.logs[A].append_as_leader(data_batch(*(b"other" for _ in range(9))), 1)
+    broker.logs.logs[B].truncate_fully_and_start_at(3)
+    run_jobs(broker.logs.due_jobs())
+    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 2, B: 3}
+
+
+def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 5)
+    broker.logs.logs[A].truncate_to(2)
+    assert broker.logs.due_jobs() == []
+
+
+def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 2)
+    first, second = broker.logs.high_watermark_jobs() + broker.logs.high_watermark_jobs()
+    first.run()
+    second.run()
+    second.finish()
+    first.finish()
+    assert checkpoint(tmp_path / "d", "replication-offset-checkpoint") == {A: 2}
+    assert list((tmp_path / "d").glob("*.tmp")) == []
