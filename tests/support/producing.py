@@ -21,6 +21,7 @@ class Acknowledged:
     numbers: list[int] = field(default_factory=list)
     """In the order of their acknowledgements."""
     offsets: dict[int, int] = field(default_factory=dict)
+    """Where they are, but for those that a later acknowledgement stood for, as librdkafka counts after a new leader."""
     failed: int = 0
 
 
@@ -99,7 +100,8 @@ class Witness:
         def delivered(error: object, message: Any) -> None:
             if error is None:
                 told.numbers.append(number)
-                told.offsets[number] = message.offset()
+                if message.offset() is not None:
+                    told.offsets[number] = message.offset()
             else:
                 told.failed += 1
 

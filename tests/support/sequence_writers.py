@@ -27,17 +27,20 @@ from tailing_reader import TailingReader
 DELIVERY_MS = 180_000
 """Longer than any fault lasts: what is not delivered by then counts as a failure of the cluster."""
 
+UNKNOWN = -1
+"""The offset of a record that is acknowledged, though not where it is."""
+
 _UNANSWERED_MAX = 2_000
 
 _LAST_LINES = 50_000
 """So much of what librdkafka says of itself is kept for the case that it stands still."""
 
 Acknowledged = dict[tuple[str, int], dict[int, int]]
-"""(topic, partition) -> number -> offset."""
+"""(topic, partition) -> number -> offset, or ``UNKNOWN``."""
 
 
 class Sender(Protocol):
-    """One client library; ``on_done`` gets the offset, or an error's text."""
+    """One client library; ``on_done`` gets the offset, ``UNKNOWN`` if the library was not told, or an error's text."""
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None: ...
     def poll(self) -> None: ...
@@ -76,7 +79,13 @@ class LibrdkafkaSender:
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:
         def on_delivery(error: Any, message: Any) -> None:
-            on_done(message.offset() if error is None else None, str(error))
+            if error is not None:
+                on_done(None, str(error))
+                return
+            # Without offset: the answer of an old leader was still awaited when the new one, which had the record by
+            # replication, acknowledged what came after it. librdkafka calls that an implicit acknowledgement.
+            offset = message.offset()
+            on_done(UNKNOWN if offset is None else offset, "")
 
         self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
 
@@ -309,6 +318,6 @@ def _check(where: str, writer: Writer, records: list[tuple[int, bytes]], acknowl
     falls = [(a, b) for a, b in itertools.pairwise(numbers) if b[1] < a[1]]
     assert not falls, f"{where}: records of {writer.name} out of order: {falls[:3]}"
     at = {number: offset for offset, number in numbers}
-    moved = [(n, offset, at[n]) for n, offset in acknowledged.items() if at[n] != offset and offset >= 0]
+    moved = [(n, offset, at[n]) for n, offset in acknowledged.items() if at[n] != offset and offset != UNKNOWN]
     assert not moved, f"{where}: (number, acknowledged at, found at) of {writer.name}: {moved[:3]}"
     return len(acknowledged)
