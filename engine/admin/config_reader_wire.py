@@ -110,13 +110,14 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
     return [
         _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
         for result in await _describe_topics(wire, topics, keys=None, with_synonyms=True)
+        if result.error_code == ErrorCode.NONE
     ]
 
 
 async def read_overrides(
     wire: WireCluster, topics: Sequence[str], on_unknown: Complain | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the overrides of topics that are still there.
+    """Return the overrides of topics; one that vanished meanwhile has none.
 
     With ``on_unknown`` topics whose settings nobody tells soon are told to it, and left out; otherwise that raises.
     """
@@ -132,9 +133,12 @@ async def read_overrides(
 async def read_effective(
     wire: WireCluster, topics: Sequence[str], key: str, on_unknown: Complain | None = None
 ) -> dict[str, str | None]:
-    """Return the value in force of one setting for each topic. ``on_unknown`` as for ``read_overrides``."""
+    """Return the value in force of one setting for each topic, None for one that vanished meanwhile.
+
+    ``on_unknown`` as for ``read_overrides``.
+    """
     results = await _describe_topics(wire, topics, keys=[key], on_unknown=on_unknown)
-    return {result.resource_name: config.value for result in results for config in result.configs}
+    return {result.resource_name: next((config.value for config in result.configs), None) for result in results}
 
 
 async def _describe_topics(
@@ -169,17 +173,16 @@ async def _describe_topics(
 async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
 ) -> list[DescribeConfigsResult]:
-    """Return what is told of topics that are there."""
+    """Return what is told of topics; of those that have vanished, that."""
     limit_s = math.inf
     if on_unknown is not None:
         limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else math.inf, beside_limit_s(wire))
     response = await _told_by_any(wire, request, limit_s)
     results = []
     for result in response.results:
-        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            continue
         try:
-            refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
+            if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
         except Refused as error:
             if on_unknown is None:
                 raise

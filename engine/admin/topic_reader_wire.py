@@ -54,9 +54,7 @@ class WireTopicReader:
         overrides = await read_overrides(self._wire, there, self._on_unknown)
         reassignments = await self._reassignments() if there else {}
         answers.sort(key=lambda topic: topic.name or "")
-        # One that is not told of was deleted meanwhile, or nobody knows.
-        untold = None if self._on_unknown else dict[str, str]()
-        return [topic_from_metadata(topic, overrides.get(topic.name or "", untold), reassignments) for topic in answers]
+        return [topic_from_metadata(topic, overrides.get(topic.name or ""), reassignments) for topic in answers]
 
     async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return what is under way; a controller that has just died is no reason to tell nothing about topics."""

@@ -157,6 +157,23 @@ def test_one_topic_with_damaged_settings_does_not_hide_the_others() -> None:
     play(scene, complaints)
 
 
+@pytest.mark.parametrize("complaints", [[], None], ids=["tolerant", "strict"])
+def test_a_topic_that_vanishes_meanwhile_has_no_settings_and_is_no_alarm(complaints: list[str] | None) -> None:
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
+        topics = tuple(await reader.topics(["t", "u"]))
+        assert [topic.configs for topic in topics] == [{}, {"retention.ms": "7"}]
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2)
+        under = DescribeOptions((PartitionFilter.UNDER_MIN_ISR,))
+        assert await describe_topics(reader, select_topics(["t", "u"]), under) == []
+        snapshot = ClusterSnapshot((BrokerInfo(0, ()),), topics, SnapshotSource.WIRE, 0, None, 0)
+        assert assess(HealthFacts(snapshot)).reasons == ()
+
+    play(scene, complaints)
+    assert not complaints
+
+
 def test_who_wants_to_change_something_gets_the_error() -> None:
     async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
         codes = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
