@@ -21,9 +21,9 @@ ENTRIES = (
         "configs", "cli.commands.configs", "Settings of topics and brokers, quotas of users and clients", _CLUSTER,
         aliases=("config",),
     ),
-    Entry("elect", "cli.commands.elect", "Give partitions back to their preferred leaders, or elect any", _CLUSTER),
+    Entry("elect", "cli.commands.elections", "Give partitions back to their preferred leaders, or elect any", _CLUSTER),
     Entry(
-        "reassign", "cli.commands.reassign", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,
+        "reassign", "cli.commands.reassignment", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,
         aliases=("reassignments",),
     ),
     Entry(
@@ -48,7 +48,7 @@ ENTRIES = (
         aliases=("record",),
     ),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters",)),
-    Entry("zk", "cli.commands.zk", "Look at the znodes, decoded", _CLUSTER),
+    Entry("zk", "cli.commands.znodes", "Look at the znodes, decoded", _CLUSTER),
     Entry("produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command"),
     Entry("consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command"),
     Entry(

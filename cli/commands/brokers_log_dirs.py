@@ -15,8 +15,8 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.connection import Cluster
-    from engine.admin.log_dirs import LogDir
+    from engine.admin.brokers.log_dirs import LogDir
+    from engine.admin.cluster.connection import Cluster
 
 SUMMARIES = ("dir", "broker", "topic")
 ORDERS = ("name", "size", "lag")
@@ -66,9 +66,9 @@ async def log_dirs(
     stands there as such. Ends with 1 where a log dir has failed or a broker is missing or did not answer.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.log_dirs import log_dirs_report, totals_report
-    from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-    from engine.admin.reassign_json import parse_broker_list
+    from cli.views.brokers_log_dirs import log_dirs_report, totals_report
+    from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
+    from engine.admin.reassignment.plan_file import parse_broker_list
 
     if summary is not None and summary not in SUMMARIES:
         raise UsageError(f"--summary wants one of {', '.join(SUMMARIES)}, not {summary!r}")
@@ -85,12 +85,12 @@ async def log_dirs(
 
 
 async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
-    from engine.admin.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
-    from engine.admin.readers import topic_reader
-    from engine.admin.reassign import partitions_of
-    from engine.admin.snapshot_file import load_snapshot
-    from engine.admin.topic_selection import select_topics
-    from engine.admin.topics import read_selected
+    from engine.admin.brokers.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
+    from engine.admin.reassignment.running import partitions_of
+    from engine.admin.snapshots.file import load_snapshot
+    from engine.admin.topics.describing import read_selected
+    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.selection import select_topics
 
     topics = None
     if texts:

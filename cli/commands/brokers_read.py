@@ -22,7 +22,7 @@ async def list_brokers(invocation: Invocation) -> Report:
     """List the live brokers with address and rack, and say which one is the controller."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import brokers_report
-    from engine.admin.brokers import read_members
+    from engine.admin.cluster.members import read_members
 
     async with open_cluster(invocation) as cluster:
         return brokers_report((await read_members(cluster)).descriptions)
@@ -55,8 +55,8 @@ async def describe(
     APIs that a broker offers. Ends with 1 where a broker is missing, silent or has a failed log dir.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.broker_details import broker_details_report
-    from engine.admin.broker_description import describe_brokers
+    from cli.views.brokers_details import broker_details_report
+    from engine.admin.brokers.description import describe_brokers
 
     async with open_cluster(invocation) as cluster:
         found = await describe_brokers(cluster, ids or ())

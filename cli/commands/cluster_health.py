@@ -14,7 +14,7 @@ from cli.framework.options import Needs
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.health import HealthStatus
+    from engine.admin.health.report import HealthStatus
 
 _PAUSE_S = 1.0
 
@@ -46,9 +46,9 @@ async def health(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from cli.views.cluster_health import health_report
-    from engine.admin.health_checks import assess
-    from engine.admin.health_reading import read_health_facts
+    from cli.views.health import health_report
+    from engine.admin.health.checks import assess
+    from engine.admin.health.reading import read_health_facts
 
     threshold = _threshold(fail_on)
     deadline = time.monotonic() + invocation.timeout_s
@@ -64,7 +64,7 @@ async def health(
 
 
 def _threshold(word: str) -> HealthStatus:
-    from engine.admin.health import HealthStatus
+    from engine.admin.health.report import HealthStatus
 
     if word not in (HealthStatus.WARNING, HealthStatus.CRITICAL):
         raise UsageError(f"--fail-on wants warning or critical, not {word!r}")

@@ -26,8 +26,8 @@ async def load(invocation: Invocation, topics: TopicTexts = None, topic: TopicOp
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.plots import load_report
-    from engine.admin.reading_load import read_broker_load
-    from engine.admin.topic_selection import select_topics
+    from engine.admin.brokers.reading_load import read_broker_load
+    from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:
         return load_report(await read_broker_load(cluster, select_topics([*(topics or ()), *(topic or ())])))

@@ -72,9 +72,9 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
-    from engine.admin.brokers import check_broker_lives
-    from engine.admin.configs import EntityType
-    from engine.admin.reading_configs import config_reader
+    from engine.admin.cluster.members import check_broker_lives
+    from engine.admin.configs.reading import config_reader
+    from engine.admin.configs.values import EntityType
 
     chosen = chosen_entity(
         entity_type or (),
@@ -145,8 +145,8 @@ async def alter(
     Quotas are altered by the wire only. Credentials of users are not altered here.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.changing_configs import alter_entity
-    from engine.admin.configs import parse_additions
+    from engine.admin.configs.changing import alter_entity
+    from engine.admin.configs.values import parse_additions
 
     chosen = chosen_entity(
         entity_type or (),

@@ -12,7 +12,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.completing import complete_brokers, complete_topics, one_of
 
 if TYPE_CHECKING:
-    from engine.admin.configs import Entity, EntityType
+    from engine.admin.configs.values import Entity, EntityType
 
 EntityTypes = Annotated[
     list[str] | None,
@@ -109,7 +109,7 @@ def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> l
 
 
 def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
-    from engine.admin.configs import Entity, EntityType
+    from engine.admin.configs.values import Entity, EntityType
 
     known = [one for one in EntityType if one is not EntityType.USER_CLIENT]
     found = next((one for one in known if one.value == kind), None)
@@ -123,8 +123,8 @@ def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
 
 
 def _pair(said: dict[str, tuple[str | None, bool]]) -> Chosen:
-    from engine.admin.config_quotas import user_and_client, written
-    from engine.admin.configs import EntityType
+    from engine.admin.configs.quotas import user_and_client, written
+    from engine.admin.configs.values import EntityType
 
     (user, is_user), (client, is_client) = said["users"], said["clients"]
     kind = EntityType.USER_CLIENT

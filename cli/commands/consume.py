@@ -17,7 +17,7 @@ from cli.framework.stdout import OutputClosed, check_reader
 from cli.output.format import OutputFormat
 
 if TYPE_CHECKING:
-    from engine.admin.consume import ConsumedRecord, ConsumeOptions, Consumer
+    from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
@@ -77,7 +77,7 @@ async def command(
     Follows the leaders as they move, joins no group and commits nothing. Ends at --max-messages, --until-end,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
-    from engine.admin.consume import ConsumeOptions
+    from engine.admin.records.consume import ConsumeOptions
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
@@ -107,7 +107,7 @@ async def _print_records(
 ) -> None:
     from cli.framework.cluster_session import open_cluster
     from cli.views.records import CSV_HEADER, record_printer
-    from engine.admin.consume import Consumer
+    from engine.admin.records.consume import Consumer
 
     to_bytes = record_printer(invocation.output, pattern)
     count = 0
@@ -165,7 +165,7 @@ async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> lis
 
 def _start(offset: str | None, *, is_earliest: bool) -> tuple[int, int | None]:
     """Return the offset to start at, and how far before the end."""
-    from engine.admin.offsets import EARLIEST, LATEST
+    from engine.admin.offsets.asking import EARLIEST, LATEST
 
     words = {None: EARLIEST if is_earliest else LATEST, "earliest": EARLIEST, "beginning": EARLIEST}
     words |= {"latest": LATEST, "end": LATEST}

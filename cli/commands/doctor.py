@@ -16,7 +16,7 @@ def command(invocation: Invocation) -> Report:
     Exits with 1 when something is missing that klamm's main uses need; what is optional does not count.
     """
     from cli.views.doctor import doctor_report
-    from engine.admin.doctor import Probes, examine
+    from engine.local.doctor import Probes, examine
     from engine.local.java import find_java, zookeeper_classpath
 
     def java() -> str:

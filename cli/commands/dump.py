@@ -53,8 +53,8 @@ def command(
     __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged.
     """
     from cli.views.dump import DumpPrinter
-    from engine.admin.dump import DumpOptions, decoder_for, dump_file, files_to_dump
-    from engine.admin.dump_payloads import PayloadDecoder
+    from engine.admin.dump.files import DumpOptions, decoder_for, dump_file, files_to_dump
+    from engine.admin.dump.payloads import PayloadDecoder
 
     wanted = [*(paths or ()), *(Path(name.strip()) for name in (files or "").split(",") if name.strip())]
     if not wanted:

@@ -34,7 +34,7 @@ async def delete(
     A group with members is refused and they are named; the others are deleted. Of a group in ZooKeeper all znodes go.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.group_changes import deleted_groups_report
+    from cli.views.groups_changes import deleted_groups_report
     from engine.admin.groups.deleting import delete_groups, find_groups_to_delete
 
     meant = scope(groups, group, all_groups)
@@ -74,7 +74,7 @@ async def delete_offsets(
     The group may have members, but none that reads the topic. What was committed is shown.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.group_changes import deleted_offsets_report
+    from cli.views.groups_changes import deleted_offsets_report
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
     from engine.admin.groups.deleting_offsets import find_offsets_to_delete
     from engine.admin.groups.reset_spec import parse_topic_scope

@@ -83,7 +83,7 @@ async def reset_offsets(
     which --from-file takes back. A group that cannot be reset does not hold up the others.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.group_changes import planned_lines, reset_report
+    from cli.views.groups_changes import planned_lines, reset_report
     from engine.admin.groups.committing import reset_offsets as commit
     from engine.admin.groups.resetting import plan_reset
 

@@ -14,11 +14,11 @@ from cli.framework.options import Needs
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.connection import Cluster
+    from engine.admin.cluster.connection import Cluster
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
     from engine.admin.lag.rules import LagStatus
-    from engine.admin.topic_selection import TopicSelection
+    from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
 
 _LOOKS = 3
@@ -78,7 +78,7 @@ async def command(
     from cli.framework.cluster_session import open_cluster
     from engine.admin.groups.scope import GroupScope, scope_of
     from engine.admin.lag.measuring import LagMeter, LagOptions
-    from engine.admin.topic_selection import select_topics
+    from engine.admin.topics.selection import select_topics
 
     if not interval > 0:
         raise UsageError("--interval wants a number of seconds above 0")
@@ -152,7 +152,7 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
 
     from cli.framework.terminal import is_terminal
     from cli.output.format import OutputFormat
-    from engine.admin.errors import Unreachable
+    from engine.admin.cluster.errors import Unreachable
 
     has_screen = is_terminal(sys.stdout) and view.invocation.output is OutputFormat.TABLE
     loop = asyncio.get_running_loop()
@@ -177,7 +177,7 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
 
 async def _absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[Exception]:
     """Return failures for topics that were named, and that neither a group nor the cluster knows."""
-    from engine.admin.topics import topic_not_found
+    from engine.admin.topics.describing import topic_not_found
 
     unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
     names = [name for name in unread if name in topics.names]

@@ -71,9 +71,9 @@ async def command(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report
-    from engine.admin.offset_selection import select_partitions
-    from engine.admin.offset_times import parse_offset_time
-    from engine.admin.partition_offsets import choose_partitions, look_up
+    from engine.admin.offsets.listing import choose_partitions, look_up
+    from engine.admin.offsets.selection import select_partitions
+    from engine.admin.offsets.times import parse_offset_time
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:

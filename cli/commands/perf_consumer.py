@@ -77,7 +77,7 @@ async def consumer(
     if group_id is not None and (partition or not group_id):
         raise UsageError("--group wants a name, and the group says which partitions are read, not --partition")
     if consumer_config is not None:
-        from engine.admin.client_properties import load_client_properties
+        from engine.admin.cluster.client_properties import load_client_properties
 
         use_bootstrap(invocation, load_client_properties(consumer_config).entries)
 

@@ -52,7 +52,7 @@ def refuse(value: object, option: str, why: str) -> None:
     Raises:
         BadRequest: it was given.
     """
-    from engine.admin.errors import BadRequest
+    from engine.admin.cluster.errors import BadRequest
 
     if value is not None and value is not False:
         raise BadRequest(why, where=option, hint="leave it out, or use Kafka's own tool")

@@ -136,7 +136,7 @@ def _settings(
     invocation: Invocation, path: Path | None, properties: dict[str, str], options: dict[str, object]
 ) -> ProducerSettings:
     """Put the settings together: options win over --producer-props, these over the file."""
-    from engine.admin.client_properties import load_client_properties
+    from engine.admin.cluster.client_properties import load_client_properties
     from engine.admin.perf.producer_settings import settings_from
 
     from_file = load_client_properties(path).entries if path is not None else {}

@@ -15,8 +15,8 @@ from cli.framework.options import Asks, Needs
 from cli.output.report import Column, Kind, Report, Table
 
 if TYPE_CHECKING:
-    from engine.admin.produce import Producer, ProducerOptions
-    from engine.admin.record_lines import LineFormat
+    from engine.admin.records.lines import LineFormat
+    from engine.admin.records.produce import Producer, ProducerOptions
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -66,8 +66,8 @@ async def command(
     A key decides the partition as in Kafka's own clients; records without a key go to one partition after the other.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.produce import Producer, ProducerOptions
-    from engine.admin.record_lines import LineFormat, parse_header
+    from engine.admin.records.lines import LineFormat, parse_header
+    from engine.admin.records.produce import Producer, ProducerOptions
     from engine.protocol.records.attributes import codec_named
 
     if acks not in _ACKS:
@@ -102,8 +102,8 @@ async def _send_all(invocation: Invocation, producer: Producer, rules: LineForma
     import time
 
     from cli.framework.progress import Progress
-    from engine.admin.record_lines import parse_json_line, parse_line, split_lines
-    from engine.admin.stdin_reader import read_chunks
+    from engine.admin.records.lines import parse_json_line, parse_line, split_lines
+    from engine.admin.records.stdin import read_chunks
 
     number, rest = 0, b""
     progress = Progress(invocation.talk, "sent", "records")

@@ -12,7 +12,7 @@ from cli.framework.options import Needs
 from cli.output.report import Column, Kind, Report, Table
 
 if TYPE_CHECKING:
-    from engine.admin.profiles import Profiles
+    from engine.admin.cluster.profiles import Profiles
 
 group = CommandGroup("profiles", "Named clusters, so that a name is typed instead of addresses.")
 
@@ -66,8 +66,8 @@ def add(
     default: Annotated[bool, typer.Option("--default", help="Use it when nothing is named.")] = False,
 ) -> None:
     """Add a profile; the first one becomes the default."""
-    from engine.admin.profiles import Profile, add_profile
-    from engine.admin.target import parse_addresses
+    from engine.admin.cluster.profiles import Profile, add_profile
+    from engine.admin.cluster.target import parse_addresses
 
     if zookeeper:
         parse_addresses(zookeeper.partition("/")[0], default_port=2181)
@@ -83,7 +83,7 @@ def add(
 @group.command("default", needs=Needs(changes=True), examples=("klamm profiles default dev",))
 def default(invocation: Invocation, name: Name) -> None:
     """Make a profile the one that is used when nothing is named."""
-    from engine.admin.profiles import set_default
+    from engine.admin.cluster.profiles import set_default
 
     profiles = _load()
     profiles.named(name)
@@ -95,6 +95,6 @@ def default(invocation: Invocation, name: Name) -> None:
 def _load() -> Profiles:
     import os
 
-    from engine.admin.profiles import load_profiles, profiles_path
+    from engine.admin.cluster.profiles import load_profiles, profiles_path
 
     return load_profiles(profiles_path(os.environ))

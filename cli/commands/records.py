@@ -55,8 +55,8 @@ async def delete(
     records would go, and about how many bytes of each replica; segments go from the disk with the next retention.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.record_deletions import deletion_lines, deletions_report
-    from engine.admin.delete_records import DeletionResult, delete_records, preview_deletion
+    from cli.views.records_deletions import deletion_lines, deletions_report
+    from engine.admin.records.deletion import DeletionResult, delete_records, preview_deletion
 
     wanted = _wanted(offset_json_file, topic, partition, before_offset)
     async with open_cluster(invocation, for_change=True) as cluster:
@@ -76,7 +76,7 @@ async def delete(
 def _wanted(
     file: Path | None, topic: str | None, partitions: list[int] | None, before: int | None
 ) -> dict[TopicPartition, int]:
-    from engine.admin.delete_records import parse_offset_file
+    from engine.admin.records.deletion import parse_offset_file
     from engine.common.model import TopicPartition
 
     parts = (topic is not None, bool(partitions), before is not None)

@@ -39,11 +39,11 @@ async def verify(
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.replicas import verification_report
-    from engine.admin.readers import topic_reader
-    from engine.admin.reassign import partitions_of
-    from engine.admin.replica_verification_run import compacted_topics, verify_replicas
-    from engine.admin.topic_selection import select_topics
-    from engine.admin.topics import read_selected
+    from engine.admin.reassignment.running import partitions_of
+    from engine.admin.replicas.verification import compacted_topics, verify_replicas
+    from engine.admin.topics.describing import read_selected
+    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)

@@ -67,8 +67,8 @@ def check(
     """
     import asyncio
 
-    from cli.views.state_change_check import check_report
     from cli.views.state_changes import tell_problems, with_progress
+    from cli.views.state_changes_check import check_report
     from engine.admin.state_changes.check import StateChangeCheck
     from engine.admin.state_changes.find_logs import find_logs
     from engine.admin.state_changes.findings import Severity
@@ -107,8 +107,8 @@ async def _compare(invocation: Invocation, checking: StateChangeCheck) -> None:
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.readers import topic_reader
     from engine.admin.state_changes.cluster_comparison import compare_with_cluster
+    from engine.admin.topics.reading import topic_reader
 
     async with asyncio.timeout(invocation.timeout_s), open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)

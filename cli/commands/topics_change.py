@@ -15,7 +15,7 @@ from cli.framework.options import Needs
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.topic_changes import NewTopic
+    from engine.admin.topics.changes import NewTopic
 
 OneTopic = Annotated[
     str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)
@@ -67,9 +67,9 @@ async def create(
     Without --partitions and --replication-factor the cluster's defaults are used.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topic_changes import topic_changes_report
-    from engine.admin.changing import topic_changer
-    from engine.admin.topic_changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
+    from engine.admin.topics.changing import topic_changer
 
     wanted = NewTopic(
         one_name(name, topic),
@@ -116,9 +116,9 @@ async def alter(
     Records with a key may go to another partition than before once there are more partitions.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topic_changes import topic_changes_report
-    from engine.admin.changing import topic_changer
-    from engine.admin.topic_changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
+    from engine.admin.topics.changing import topic_changer
 
     wanted = TopicAlteration(
         one_name(name, topic),
@@ -159,9 +159,9 @@ async def delete(
     A regular expression never takes Kafka's own topics; name such a topic to delete it.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topic_changes import topic_changes_report
-    from engine.admin.changing import topic_changer
-    from engine.admin.topic_changes import TopicOutcome
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.changes import TopicOutcome
+    from engine.admin.topics.changing import topic_changer
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:

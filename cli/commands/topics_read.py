@@ -30,9 +30,9 @@ async def list_topics(
     """List the topics by name."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_list_report
-    from engine.admin.readers import topic_reader
-    from engine.admin.topic_selection import select_topics
-    from engine.admin.topics import list_topics as read_list
+    from engine.admin.topics.describing import list_topics as read_list
+    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.selection import select_topics
 
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
@@ -79,10 +79,10 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_report
-    from engine.admin.readers import topic_reader
-    from engine.admin.topic_filters import PartitionFilter
-    from engine.admin.topic_selection import select_topics
-    from engine.admin.topics import DescribeOptions, describe_topics
+    from engine.admin.topics.describing import DescribeOptions, describe_topics
+    from engine.admin.topics.filters import PartitionFilter
+    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.selection import select_topics
 
     wanted = {
         PartitionFilter.UNDER_REPLICATED: under_replicated,

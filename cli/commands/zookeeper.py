@@ -86,7 +86,7 @@ def _settings(file: Path | None) -> dict[str, str]:
 
 
 def _port(settings: dict[str, str]) -> int | None:
-    from engine.admin.errors import BadRequest
+    from engine.admin.cluster.errors import BadRequest
 
     text = settings.get("clientPort")
     if text is None:

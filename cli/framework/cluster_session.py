@@ -9,7 +9,7 @@ from cli.framework.engine_log import engine_log_told
 from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.talk import Talk
-from engine.admin.connection import Cluster
+from engine.admin.cluster.connection import Cluster
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from typer._click.core import Context
 
 if TYPE_CHECKING:
-    from engine.admin.connection import Cluster
+    from engine.admin.cluster.connection import Cluster
 
 _PATIENCE_S = 1.0
 _OFFERED_MAX = 200
@@ -22,7 +22,7 @@ def complete_topics(ctx: Context, incomplete: str) -> list[str]:
     """Offer the names of topics."""
 
     async def names(cluster: Cluster) -> list[str]:
-        from engine.admin.readers import topic_reader
+        from engine.admin.topics.reading import topic_reader
 
         return [entry.topic for entry in await (await topic_reader(cluster)).names()]
 
@@ -33,7 +33,7 @@ def complete_brokers(ctx: Context, incomplete: str) -> list[str]:
     """Offer the ids of live brokers."""
 
     async def ids(cluster: Cluster) -> list[str]:
-        from engine.admin.brokers import read_members
+        from engine.admin.cluster.members import read_members
 
         return [str(broker.id) for broker in (await read_members(cluster)).brokers]
 
@@ -55,7 +55,7 @@ def complete_profiles(incomplete: str) -> list[str]:
     """Offer the names of profiles."""
     import os
 
-    from engine.admin.profiles import load_profiles, profiles_path
+    from engine.admin.cluster.profiles import load_profiles, profiles_path
     from engine.common.errors import KlammError
 
     try:
@@ -91,8 +91,8 @@ async def _read(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[s
     import os
     from pathlib import Path
 
-    from engine.admin.connection import Cluster
-    from engine.admin.target import Naming, Side, resolve_target
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.target import Naming, Side, resolve_target
 
     via = said.get("via")
     naming = Naming(

@@ -18,7 +18,7 @@ _KINDS = {
     "refused": ExitCode.REFUSED,
     "under_way": ExitCode.UNDER_WAY,
 }
-"""Exit code of each ``engine.admin.errors.FailureKind``."""
+"""Exit code of each ``engine.admin.cluster.errors.FailureKind``."""
 
 _NETWORK_ERRNOS = frozenset(
     {errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EPIPE}
@@ -74,7 +74,7 @@ def interrupted(left: list[str]) -> Failure:
 
 
 def _engine_failure(error: BaseException) -> Failure | None:
-    from engine.admin import errors as admin
+    from engine.admin.cluster import errors as admin
     from engine.common import errors as common
     from engine.network.errors import NetworkError
 

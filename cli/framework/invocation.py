@@ -14,7 +14,7 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.target import ClusterTarget
+    from engine.admin.cluster.target import ClusterTarget
 
 _SIDES = {
     "cluster": ("a live cluster", "--bootstrap-server or --zookeeper"),
@@ -72,7 +72,7 @@ class Invocation:
         import os
         from pathlib import Path
 
-        from engine.admin.target import Naming, Side, resolve_target
+        from engine.admin.cluster.target import Naming, Side, resolve_target
 
         options = self.target_options
         naming = Naming(

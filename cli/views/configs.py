@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.configs import ConfigEntry, ConfigSource, EntityConfigs
+from engine.admin.configs.values import ConfigEntry, ConfigSource, EntityConfigs
 
 
 def _source_tone(value: object) -> Tone | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Report, Section, Table, Tone
-from engine.admin.doctor import Check, CheckStatus
+from engine.local.doctor import Check, CheckStatus
 
 _TONES = {CheckStatus.OK: Tone.GOOD, CheckStatus.OPTIONAL: Tone.WARNING, CheckStatus.MISSING: Tone.BAD}
 

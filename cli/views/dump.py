@@ -12,9 +12,9 @@ from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.report import Kind
 from cli.output.values import json_value, machine_text
-from engine.admin.dump_payloads import PayloadDecoder
-from engine.admin.dump_rows import BatchRow, Finding, FindingKind, RecordRow, Row
-from engine.admin.dump_text import problem_lines, row_line
+from engine.admin.dump.payloads import PayloadDecoder
+from engine.admin.dump.rows import BatchRow, Finding, FindingKind, RecordRow, Row
+from engine.admin.dump.text import problem_lines, row_line
 
 _DAMAGE = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.elections import ElectionPreview, ElectionResult, PartitionElection
+from engine.admin.elections.values import ElectionPreview, ElectionResult, PartitionElection
 from engine.common.model import NO_LEADER
 
 PREVIEW_LINES_MAX = 20

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.partition_offsets import PartitionOffset
+from engine.admin.offsets.listing import PartitionOffset
 from engine.common.model import NO_LEADER
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
-from engine.admin.broker_load import BrokerLoad, PlannedLoad
+from engine.admin.brokers.load import BrokerLoad, PlannedLoad
 
 
 def _alive_tone(value: object) -> Tone | None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.values import iso_time
-from engine.admin.consume import ConsumedRecord
+from engine.admin.records.consume import ConsumedRecord
 from engine.common.errors import ConfigError
 
 RecordPrinter = Callable[[ConsumedRecord], bytes]

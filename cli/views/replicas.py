@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.replica_verification import DifferenceKind, Side
-from engine.admin.replica_verification_run import PartitionVerification
+from engine.admin.replicas.comparison import DifferenceKind, Side
+from engine.admin.replicas.verification import PartitionVerification
 
 _WORDS = {
     DifferenceKind.CHECKSUM: "another batch",

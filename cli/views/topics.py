@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.topic_reader import TopicName
-from engine.admin.topics import PartitionDescription, TopicDescription
+from engine.admin.topics.describing import PartitionDescription, TopicDescription
+from engine.admin.topics.reader import TopicName
 from engine.common.model import NO_LEADER
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
-from engine.admin.zk_tree import Znode
+from engine.admin.znodes.tree import Znode
 
 _COLUMNS = (
     Column("path"),

@@ -9,14 +9,14 @@ import pytest
 from typer._click.exceptions import UsageError
 
 from cli.commands.configs_entities import chosen_entity
-from engine.admin.broker_description import BrokerPartitions, partitions_of_brokers
-from engine.admin.broker_releases import release_of
-from engine.admin.config_quotas import check_dropped, entity_of, parse_quotas, parts_of, user_and_client
-from engine.admin.configs import Entity, EntityType
-from engine.admin.delete_records import parse_offset_file
-from engine.admin.errors import BadRequest, NotFound
-from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-from engine.admin.log_dirs import DirReplica, LogDir, log_dirs_of, with_sizes
+from engine.admin.brokers.description import BrokerPartitions, partitions_of_brokers
+from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.brokers.log_dirs import DirReplica, LogDir, log_dirs_of, with_sizes
+from engine.admin.brokers.releases import release_of
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.configs.quotas import check_dropped, entity_of, parse_quotas, parts_of, user_and_client
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.records.deletion import parse_offset_file
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.protocol.api_keys import API_SPECS, ApiKey

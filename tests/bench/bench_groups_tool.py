@@ -17,9 +17,9 @@ from pathlib import Path
 
 from apache_kafka import fetch_jars
 
-from engine.admin.asking import ask_all
+from engine.admin.cluster.asking import ask_all
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import find_coordinators
-from engine.admin.wire import WireCluster
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 from engine.protocol.apis.offset_commit import (

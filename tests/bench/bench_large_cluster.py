@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.admin.snapshot_file import save_snapshot
-from engine.admin.topic_reader_wire import topic_from_metadata
-from engine.admin.topic_reader_zk import ZkTopicReader
+from engine.admin.snapshots.file import save_snapshot
+from engine.admin.topics.by_wire import topic_from_metadata
+from engine.admin.topics.by_znode import ZkTopicReader
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.local.zookeeper import EmbeddedZooKeeper

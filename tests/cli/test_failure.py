@@ -6,8 +6,8 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of, interrupted
-from engine.admin.advice import advice_for
-from engine.admin.errors import BadRequest, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
+from engine.admin.cluster.advice import advice_for
+from engine.admin.cluster.errors import BadRequest, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
 from engine.common.errors import (
     ConfigError,
     ErrorCode,

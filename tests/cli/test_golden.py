@@ -25,21 +25,21 @@ from cli.table_of_commands import ENTRIES
 from cli.views.doctor import doctor_report
 from cli.views.elections import elections_report
 from cli.views.plots import heat_section
-from cli.views.reassign import cancelled_report, planned_report
+from cli.views.reassignment import cancelled_report, planned_report
 from cli.views.replicas import verification_report
-from cli.views.topic_changes import topic_changes_report
+from cli.views.topics_changes import topic_changes_report
 from cli.views.znodes import znode_report
-from engine.admin.broker_load import load_of_plan
-from engine.admin.doctor import Check, CheckStatus
-from engine.admin.elections import ElectionResult, PartitionElection
-from engine.admin.reassign_cancel import CancelledPartition, CancelResult
-from engine.admin.reassign_execute import PlannedMove
-from engine.admin.replica_verification import Difference, DifferenceKind, Side
-from engine.admin.replica_verification_run import PartitionVerification, ReplicaVerdict
-from engine.admin.snapshot_file import save_snapshot
-from engine.admin.topic_changes import TopicChange, TopicOutcome
-from engine.admin.zk_tree import Znode
+from engine.admin.brokers.load import load_of_plan
+from engine.admin.elections.values import ElectionResult, PartitionElection
+from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
+from engine.admin.reassignment.execute import PlannedMove
+from engine.admin.replicas.comparison import Difference, DifferenceKind, Side
+from engine.admin.replicas.verification import PartitionVerification, ReplicaVerdict
+from engine.admin.snapshots.file import save_snapshot
+from engine.admin.topics.changes import TopicChange, TopicOutcome
+from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
+from engine.local.doctor import Check, CheckStatus
 
 ROOT = Path(__file__).parents[2]
 Recorded = Callable[[str], str]

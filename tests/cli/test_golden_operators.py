@@ -17,16 +17,16 @@ from cli.framework.terminal import is_terminal
 from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
-from cli.views.broker_details import broker_details_report
-from cli.views.log_dirs import log_dirs_report, totals_report
+from cli.views.brokers_details import broker_details_report
+from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
-from cli.views.record_deletions import deletions_report
-from engine.admin.broker_description import BrokerDetails, BrokerPartitions, ListenerDescription
-from engine.admin.broker_words import DirSummary, OfferedApi, OwnWords
-from engine.admin.delete_records import DeletionResult, RecordsDeletion
-from engine.admin.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-from engine.admin.log_dirs import NOT_ALIVE, DirReplica, LogDir
-from engine.admin.partition_offsets import PartitionOffset
+from cli.views.records_deletions import deletions_report
+from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
+from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
+from engine.admin.brokers.log_dirs import NOT_ALIVE, DirReplica, LogDir
+from engine.admin.brokers.own_words import DirSummary, OfferedApi, OwnWords
+from engine.admin.offsets.listing import PartitionOffset
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 
 Recorded = Callable[[str], str]
 MIB, GIB = 1 << 20, 1 << 30

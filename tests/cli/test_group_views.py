@@ -21,8 +21,9 @@ from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
-from cli.views.group_changes import deleted_groups_report, deleted_offsets_report, reset_report
 from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
+from cli.views.groups_changes import deleted_groups_report, deleted_offsets_report, reset_report
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group
@@ -37,7 +38,6 @@ from engine.admin.groups.values import (
     GroupType,
     ListedGroup,
 )
-from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import Node, TopicPartition
 

@@ -31,7 +31,7 @@ from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
 from cli.views.lag import lag_report
-from engine.admin.errors import Unreachable
+from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
 from engine.admin.lag.rules import LagStatus, Reason

@@ -190,7 +190,7 @@ def python(code: str, folder: Path) -> str:
 def test_no_traceback_reaches_a_user(tmp_path: Path, debug: str) -> None:
     """A mistake of ours is told in one line; whoever mends it can ask for more."""
     code = (
-        "import sys\nimport engine.admin.profiles as profiles\n"
+        "import sys\nimport engine.admin.cluster.profiles as profiles\n"
         "def broken(path): raise KeyError('x')\n"
         "profiles.load_profiles = broken\n"
         "from cli.main import main\nsys.exit(main(['profiles', 'list', '-o', 'json']))"

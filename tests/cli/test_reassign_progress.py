@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from cli.framework.talk import Talk
-from cli.views.reassign_progress import ProgressView
-from engine.admin.reassign_progress import MoveProgress, ReassignmentProgress
+from cli.views.reassignment_progress import ProgressView
+from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.common.model import TopicPartition
 
 

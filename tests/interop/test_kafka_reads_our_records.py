@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from apache_kafka import missing_for_kafka, run_tool
 
-from engine.admin.dump import DumpOptions, decoder_for, dump_file
-from engine.admin.dump_text import row_line
+from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
+from engine.admin.dump.text import row_line
 from engine.formats.consumer_offsets import (
     GroupMetadataValue,
     MemberMetadata,

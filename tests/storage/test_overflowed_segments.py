@@ -10,7 +10,7 @@ from cleaning import CONFIG, clean_once, pairs_of, work
 from cleaning import prepare as prepare_cleaning
 from log_folders import StandIn, data_batch, folder_content, marker_batch, open_log, values_of
 
-from engine.admin.dump import DumpOptions, dump_file
+from engine.admin.dump.files import DumpOptions, dump_file
 from engine.config.log_config import LogConfig
 from engine.formats.index_entries import TIME_ENTRY, AbortedTransaction, encode_aborted_transaction
 from engine.protocol.records.attributes import Codec

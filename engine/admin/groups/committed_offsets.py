@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.admin.asking import FAILURES, run_window
+from engine.admin.cluster.asking import FAILURES, run_window
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from engine.admin.asking import ask_all
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.cluster.asking import ask_all
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
 from engine.admin.groups.resetting import active_refusal
 from engine.admin.groups.scope import as_error, partitions_text
 from engine.admin.groups.values import GroupType
-from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.apis.offset_commit import (

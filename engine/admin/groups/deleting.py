@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.admin.asking import ask_all
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, Refused
+from engine.admin.cluster.asking import ask_all
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.group_reading import describe_groups, find_coordinators
 from engine.admin.groups.resetting import active_refusal, in_both
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupType
-from engine.admin.unknown import Unknown
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 

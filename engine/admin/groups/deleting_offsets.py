@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.admin.asking import ask_all
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, Refused
+from engine.admin.cluster.asking import ask_all
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, Refused
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.deleting import DeletionResult
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators
@@ -15,7 +16,6 @@ from engine.admin.groups.reset_spec import TopicScope
 from engine.admin.groups.resetting import in_both
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, partitions_text
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
-from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.apis.offset_delete import (

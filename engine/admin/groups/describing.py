@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.description import (
     DescribedGroup,
     Ends,
@@ -18,8 +19,7 @@ from engine.admin.groups.description import (
 from engine.admin.groups.group_reading import committed_offsets, describe_and_fetch, describe_groups
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType
-from engine.admin.partition_offsets import end_offsets
-from engine.admin.unknown import Unknown
+from engine.admin.offsets.listing import end_offsets
 from engine.common.model import Node, TopicPartition
 
 _NO_NODES: Mapping[int, Node] = {}

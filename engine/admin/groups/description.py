@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,
@@ -17,7 +18,6 @@ from engine.admin.groups.values import (
     GroupState,
     GroupType,
 )
-from engine.admin.unknown import Unknown
 from engine.common.model import Node, TopicPartition
 
 if TYPE_CHECKING:

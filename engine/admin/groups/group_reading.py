@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from engine.admin.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
-from engine.admin.errors import Unreachable
+from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.committed_offsets import fetch_committed
 from engine.admin.groups.values import (
     CommittedOffset,
@@ -24,8 +26,6 @@ from engine.admin.groups.values import (
     state_of,
     type_of,
 )
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC

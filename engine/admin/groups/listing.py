@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.groups.scope import is_of_consumers, list_everywhere
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup, state_of
 

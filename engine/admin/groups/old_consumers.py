@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.zookeeper import children_or_none
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
-from engine.admin.unknown import Unknown
-from engine.admin.zookeeper_side import children_or_none
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.common.model import TopicPartition
 
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]

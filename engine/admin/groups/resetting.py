@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import committed_offsets, describe_groups
 from engine.admin.groups.reset_plan import (
     GroupReset,
@@ -36,8 +37,7 @@ from engine.admin.groups.values import (
     GroupState,
     GroupType,
 )
-from engine.admin.partition_offsets import end_offsets, offsets_at, start_offsets
-from engine.admin.unknown import Unknown
+from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 

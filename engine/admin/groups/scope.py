@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.target import Side
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_groups, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupState, GroupType, ListedGroup
-from engine.admin.target import Side
-from engine.admin.unknown import Unknown
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE

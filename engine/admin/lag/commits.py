@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from engine.admin.asking import FAILURES, ask_all, beside_limit_s
+from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.pace import Commit, is_within_pace, steps_of
 from engine.admin.lag.unread import Place, UnreadRecord, read_times
-from engine.admin.partition_offsets import end_offsets, leaders_of, offsets_at
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
+from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC

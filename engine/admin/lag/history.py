@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import Sample

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.commits import Reader, readers_within_pace

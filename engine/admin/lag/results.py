@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from engine.admin.errors import AdminError
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import between_commits
 from engine.admin.lag.rules import (
@@ -22,7 +23,6 @@ from engine.admin.lag.rules import (
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
-from engine.admin.unknown import Unknown
 from engine.common.model import TopicPartition
 
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_and_fetch
 from engine.admin.groups.scope import FoundGroups, as_error
 from engine.admin.groups.values import (
@@ -22,8 +23,7 @@ from engine.admin.groups.values import (
     GroupType,
 )
 from engine.admin.lag.rules import Reason
-from engine.admin.partition_offsets import NO_LEADER_TEXT, end_offsets, start_offsets
-from engine.admin.unknown import Unknown
+from engine.admin.offsets.listing import NO_LEADER_TEXT, end_offsets, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from engine.admin.asking import ask_all
-from engine.admin.partition_offsets import leaders_of
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
+from engine.admin.cluster.asking import ask_all
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.offsets.listing import leaders_of
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engine.admin.asking import PATIENCE_S
-from engine.admin.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.asking import PATIENCE_S
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.values import CommittedOffset
-from engine.admin.observer import Observer, tell_nobody
-from engine.admin.offsets import EARLIEST, LATEST
-from engine.admin.partition_offsets import offsets_at
+from engine.admin.offsets.asking import EARLIEST, LATEST
+from engine.admin.offsets.listing import offsets_at
 from engine.admin.perf.data_bytes import count_data
 from engine.admin.perf.membership import Membership
 from engine.admin.perf.results import MB, ConsumeFigures, Span, wall_time
-from engine.admin.topics import topic_not_found
-from engine.admin.unknown import Unknown
-from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.topics.describing import topic_not_found
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from engine.admin.errors import Refused, Unreachable
+from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.groups.group_reading import find_coordinators
-from engine.admin.observer import Observer, tell_nobody
-from engine.admin.unknown import Unknown
-from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.formats.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,

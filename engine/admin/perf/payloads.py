@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 
 _LETTERS = bytes(65 + byte % 26 for byte in range(256))
 _SEED = 0

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.admin.errors import NotFound, Refused, Unreachable
-from engine.admin.observer import Observer, tell_nobody
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.perf.lanes import NO_LEADER, Flight, Lane, Link
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.results import SendFigures, SendMeter, SendMetrics, Span, wall_time
 from engine.admin.perf.templates import Templates
-from engine.admin.topics import topic_not_found
-from engine.admin.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.topics.describing import topic_not_found
 from engine.common.errors import ErrorCode, error_code
 from engine.network.errors import NetworkError
 from engine.protocol.api_keys import ApiKey

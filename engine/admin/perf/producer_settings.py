@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.protocol.records.attributes import Codec, codec_named
 
 ALL_ACKS = -1

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.state_changes.log_input import STDIN
 
 # Kafka 4.0's own configuration misspelt the name (KAFKA-19576).

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.entry_reader import EntryReader, Tag, TagOf
 from engine.admin.state_changes.log_files import FoundLogs, LogFile
 from engine.admin.state_changes.merging import Merge, Source

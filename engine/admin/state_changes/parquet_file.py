@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.merged_rows import MergedRow, epoch_ms
 
 _ROWS_PER_GROUP = 50_000

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.zones import shifted
 from engine.common.topic_names import invalid_topic_name
 from engine.formats.state_change_partitions import mention_of

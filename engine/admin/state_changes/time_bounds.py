@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.zones import Zone, in_zone, parse_zone, start_of
 
 _RELATIVE = re.compile(r"(\d{1,9}(?:\.\d+)?) ?(ms|s|m|h|d|w)(?: ago)?")

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 
 Zone = tzinfo | None
 """None is the zone of this machine."""

@@ -9,8 +9,10 @@ import pytest
 from scripted_brokers import HANG_UP, SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import reset_offsets
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
 from engine.admin.groups.describing import Wanted, describe
@@ -21,9 +23,7 @@ from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
 from engine.admin.groups.scope import GroupScope, scope_of, unlisted
 from engine.admin.groups.values import GroupState
-from engine.admin.partition_offsets import end_offsets
-from engine.admin.target import ClusterTarget, Origin
-from engine.admin.unknown import Unknown
+from engine.admin.offsets.listing import end_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
@@ -115,7 +115,7 @@ def test_groups_whose_coordinator_is_gone_are_told_of() -> None:
 
 
 def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr("engine.admin.cluster.asking.ANSWER_LIMIT_S", 1.0)
 
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {}, "g2": {("t", 0): 60, ("t", 1): 61}}
@@ -145,8 +145,8 @@ def test_a_frozen_broker_is_not_asked_who_coordinates() -> None:
 
 def test_a_frozen_broker_uses_up_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command asks coordinators, then leaders: whoever has let the first question pass is not waited for as long."""
-    monkeypatch.setattr("engine.admin.asking.ANSWER_LIMIT_S", 2.0)
-    monkeypatch.setattr("engine.admin.asking.SILENT_LIMIT_S", 0.5)
+    monkeypatch.setattr("engine.admin.cluster.asking.ANSWER_LIMIT_S", 2.0)
+    monkeypatch.setattr("engine.admin.cluster.asking.SILENT_LIMIT_S", 0.5)
 
     async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
         world.offsets = {"g1": {("t", 0): 60}, "g2": {("t", 0): 60, ("t", 1): 61}}

@@ -10,12 +10,12 @@ import pytest
 from scripted_brokers import HANG_UP, scripted_cluster
 from scripted_groups import ScriptedGroups
 
-from engine.admin.client_properties import ClientProperties
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators, list_groups
 from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupState, GroupType
-from engine.admin.partition_offsets import end_offsets, offsets_at, start_offsets
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
+from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey

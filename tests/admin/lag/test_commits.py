@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from engine.admin.errors import Unreachable
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.commits import readers_within_pace
-from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC

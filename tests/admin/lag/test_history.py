@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.history import KEPT_MS, POINTS_MAX, append_sample, read_history
 from engine.admin.lag.rules import Point

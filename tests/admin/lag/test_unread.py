@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
-from engine.admin.unknown import Unknown
-from engine.admin.wire import WireCluster
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.perf.latencies import LatencyTally
 from engine.admin.perf.producer_settings import ProducerSettings, parse_property, settings_from
 from engine.protocol.records.attributes import Codec

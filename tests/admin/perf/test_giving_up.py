@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from scripted_brokers import SILENCE, scripted_cluster
 
-from engine.admin.connection import Cluster
-from engine.admin.errors import Unreachable
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.perf.payloads import random_letters
 from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.templates import TemplatePool
-from engine.admin.target import ClusterTarget, Origin
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.records.attributes import Codec
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.perf.data_bytes import count_data
 from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
 from engine.admin.perf.templates import BatchTemplate, FreshTemplates, TemplatePool

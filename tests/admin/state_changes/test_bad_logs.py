@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from state_change_logs import IN_UTC, entry, merged_lines, merged_rows, merged_text, plan_of, start, write_log
 
-from engine.admin.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.state_changes import entry_reader, merge
 from engine.admin.state_changes.find_logs import find_logs
 from engine.admin.state_changes.merge import MergeWish

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from state_change_logs import merged_rows, merged_text, plan_of, write_log
 
-from engine.admin.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.state_changes.merge import MergeWish
 from engine.admin.state_changes.merged_rows import epoch_ms, iso_time
 from engine.admin.state_changes.time_bounds import Bound, parse_bound, parse_duration

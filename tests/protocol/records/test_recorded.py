@@ -1,6 +1,6 @@
 """Segments that Apache Kafka 3.9.1 wrote, by Java clients and librdkafka: every batch is read, and written again alike.
 
-What the records hold is compared with the words of Kafka's own dump tool in the tests of ``engine.admin.dump``.
+What the records hold is compared with the words of Kafka's own dump tool in the tests of ``engine.admin.dump.files``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,128 @@
+"""``klamm elect``: preferred and unclean leader elections. Options are those of kafka-leader-election."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.elections.values import ElectionScope, ElectionType
+
+group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any replica that lives.")
+
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="T", help="A topic: all of it, or the --partition after it.")
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", metavar="P", help="Only this partition of the --topic before it; may be repeated."),
+]
+AllPartitions = Annotated[bool, typer.Option("--all-topic-partitions", help="Every partition of the cluster.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--path-to-json-file", metavar="F", help='{"partitions":[{"topic":"t","partition":0}]}'),
+]
+
+
+@group.command(
+    "preferred",
+    needs=Needs(cluster=True, changes=True),
+    examples=(
+        "klamm elect preferred --all-topic-partitions --dry-run",
+        "klamm elect preferred --all-topic-partitions --dry-run --snapshot before.json",
+        "klamm elect preferred --topic orders --partition 3",
+        "klamm elect preferred --path-to-json-file partitions.json --zookeeper 127.0.0.1:2181",
+    ),
+)
+async def preferred(
+    invocation: Invocation,
+    topic: Topics = None,
+    partition: Partitions = None,
+    all_topic_partitions: AllPartitions = False,
+    path_to_json_file: JsonFile = None,
+) -> Report | None:
+    """Give partitions back to their preferred leaders.
+
+    The preferred leader is the first replica of the assignment. One that is dead or out of sync cannot be elected and
+    is named before anything is done. Ends with 1 if a partition is not led by its preferred replica at the end.
+    """
+    from engine.admin.elections.values import ElectionType
+
+    scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
+    return await _elect(invocation, ElectionType.PREFERRED, scope)
+
+
+@group.command(
+    "unclean",
+    needs=Needs(cluster=True, changes=True, destructive=True),
+    examples=(
+        "klamm elect unclean --topic orders --partition 3 --dry-run",
+        "klamm elect unclean --topic orders --partition 3 --yes",
+    ),
+)
+async def unclean(
+    invocation: Invocation,
+    topic: Topics = None,
+    partition: Partitions = None,
+    all_topic_partitions: AllPartitions = False,
+    path_to_json_file: JsonFile = None,
+) -> Report | None:
+    """Let any living replica lead partitions that nobody leads, although records may be lost.
+
+    Everything that only the dead replicas have is gone for good, also when they come back. Bring them back first if you
+    can. Partitions that have a leader are left alone.
+    """
+    from engine.admin.elections.values import ElectionType
+
+    scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
+    return await _elect(invocation, ElectionType.UNCLEAN, scope)
+
+
+def _scope(
+    topics: list[str] | None, partitions: list[int] | None, is_all: bool, json_file: Path | None
+) -> ElectionScope:
+    from engine.admin.elections.values import ElectionScope, parse_election_file, scope_of
+
+    if sum((bool(topics or partitions), is_all, json_file is not None)) != 1:
+        raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
+    if json_file is not None:
+        return parse_election_file(json_file.read_text(encoding="utf-8", errors="replace"), str(json_file))
+    return ElectionScope() if is_all else scope_of(topics or [], partitions or [])
+
+
+async def _elect(invocation: Invocation, election: ElectionType, scope: ElectionScope) -> Report | None:
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.elections import elections_report, preview_lines
+    from engine.admin.elections.running import run_election
+    from engine.admin.elections.values import ElectionType, preview, read_scope
+    from engine.admin.topics.reading import topic_reader
+
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
+        complain = cluster.complain if scope.is_all else None
+        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.observe)
+        previews = preview(election, await read_scope(reader, scope), await reader.live_brokers())
+        needed = [one for one in previews if one.is_needed]
+        if not needed:
+            return elections_report([one.as_result() for one in previews])
+        for one in needed:
+            if one.obstacle is not None:
+                invocation.talk.warn(str(one))
+        is_unclean = election is ElectionType.UNCLEAN
+        able = [one for one in needed if one.obstacle is None]
+        plural = "" if len(able) == 1 else "s"
+        what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.name}"
+        what += ", losing records that only dead replicas have" if is_unclean and able else ""
+        details = () if invocation.is_dry_run else preview_lines(able)
+        # Where nobody can be elected there is nothing to confirm; the controller is asked all the same, and says why.
+        needs_word = bool(able) or is_unclean or invocation.is_dry_run
+        if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
+            return elections_report([one.as_result() for one in previews])
+        return elections_report(await run_election(cluster, election, previews))

@@ -1,0 +1,83 @@
+"""``klamm reassign generate`` and ``list``."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.reassignment_group import Plot, group, heat_of
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.framework.stdout import data_stream
+from cli.output.format import OutputFormat
+from cli.output.report import Report, Table
+
+
+@group.command(
+    "generate",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 0,1,2",
+        "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 3,4 --proposed plan.json",
+    ),
+)
+async def generate(
+    invocation: Invocation,
+    topics_to_move_json_file: Annotated[
+        Path, typer.Option(metavar="FILE", help='{"version":1,"topics":[{"topic":"orders"}]}')
+    ],
+    broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that shall hold the topics.")],
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The same number gives the same plan.")] = None,
+    current: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the current assignment.")] = None,
+    proposed: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the proposed one.")] = None,
+    plot: Plot = True,
+) -> Report | None:
+    """Propose new replicas for whole topics, by Kafka's own algorithm.
+
+    It spreads them evenly and at random: nearly everything moves. Nothing is changed in the cluster.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.reassignment import generated_report, generated_text
+    from engine.admin.reassignment.generate import generate_plan
+    from engine.admin.reassignment.plan_file import parse_broker_list, parse_topics_to_move, plan_document, plan_text
+    from engine.admin.reassignment.running import read_topics_and_brokers
+
+    text = topics_to_move_json_file.read_text(encoding="utf-8", errors="replace")
+    names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
+    async with open_cluster(invocation) as cluster:
+        topics, alive = await read_topics_and_brokers(cluster, names)
+        draw = random.Random(seed).randrange
+        plan = generate_plan(list(topics.values()), alive, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
+        is_plotted = plot and invocation.output is OutputFormat.TABLE
+        heat = await heat_of(cluster, plan.current, plan.proposed, brokers) if is_plotted else None
+    for path, assignment in ((current, plan.current), (proposed, plan.proposed)):
+        if path is not None:
+            path.write_text(f"{plan_text(plan_document(assignment))}\n", encoding="utf-8")
+            invocation.talk.say(f"wrote {path}")
+    if invocation.output not in (OutputFormat.TABLE, OutputFormat.PLAIN):
+        return generated_report(plan)
+    with data_stream() as stream:
+        stream.write(generated_text(plan))
+        stream.write("\n" if heat is not None else "")
+    return None if heat is None else Report((), Table((), ()), (heat,))
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True),
+    examples=("klamm reassign list", "klamm reassign list -o json | jq length"),
+)
+async def list_reassignments(invocation: Invocation) -> Report:
+    """List the partitions that are being reassigned."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.reassignment import running_report
+    from engine.admin.reassignment.running import list_running
+
+    async with open_cluster(invocation) as cluster:
+        return running_report(await list_running(cluster))

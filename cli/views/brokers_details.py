@@ -1,0 +1,182 @@
+"""Brokers with all that is known of them: a section per broker for eyes, a row per broker for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from cli.output.values import human_bytes
+from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, has_trouble
+from engine.admin.brokers.log_dirs import NOT_ALIVE
+
+_EXAMPLES_MAX = 5
+
+
+def _error_tone(value: object) -> Tone | None:
+    return Tone.BAD if value else None
+
+
+_ROW = (
+    Column("id", Kind.NUMBER),
+    Column("alive", Kind.FLAG),
+    Column("controller", Kind.FLAG),
+    Column("rack"),
+    Column("listeners", Kind.LIST),
+    Column("release"),
+    Column("held", Kind.NUMBER),
+    Column("led", Kind.NUMBER),
+    Column("preferred", Kind.NUMBER),
+    Column("preferred_led", Kind.NUMBER),
+    Column("out_of_sync", Kind.NUMBER),
+    Column("leaderless", Kind.NUMBER),
+    Column("size_bytes", Kind.BYTES),
+    Column("error"),
+)
+_DIRS = (
+    Column("log_dir"),
+    Column("replica_count", Kind.NUMBER, title="Replicas"),
+    Column("size_bytes", Kind.BYTES, title="Size"),
+    Column("total_bytes", Kind.BYTES, title="Volume"),
+    Column("usable_bytes", Kind.BYTES, title="Free"),
+    Column("error", tone=_error_tone, falls_below=True),
+)
+_APIS = (
+    Column("key", Kind.NUMBER),
+    Column("name"),
+    Column("min_version", Kind.NUMBER),
+    Column("max_version", Kind.NUMBER),
+)
+
+
+def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) -> Report:
+    """Everything; the exit code is 1 where something is wrong with a broker itself."""
+    sections = [section for one in brokers for section in _sections(one, with_apis=with_apis)]
+    return Report(
+        [_data(one, with_apis=with_apis) for one in brokers],
+        Table(_ROW, [_row(one) for one in brokers]),
+        sections,
+        notes=() if brokers else ("no broker is alive",),
+        exit_code=ExitCode.BAD_ANSWER if any(map(has_trouble, brokers)) else ExitCode.DONE,
+    )
+
+
+def _data(one: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
+    share = one.partitions
+    apis: dict[str, object] = {"apis": one.words.apis} if with_apis else {}
+    return {
+        "id": one.id,
+        "alive": one.alive,
+        "controller": one.controller,
+        "rack": one.rack,
+        "listeners": one.listeners,
+        "broker_epoch": one.broker_epoch,
+        "registered_at": _registered_at(one),
+        "jmx_port": one.jmx_port,
+        "release": one.words.release,
+        "inter_broker_protocol": one.words.inter_broker_protocol,
+        "partitions": {
+            "held": share.held,
+            "led": share.led,
+            "preferred": share.preferred,
+            "preferred_led": share.preferred_led,
+            "imbalance_percent": share.imbalance_percent,
+            "adding": share.adding,
+            "removing": share.removing,
+            "out_of_sync": share.out_of_sync,
+            "leaderless": share.leaderless,
+        },
+        "configs": one.configs,
+        "log_dirs": one.words.log_dirs,
+        "error": _error(one),
+        **apis,
+    }
+
+
+def _row(one: BrokerDetails) -> tuple[object, ...]:
+    share, dirs = one.partitions, one.words.log_dirs
+    return (
+        one.id,
+        one.alive,
+        one.controller,
+        one.rack,
+        [str(listener) for listener in one.listeners],
+        one.words.release,
+        share.held,
+        share.led,
+        share.preferred,
+        share.preferred_led,
+        len(share.out_of_sync),
+        len(share.leaderless),
+        None if dirs is None else sum(each.size_bytes for each in dirs),
+        _error(one),
+    )
+
+
+def _sections(one: BrokerDetails, *, with_apis: bool) -> list[Section]:
+    title = f"broker {one.id}" + (", controller" if one.controller else "")
+    if not one.alive:
+        title += ": MISSING"
+    elif one.words.trouble is not None:
+        title += f": {one.words.trouble}"
+    found = [Section(title, Fields([(name, value) for name, value in _facts(one) if value not in (None, "", ())]))]
+    if one.words.log_dirs:
+        rows = [
+            (d.log_dir, d.replica_count, d.size_bytes, d.total_bytes, d.usable_bytes, d.error)
+            for d in one.words.log_dirs
+        ]
+        has_error = any(row[-1] for row in rows)
+        columns = _DIRS if has_error else _DIRS[:-1]
+        found.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
+    if with_apis and one.words.apis:
+        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in one.words.apis]
+        found.append(Section(body=Table(_APIS, rows_of_apis)))
+    return found
+
+
+def _facts(one: BrokerDetails) -> list[tuple[str, object]]:
+    share, words = one.partitions, one.words
+    protocol = f", protocol {words.inter_broker_protocol}" if words.inter_broker_protocol else ""
+    moving = ", ".join(
+        f"{count} {verb}" for count, verb in ((share.adding, "coming"), (share.removing, "going")) if count
+    )
+    dirs = words.log_dirs
+    return [
+        ("listeners", [str(listener) for listener in one.listeners] or None),
+        ("rack", one.rack),
+        ("release", f"as Kafka {words.release}{protocol}" if words.release else None),
+        ("registered", _registered_at(one)),
+        ("epoch", one.broker_epoch),
+        ("JMX port", one.jmx_port),
+        ("partitions", f"{share.held} held, {share.led} led" + (f" ({moving})" if moving else "")),
+        ("preferred", _preferred(share)),
+        ("out of sync", _examples(share.out_of_sync)),
+        ("leaderless", _examples(share.leaderless)),
+        ("on disk", None if not dirs else human_bytes(sum(each.size_bytes for each in dirs))),
+        ("configs", [f"{key}={value}" for key, value in one.configs.items()] or None),
+    ]
+
+
+def _preferred(share: BrokerPartitions) -> str | None:
+    if not share.preferred:
+        return None
+    return f"leads {share.preferred_led} of {share.preferred}, imbalance {share.imbalance_percent}%"
+
+
+def _examples(names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    more = f", and {len(names) - _EXAMPLES_MAX} more" if len(names) > _EXAMPLES_MAX else ""
+    return f"{len(names)}: {', '.join(names[:_EXAMPLES_MAX])}{more}"
+
+
+def _registered_at(one: BrokerDetails) -> datetime | None:
+    return None if one.registered_at_ms is None else datetime.fromtimestamp(one.registered_at_ms / 1000, UTC)
+
+
+def _error(one: BrokerDetails) -> str | None:
+    if not one.alive:
+        return NOT_ALIVE
+    failed = [f"{each.log_dir}: {each.error}" for each in one.words.log_dirs or () if each.error]
+    return one.words.trouble or "; ".join(failed) or None

@@ -1,0 +1,157 @@
+"""Log dirs: a line per dir above a line per replica, or totals."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.brokers.log_dir_totals import DirTotals, totals_by_dir
+from engine.admin.brokers.log_dirs import DirReplica, LogDir
+
+_FULL_PERCENT = 90
+
+SHOWN_MAX = 20
+"""Replicas in a table for which no topics were named. A cluster has thousands; a full disk is about the largest."""
+
+
+def _error_tone(value: object) -> Tone | None:
+    return Tone.BAD if value else None
+
+
+def _lag_tone(value: object) -> Tone | None:
+    return Tone.WARNING if isinstance(value, int) and value > 0 else None
+
+
+def _full_tone(value: object) -> Tone | None:
+    return Tone.WARNING if isinstance(value, int) and value >= _FULL_PERCENT else None
+
+
+_REPLICA = (
+    Column("broker", Kind.NUMBER),
+    Column("log_dir"),
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("size_bytes", Kind.BYTES, title="Size"),
+    Column("offset_lag", Kind.NUMBER, title="Lag", tone=_lag_tone),
+    Column("is_future", Kind.FLAG, title="Future"),
+    Column("error", tone=_error_tone, falls_below=True),
+)
+_TOTALS = (
+    Column("broker", Kind.NUMBER),
+    Column("log_dir"),
+    Column("topic"),
+    Column("replica_count", Kind.NUMBER, title="Replicas"),
+    Column("future_count", Kind.NUMBER, title="Future"),
+    Column("size_bytes", Kind.BYTES, title="Size"),
+    Column("largest_bytes", Kind.BYTES, title="Largest"),
+    Column("offset_lag_max", Kind.NUMBER, title="Max lag", tone=_lag_tone),
+    Column("total_bytes", Kind.BYTES, title="Volume"),
+    Column("usable_bytes", Kind.BYTES, title="Free"),
+    Column("error", tone=_error_tone, falls_below=True),
+)
+_SUBJECTS = {"dir": ("broker", "log_dir"), "broker": ("broker",), "topic": ("topic",)}
+
+
+def log_dirs_report(
+    dirs: Sequence[LogDir], *, order: str, names_topics: bool = True, is_for_people: bool = True
+) -> Report:
+    """A row per replica; a log dir without any, or with an error, has a row of its own.
+
+    Without topics named a person is shown the largest replicas (or the furthest behind), and told so; machines get all.
+    """
+    rows: list[tuple[object, ...]] = [
+        (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
+        for one, r in _ordered([(one, replica) for one in dirs for replica in one.replicas], order)
+    ]
+    rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
+    replicas = [row[:-1] for row in rows if row[2] is not None]
+    notes = _notes(dirs)
+    if not names_topics and len(replicas) > SHOWN_MAX and is_for_people:
+        column, what = (5, "furthest behind") if order == "lag" else (4, "largest")
+        notes += (f"the {SHOWN_MAX} {what} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
+        replicas = heapq.nlargest(SHOWN_MAX, replicas, key=lambda row: cast("int", row[column] or 0))
+    dirs = [replace(d, replicas=tuple(r for _, r in _ordered([(d, r) for r in d.replicas], order))) for d in dirs]
+    shown = [Section(body=totals_table(totals_by_dir(dirs), "dir"))]
+    if replicas:
+        shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
+    return Report(dirs, Table(_REPLICA, rows), shown, notes=notes, exit_code=_exit_code([d for d in dirs if d.error]))
+
+
+def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
+    """A row per log dir, broker or topic."""
+    ordered = sorted(totals, key=lambda one: _rank(one, order))
+    machine = [_cells(one) for one in ordered]
+    shown = Section(body=totals_table(ordered, subject))
+    notes = () if totals else ("no replicas",)
+    # Of a broker or log dir that failed nothing is in the totals of topics: that is told beside them.
+    missing = () if subject != "topic" else tuple(f"missing: {_place(one)}: {one.error}" for one in failed)
+    return Report(ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed))
+
+
+def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
+    """Return the table of totals that a person sees: without columns in which nothing stands."""
+    full = Column("used_percent", Kind.NUMBER, title="Used %", tone=_full_tone)
+    columns = (*_TOTALS[:-1], full, _TOTALS[-1])
+    rows = [(*_cells(one)[:-1], one.used_percent, one.error) for one in totals]
+    subjects = _SUBJECTS[subject]
+    filled = {column.name for index, column in enumerate(columns) if any(row[index] not in (None, 0) for row in rows)}
+    # What is left of a volume says more than how large it is.
+    wanted = (filled - {"broker", "log_dir", "topic", "total_bytes"}) | {*subjects, "replica_count", "size_bytes"}
+    if subject != "topic":
+        wanted.discard("largest_bytes")
+    kept = [index for index, column in enumerate(columns) if column.name in wanted]
+    return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+
+
+def _cells(one: DirTotals) -> tuple[object, ...]:
+    return (
+        one.broker,
+        one.log_dir,
+        one.topic,
+        one.replica_count,
+        one.future_count,
+        one.size_bytes,
+        one.largest_bytes,
+        one.offset_lag_max,
+        one.total_bytes,
+        one.usable_bytes,
+        one.error,
+    )
+
+
+def _ordered(pairs: list[tuple[LogDir, DirReplica]], order: str) -> list[tuple[LogDir, DirReplica]]:
+    if order == "size":
+        pairs.sort(key=lambda pair: -pair[1].size_bytes)
+    elif order == "lag":
+        pairs.sort(key=lambda pair: -(pair[1].offset_lag or 0))
+    return pairs
+
+
+def _rank(one: DirTotals, order: str) -> tuple[object, ...]:
+    first = {"size": -one.size_bytes, "lag": -(one.offset_lag_max or 0)}.get(order, 0)
+    return (first, -1 if one.broker is None else one.broker, one.log_dir or "", one.topic or "")
+
+
+def _without_lonely_flags(table: Table) -> Table:
+    """Leave the column of future replicas out where there is none: mostly nothing moves."""
+    index = [column.name for column in table.columns].index("is_future")
+    if any(row[index] for row in table.rows):
+        return table
+    columns = table.columns[:index] + table.columns[index + 1 :]
+    return Table(columns, [(*row[:index], *row[index + 1 :]) for row in table.rows])
+
+
+def _place(one: LogDir) -> str:
+    return f"broker {one.broker}" if one.log_dir is None else f"{one.log_dir} of broker {one.broker}"
+
+
+def _notes(dirs: Sequence[LogDir]) -> tuple[str, ...]:
+    return () if any(one.replicas for one in dirs) else ("no replicas",)
+
+
+def _exit_code(failed: Sequence[LogDir]) -> ExitCode:
+    return ExitCode.BAD_ANSWER if failed else ExitCode.DONE

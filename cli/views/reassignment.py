@@ -1,0 +1,159 @@
+"""Reassignments as rows: generated, verified, cancelled, under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
+from engine.admin.reassignment.execute import PlannedMove
+from engine.admin.reassignment.generate import GeneratedPlan
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.plan_file import plan_document, plan_text
+from engine.admin.reassignment.running import RunningReassignment
+from engine.admin.reassignment.throttles import ClearedThrottles
+
+_STATE_TONES = {
+    ReassignmentState.COMPLETE: Tone.GOOD,
+    ReassignmentState.IN_PROGRESS: Tone.WARNING,
+    ReassignmentState.FAILED: Tone.BAD,
+    ReassignmentState.NOT_FOUND: Tone.BAD,
+}
+_RESULT_TONES = {
+    CancelResult.CANCELLED: Tone.GOOD,
+    CancelResult.UNDER_WAY: Tone.WARNING,
+    CancelResult.FAILED: Tone.BAD,
+    CancelResult.NOT_ACTIVE: Tone.QUIET,
+}
+
+
+def _state_tone(value: object) -> Tone | None:
+    return _STATE_TONES.get(value) if isinstance(value, ReassignmentState) else None
+
+
+def _result_tone(value: object) -> Tone | None:
+    return _RESULT_TONES.get(value) if isinstance(value, CancelResult) else None
+
+
+_NAME = (Column("topic"), Column("partition", Kind.NUMBER))
+_STATUS = (
+    *_NAME,
+    Column("state", tone=_state_tone),
+    Column("replicas", Kind.LIST),
+    Column("target", Kind.LIST),
+    Column("adding", Kind.LIST),
+    Column("removing", Kind.LIST),
+    Column("remaining_bytes", Kind.BYTES, title="Remaining"),
+    Column("reason", falls_below=True),
+)
+_RUNNING = (*_NAME, Column("replicas", Kind.LIST), Column("adding", Kind.LIST), Column("removing", Kind.LIST))
+_PLANNED = (
+    *_NAME,
+    Column("replicas", Kind.LIST),
+    Column("target", Kind.LIST),
+    Column("adding", Kind.LIST),
+    Column("removing", Kind.LIST),
+)
+_CANCELLED = (
+    *_NAME,
+    Column("result", tone=_result_tone),
+    Column("replicas", Kind.LIST),
+    Column("error", falls_below=True),
+)
+_ALWAYS = 4
+"""So many leading columns are shown to a person also where nothing stands in them."""
+
+
+def generated_report(plan: GeneratedPlan) -> Report:
+    """Both assignments, as documents for machines and side by side in a table."""
+    data = {"current": plan_document(plan.current), "proposed": plan_document(plan.proposed)}
+    columns = (*_NAME, Column("current", Kind.LIST), Column("proposed", Kind.LIST))
+    rows = [(*name, plan.current.get(name, ()), replicas) for name, replicas in plan.proposed.items()]
+    return Report(data, Table(columns, rows))
+
+
+def generated_text(plan: GeneratedPlan) -> str:
+    """Both assignments as Kafka's tool prints them."""
+    current, proposed = (plan_text(plan_document(one)) for one in (plan.current, plan.proposed))
+    lines = (
+        "Current partition replica assignment",
+        current,
+        "",
+        "Proposed partition reassignment configuration",
+        proposed,
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = ()) -> Report:
+    """One row per partition; the exit code tells done, failed and still moving apart."""
+    rows = [
+        (s.topic, s.partition, s.state, s.replicas, s.target, s.adding, s.removing, s.remaining_bytes, s.reason)
+        for s in statuses
+    ]
+    table = Table(_STATUS, rows)
+    counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
+    told = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
+    summary = f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {told}"
+    code = ExitCode.DONE
+    if counts[ReassignmentState.IN_PROGRESS]:
+        code = ExitCode.UNDER_WAY
+    elif counts[ReassignmentState.COMPLETE] < len(statuses):
+        code = ExitCode.BAD_ANSWER
+    return Report(statuses, table, (Section(body=_without_empty(table)),), (summary, *notes), exit_code=code)
+
+
+def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
+    """What an execute would start: one row per partition that changes, and what that makes of the brokers."""
+    table = Table(_PLANNED, [(m.topic, m.partition, m.replicas, m.target, m.adding, m.removing) for m in moves])
+    return Report(moves, table, (Section(body=table), *([] if heat is None else [heat])))
+
+
+def running_report(running: Sequence[RunningReassignment]) -> Report:
+    """One row per partition that is being reassigned."""
+    rows = [(r.topic, r.partition, r.replicas, r.adding, r.removing) for r in running]
+    return Report(running, Table(_RUNNING, rows), notes=() if running else ("no partition reassignments found",))
+
+
+def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str] = ()) -> Report:
+    """One row per partition."""
+    table = Table(_CANCELLED, [(r.topic, r.partition, r.result, r.replicas, r.error) for r in results])
+    found = {result.result for result in results}
+    code = ExitCode.UNDER_WAY if CancelResult.UNDER_WAY in found else ExitCode.DONE
+    code = ExitCode.REFUSED if CancelResult.FAILED in found else code
+    if not found & {
+        CancelResult.CANCELLED,
+        CancelResult.WOULD_BE_CANCELLED,
+        CancelResult.UNDER_WAY,
+        CancelResult.FAILED,
+    }:
+        notes = ("none of the partition reassignments are active", *notes)
+    return Report(results, table, (Section(body=_without_empty(table)),), tuple(notes), exit_code=code)
+
+
+def throttle_notes(cleared: ClearedThrottles) -> list[str]:
+    """Say what lost its throttle, and what did not and why."""
+    notes = []
+    whose = [f"topic{_s(cleared.topics)} {_listed(cleared.topics)}"] if cleared.topics else []
+    whose += [f"broker{_s(cleared.brokers)} {_listed(cleared.brokers)}"] if cleared.brokers else []
+    if whose:
+        notes.append(f"throttle taken off {' and '.join(whose)}")
+    return [*notes, *cleared.left]
+
+
+def _without_empty(table: Table) -> Table:
+    kept = [
+        index
+        for index in range(len(table.columns))
+        if index < _ALWAYS or any(row[index] not in (None, ()) for row in table.rows)
+    ]
+    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
+
+
+def _s(values: Sequence[object]) -> str:
+    return "" if len(values) == 1 else "s"
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,75 @@
+"""Moving partitions as they move: a bar with bytes, rate and time left, and under it the partitions that take longest.
+
+On a terminal the lines are rewritten in place; elsewhere the first line is printed at a bounded pace.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from cli.framework.talk import Talk, Verbosity
+from cli.framework.terminal import TerminalView, is_terminal
+from cli.output.values import human_bytes, human_duration
+from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
+
+PARTITION_LINES_MAX = 6
+_LOG_PACE_S = 10.0
+_BAR_WIDTH = 16
+
+
+class ProgressView:
+    """Shows progress on stderr. ``end`` takes it away."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._is_shown = talk.verbosity > Verbosity.QUIET
+        self._is_terminal = is_terminal(sys.stderr)
+        self._told = time.monotonic() - _LOG_PACE_S + 2.0
+        self._lines = 0
+
+    def show(self, progress: ReassignmentProgress) -> None:
+        """Show how far it is now."""
+        if not self._is_shown:
+            return
+        lines = progress_lines(progress)
+        if self._is_terminal:
+            width = TerminalView.of(sys.stderr).width
+            self._erase()
+            sys.stderr.write("".join(f"{line[: width - 1]}\n" for line in lines))
+            self._lines = len(lines)
+        elif time.monotonic() - self._told >= _LOG_PACE_S and progress.partitions:
+            self._told = time.monotonic()
+            sys.stderr.write(f"{lines[0]}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the lines away."""
+        if self._lines:
+            self._erase()
+            sys.stderr.flush()
+
+    def _erase(self) -> None:
+        # Ctrl-C is echoed where the cursor stands: the line may have begun.
+        sys.stderr.write(f"\r\x1b[{self._lines}A\x1b[J" if self._lines else "")
+        self._lines = 0
+
+
+def progress_lines(progress: ReassignmentProgress) -> list[str]:
+    """Return the line of all, then the partitions with the most left."""
+    overall = progress.overall
+    lines = [f"moved {_figures(overall)}, {progress.done_count}/{progress.count} done"]
+    longest = sorted(progress.partitions, key=lambda one: one.moved_bytes - one.total_bytes)
+    shown = longest[:PARTITION_LINES_MAX]
+    width = max((len(str(one.name)) for one in shown), default=0)
+    lines += [f"  {str(one.name).ljust(width)}  {_figures(one)}" for one in shown]
+    more = len(longest) - len(shown)
+    return [*lines, f"  … and {more} more"] if more else lines
+
+
+def _figures(one: MoveProgress) -> str:
+    share = one.moved_bytes / one.total_bytes if one.total_bytes else 0.0
+    filled = int(_BAR_WIDTH * share)
+    bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+    left = "" if one.eta_s is None else f", {human_duration(int(one.eta_s + 1) * 1000)} left"
+    sizes = f"{human_bytes(one.moved_bytes)} of {human_bytes(one.total_bytes)}"
+    return f"{sizes} [{bar}] {share:4.0%} {human_bytes(int(one.rate))}/s{left}"

@@ -1,0 +1,74 @@
+"""Deletions of records: a line per partition before, a row per partition after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import human_bytes
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion
+
+
+def _result_tone(value: object) -> Tone | None:
+    if value is DeletionResult.FAILED:
+        return Tone.BAD
+    return Tone.WARNING if value is DeletionResult.UNDER_WAY else None
+
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("result", tone=_result_tone),
+    Column("start_offset", Kind.NUMBER, title="Start"),
+    Column("before_offset", Kind.NUMBER, title="Before"),
+    Column("end_offset", Kind.NUMBER, title="End"),
+    Column("records", Kind.NUMBER),
+    Column("estimated_bytes", Kind.BYTES, title="About"),
+    Column("low_watermark", Kind.NUMBER, title="Low watermark"),
+    Column("error", falls_below=True),
+)
+_INDEX = {column.name: index for index, column in enumerate(_COLUMNS)}
+
+
+def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
+    """Say of each partition what would go."""
+    return [_line(one) for one in deletions]
+
+
+def _line(one: RecordsDeletion) -> str:
+    size = "" if one.estimated_bytes is None else f", about {human_bytes(one.estimated_bytes)} of each replica"
+    left = one.end_offset - one.before_offset
+    return f"  {one.name}: offsets {one.start_offset} to {one.before_offset - 1}: {one.records}{size}; {left} stay"
+
+
+def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
+    """A row per partition; code 4 where a broker refused, 5 where a replica has not followed yet."""
+    rows = [
+        (
+            d.topic,
+            d.partition,
+            d.result,
+            d.start_offset,
+            d.before_offset,
+            d.end_offset,
+            d.records,
+            d.estimated_bytes,
+            d.low_watermark,
+            d.error,
+        )
+        for d in deletions
+    ]
+    results = {d.result for d in deletions}
+    code = ExitCode.DONE
+    notes: tuple[str, ...] = ()
+    if DeletionResult.UNDER_WAY in results:
+        code = ExitCode.UNDER_WAY
+        notes = ("some replicas have not followed yet; see who is out of sync: klamm topics describe",)
+    if DeletionResult.FAILED in results:
+        code = ExitCode.REFUSED
+    hidden = {"start_offset", "low_watermark"}
+    hidden |= {name for name in ("error", "estimated_bytes") if all(row[_INDEX[name]] is None for row in rows)}
+    kept = [index for name, index in _INDEX.items() if name not in hidden]
+    shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    return Report(deletions, Table(_COLUMNS, rows), (Section(body=shown),), notes, code)

@@ -1,0 +1,191 @@
+"""Everything about single brokers: who they are, what they lead and hold, which partitions lag because of them, disks.
+
+Assignments and settings come from where the cluster's state is read; what only a broker knows of itself (its APIs, its
+log dirs, its protocol version) is asked of it, and stays None where it does not answer or nobody may be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.admin.brokers.own_words import OwnWords, ask_brokers
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import NotFound
+from engine.admin.snapshots.taking import read_snapshot
+from engine.common.errors import ErrorCode
+from engine.common.model import Endpoint, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerDescription:
+    """One endpoint. The listener is None where clients are told only an address."""
+
+    listener: str | None
+    security_protocol: str | None
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.listener is None else f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPartitions:
+    """A broker's share of the partitions.
+
+    Attributes:
+        held: replicas assigned to it.
+        led: partitions that it leads; ``preferred`` those that it should lead, ``preferred_led`` those of them it does.
+        out_of_sync: partitions that are under-replicated because its replica is not in sync.
+        leaderless: of its partitions those that nobody leads.
+    """
+
+    held: int = 0
+    led: int = 0
+    preferred: int = 0
+    preferred_led: int = 0
+    out_of_sync: tuple[str, ...] = ()
+    leaderless: tuple[str, ...] = ()
+    adding: int = 0
+    removing: int = 0
+
+    @property
+    def imbalance_percent(self) -> int:
+        """How many of the partitions that it should lead others lead; Kafka's controller acts above 10."""
+        return round(100 * (self.preferred - self.preferred_led) / self.preferred) if self.preferred else 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDetails:
+    """One broker. One that is not ``alive`` is known only from the partitions assigned to it."""
+
+    id: int
+    alive: bool
+    controller: bool
+    rack: str | None
+    listeners: tuple[ListenerDescription, ...]
+    broker_epoch: int | None
+    registered_at_ms: int | None
+    jmx_port: int | None
+    partitions: BrokerPartitions
+    configs: Mapping[str, str]
+    words: OwnWords = field(default_factory=OwnWords)
+
+
+async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[BrokerDetails]:
+    """Return brokers (none named: all, also those that partitions are assigned to and that are missing), by id.
+
+    Raises:
+        NotFound: a broker that was named neither lives nor has partitions.
+    """
+    snapshot = await read_snapshot(cluster)
+    shares = partitions_of_brokers(snapshot)
+    known = sorted(snapshot.live_broker_ids | set(shares))
+    unknown = sorted(set(ids) - set(known))
+    if unknown:
+        named, there = ", ".join(map(str, unknown)), ", ".join(map(str, known)) or "none"
+        raise NotFound(f"no such broker: {named}", hint=f"brokers: {there}")
+    chosen = sorted(set(ids)) if ids else known
+    registrations = await _registrations(cluster)
+    words = await ask_brokers(cluster, [one for one in chosen if one in snapshot.live_broker_ids])
+    nothing = (None, None)
+    return [
+        _details(snapshot, one, shares.get(one, BrokerPartitions()), registrations.get(one, nothing), words.get(one))
+        for one in chosen
+    ]
+
+
+def partitions_of_brokers(snapshot: ClusterSnapshot) -> dict[int, BrokerPartitions]:
+    """Return each broker's share of the partitions, for all brokers that have any."""
+    counts: dict[int, dict[str, int]] = {}
+    lagging: dict[int, list[str]] = {}
+    leaderless: dict[int, list[str]] = {}
+    for topic in snapshot.topics:
+        for partition in topic.partitions:
+            name = str(TopicPartition(topic.name, partition.partition))
+            for broker in partition.replicas:
+                _count(counts.setdefault(broker, {}), partition, broker)
+                if partition.is_under_replicated and broker not in partition.isr:
+                    lagging.setdefault(broker, []).append(name)
+                if partition.leader < 0:
+                    leaderless.setdefault(broker, []).append(name)
+    return {
+        broker: BrokerPartitions(
+            **numbers, out_of_sync=tuple(lagging.get(broker, ())), leaderless=tuple(leaderless.get(broker, ()))
+        )
+        for broker, numbers in counts.items()
+    }
+
+
+def _count(numbers: dict[str, int], partition: PartitionSnapshot, broker: int) -> None:
+    is_preferred, leads = partition.preferred_leader == broker, partition.leader == broker
+    for key, counts in (
+        ("held", True),
+        ("led", leads),
+        ("preferred", is_preferred),
+        ("preferred_led", is_preferred and leads),
+        ("adding", broker in partition.assignment.adding_replicas),
+        ("removing", broker in partition.assignment.removing_replicas),
+    ):
+        numbers[key] = numbers.get(key, 0) + counts
+
+
+def _details(
+    snapshot: ClusterSnapshot,
+    broker_id: int,
+    share: BrokerPartitions,
+    registration: tuple[int | None, int | None],
+    words: OwnWords | None,
+) -> BrokerDetails:
+    broker = snapshot.broker(broker_id)
+    is_by_wire = snapshot.source.value == "wire"
+    registered_at_ms, jmx_port = registration
+    return BrokerDetails(
+        id=broker_id,
+        alive=broker is not None,
+        controller=broker is not None and broker_id == snapshot.controller_id,
+        rack=None if broker is None else broker.rack,
+        listeners=() if broker is None else tuple(_listener(e, is_by_wire=is_by_wire) for e in broker.endpoints),
+        broker_epoch=None if broker is None or broker.broker_epoch < 0 else broker.broker_epoch,
+        registered_at_ms=registered_at_ms,
+        jmx_port=jmx_port,
+        partitions=share,
+        configs=dict(sorted(snapshot.broker_configs.get(broker_id, {}).items())),
+        words=words or OwnWords(),
+    )
+
+
+def _listener(endpoint: Endpoint, *, is_by_wire: bool) -> ListenerDescription:
+    """The wire tells the address of the listener that was asked, and not its name."""
+    if is_by_wire:
+        return ListenerDescription(None, None, endpoint.host, endpoint.port)
+    return ListenerDescription(endpoint.listener_name, endpoint.security_protocol.name, endpoint.host, endpoint.port)
+
+
+async def _registrations(cluster: Cluster) -> dict[int, tuple[int | None, int | None]]:
+    """Return when each live broker registered, and its JMX port; nothing where ZooKeeper is not asked."""
+    from engine.admin.cluster.target import Side
+
+    if cluster.target.snapshot is not None or cluster.reads_from is not Side.ZOOKEEPER:
+        return {}
+    from engine.admin.cluster.zookeeper import read_brokers
+
+    return {
+        one.broker.id: (
+            None if one.timestamp_ms < 0 else one.timestamp_ms,
+            None if one.jmx_port < 0 else one.jmx_port,
+        )
+        for one in await read_brokers(await cluster.zookeeper())
+    }
+
+
+def has_trouble(details: BrokerDetails) -> bool:
+    """Whether something is wrong with the broker itself: dead, silent, or with a failed log dir."""
+    return (
+        not details.alive
+        or details.words.trouble is not None
+        or any(one.error not in (None, ErrorCode.NONE.name) for one in details.words.log_dirs or ())
+    )

@@ -1,0 +1,88 @@
+"""What lies on log dirs, on brokers and in topics, added up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.admin.brokers.log_dirs import DirReplica, LogDir
+
+
+@dataclass(frozen=True, slots=True)
+class DirTotals:
+    """What lies on a log dir, on a broker or in a topic. What does not apply is None."""
+
+    broker: int | None
+    log_dir: str | None
+    topic: str | None
+    replica_count: int
+    future_count: int
+    size_bytes: int
+    largest_bytes: int
+    offset_lag_max: int | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    error: str | None
+
+    @property
+    def used_percent(self) -> int | None:
+        """How full the volume is, by whoever filled it."""
+        if not self.total_bytes or self.usable_bytes is None:
+            return None
+        return round(100 * (self.total_bytes - self.usable_bytes) / self.total_bytes)
+
+
+def totals_by_dir(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per log dir."""
+    return [_totals([one], one.replicas, broker=one.broker, log_dir=one.log_dir) for one in dirs]
+
+
+def totals_by_broker(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per broker. Log dirs of one volume count it as often as they are."""
+    grouped: dict[int, list[LogDir]] = {}
+    for one in dirs:
+        grouped.setdefault(one.broker, []).append(one)
+    return [
+        _totals(group, [replica for one in group for replica in one.replicas], broker=broker)
+        for broker, group in sorted(grouped.items())
+    ]
+
+
+def totals_by_topic(dirs: Sequence[LogDir]) -> list[DirTotals]:
+    """Return one line per topic, over all its replicas."""
+    grouped: dict[str, list[DirReplica]] = {}
+    for one in dirs:
+        for replica in one.replicas:
+            grouped.setdefault(replica.topic, []).append(replica)
+    return [_totals([], replicas, topic=topic) for topic, replicas in sorted(grouped.items())]
+
+
+def _totals(
+    dirs: Sequence[LogDir],
+    replicas: Sequence[DirReplica],
+    *,
+    broker: int | None = None,
+    log_dir: str | None = None,
+    topic: str | None = None,
+) -> DirTotals:
+    errors = [one.error if one.log_dir is None else f"{one.log_dir}: {one.error}" for one in dirs if one.error]
+    if log_dir is not None:
+        errors = [one.error for one in dirs if one.error]
+    return DirTotals(
+        broker,
+        log_dir,
+        topic,
+        len(replicas),
+        sum(one.is_future for one in replicas),
+        sum(one.size_bytes for one in replicas),
+        max((one.size_bytes for one in replicas), default=0),
+        max((one.offset_lag for one in replicas if one.offset_lag is not None), default=None),
+        _sum_known(one.total_bytes for one in dirs),
+        _sum_known(one.usable_bytes for one in dirs),
+        "; ".join(errors) or None,
+    )
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

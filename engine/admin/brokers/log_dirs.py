@@ -1,0 +1,213 @@
+"""Log dirs of brokers, with every replica in them: where, how large, how far behind (DescribeLogDirs).
+
+All brokers are asked at the same time, so that one that hangs holds nobody up; it is told as such. Moving replicas
+between log dirs stands in ``reassign_log_dirs``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.asking import FAILURES, answer_limit
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from engine.protocol.apis.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+NOT_ALIVE = "not alive"
+"""The error of a broker that partitions are assigned to and that is not in the cluster."""
+
+_UNKNOWN_LAG = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DirReplica:
+    """One replica in a log dir. ``offset_lag`` is None where the broker does not know it.
+
+    The lag counts records: of a replica behind the high watermark, of a future one behind the current replica.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int | None
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log dir. ``log_dir`` is None for a broker that did not answer; ``error`` says why anything is missing.
+
+    ``total_bytes`` and ``usable_bytes`` are those of its volume, None before Kafka 3.3 (KIP-827).
+    """
+
+    broker: int
+    log_dir: str | None
+    error: str | None
+    size_bytes: int
+    replica_count: int
+    total_bytes: int | None
+    usable_bytes: int | None
+    replicas: tuple[DirReplica, ...] = ()
+
+
+async def read_log_dirs(
+    cluster: Cluster,
+    brokers: Sequence[int] | None = None,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    limit_s: float | None = None,
+) -> list[LogDir]:
+    """Return the log dirs of brokers (None: of all that live) with these partitions in them (None: all of them).
+
+    A broker that does not answer within ``limit_s`` (None: as long as any broker may take) is told as silent.
+
+    Raises:
+        NotFound: a broker that was named is not alive.
+        Unreachable: no broker answers at all.
+    """
+    wire = await cluster.wire()
+    live = sorted(await wire.nodes())
+    absent = [broker for broker in brokers or () if broker not in live]
+    if absent:
+        named, known = ", ".join(map(str, absent)), ", ".join(map(str, live)) or "none"
+        raise NotFound(f"the given brokers are not alive: {named}", hint=f"live brokers: {known}")
+    request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_ask(cluster, broker, request, limit_s), name=f"log-dirs-of-{broker}")
+            for broker in (live if brokers is None else sorted(set(brokers)))
+        ]
+    return [one for task in tasks for one in task.result()]
+
+
+async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | None = None) -> list[LogDir]:
+    """Return the log dirs of all brokers with the replicas of these topics in them (None: of all topics).
+
+    A broker that partitions of them are assigned to and that is not alive is told with that as its error.
+
+    Raises:
+        Unreachable: no broker answers at all.
+    """
+    wire = await cluster.wire()
+    if topics is None:
+        answers = (await wire.metadata(None)).topics
+        assigned = {broker for topic in answers for one in topic.partitions for broker in one.replica_nodes}
+        names = None
+    else:
+        assigned = {broker for topic in topics for one in topic.partitions for broker in one.replicas}
+        names = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    found = await read_log_dirs(cluster, None, names)
+    absent = assigned - set(await wire.nodes())
+    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
+
+
+def log_dirs_of(
+    snapshot: ClusterSnapshot, brokers: Sequence[int] | None = None, topics: Iterable[str] | None = None
+) -> list[LogDir]:
+    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes.
+
+    Raises:
+        BadRequest: the snapshot was taken without sizes.
+        NotFound: it has no such broker.
+    """
+    chosen = None if topics is None else set(topics)
+    found: dict[tuple[int, str], list[DirReplica]] = {}
+    for topic in snapshot.topics:
+        for partition in topic.partitions:
+            for log in partition.replica_logs:
+                replicas = found.setdefault((log.broker, log.log_dir), [])
+                if chosen is None or topic.name in chosen:
+                    lag = None if log.offset_lag < 0 else log.offset_lag
+                    replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
+    if not found and any(topic.partitions for topic in snapshot.topics):
+        hint = "take one that has: klamm cluster snapshot --sizes FILE"
+        raise BadRequest("this snapshot has no log dirs", hint=hint)
+    absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
+    if absent:
+        raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
+    return [
+        _log_dir(broker, path, replicas)
+        for (broker, path), replicas in sorted(found.items())
+        if brokers is None or broker in brokers
+    ]
+
+
+async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, limit_s: float | None) -> list[LogDir]:
+    wire = await cluster.wire()
+    try:
+        async with answer_limit(wire, broker, limit_s):
+            response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
+    except FAILURES as error:
+        return [_silent(broker, str(error))]
+    if response.error_code != ErrorCode.NONE:
+        return [_silent(broker, error_code(response.error_code).name)]
+    return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
+
+
+def _told(broker: int, result: DescribeLogDirsResult) -> LogDir:
+    if result.error_code != ErrorCode.NONE:
+        return LogDir(broker, result.log_dir, error_code(result.error_code).name, 0, 0, None, None)
+    replicas = [
+        DirReplica(
+            topic.name,
+            p.partition_index,
+            p.partition_size,
+            None if p.offset_lag < 0 else p.offset_lag,
+            p.is_future_key,
+        )
+        for topic in result.topics
+        for p in topic.partitions
+    ]
+    total = None if result.total_bytes < 0 else result.total_bytes
+    usable = None if result.usable_bytes < 0 else result.usable_bytes
+    return _log_dir(broker, result.log_dir, replicas, total, usable)
+
+
+def _log_dir(
+    broker: int, path: str, replicas: list[DirReplica], total: int | None = None, usable: int | None = None
+) -> LogDir:
+    replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
+    size = sum(one.size_bytes for one in replicas)
+    return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))
+
+
+def _silent(broker: int, reason: str) -> LogDir:
+    return LogDir(broker, None, reason, 0, 0, None, None)
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic]:
+    grouped: dict[str, list[int]] = {}
+    for name in partitions:
+        grouped.setdefault(name.topic, []).append(name.partition)
+    return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in grouped.items()]
+
+
+def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
+    """Return a snapshot with the logs of its replicas, as brokers told them."""
+    logs: dict[TopicPartition, list[ReplicaLog]] = {}
+    for one in dirs:
+        for r in one.replicas:
+            lag = _UNKNOWN_LAG if r.offset_lag is None else r.offset_lag
+            log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, lag, r.is_future)
+            logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
+    topics = [
+        replace(
+            topic,
+            partitions=tuple(
+                replace(p, replica_logs=tuple(logs.get(TopicPartition(topic.name, p.partition), ())))
+                for p in topic.partitions
+            ),
+        )
+        for topic in snapshot.topics
+    ]
+    return replace(snapshot, topics=tuple(topics))

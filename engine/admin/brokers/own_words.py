@@ -1,0 +1,120 @@
+"""What brokers tell of themselves: their APIs, from which the release is guessed, protocol version, log dirs.
+
+All are asked at the same time; one that hangs is told as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.admin.brokers.releases import release_of
+from engine.admin.cluster.asking import FAILURES, answer_limit
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.protocol.api_keys import API_SPECS, ApiKey
+
+_PROTOCOL_KEY = "inter.broker.protocol.version"
+
+
+@dataclass(frozen=True, slots=True)
+class DirSummary:
+    """One log dir in short."""
+
+    log_dir: str
+    replica_count: int
+    size_bytes: int
+    total_bytes: int | None
+    usable_bytes: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedApi:
+    """One API with the versions that a broker offers; ``name`` is None for one that is not known here."""
+
+    key: int
+    name: str | None
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """What a broker tells of itself; ``trouble`` where it does not."""
+
+    release: str | None = None
+    inter_broker_protocol: str | None = None
+    apis: tuple[OfferedApi, ...] = ()
+    log_dirs: tuple[DirSummary, ...] | None = None
+    trouble: str | None = None
+
+
+async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnWords]:
+    """Return what each of these live brokers tells; nothing where only a snapshot is there."""
+    chosen = list(brokers)
+    if cluster.target.snapshot is not None or not chosen:
+        return {}
+    try:
+        # Once for all: the tasks below would each open it.
+        await (await cluster.wire()).nodes()
+    except AdminError as error:
+        return dict.fromkeys(chosen, OwnWords(trouble=str(error)))
+    async with asyncio.TaskGroup() as group:
+        tasks = {one: group.create_task(_ask(cluster, one), name=f"describe-{one}") for one in chosen}
+    return {one: task.result() for one, task in tasks.items()}
+
+
+async def _ask(cluster: Cluster, broker: int) -> OwnWords:
+    wire = await cluster.wire()
+    try:
+        async with answer_limit(wire, broker):
+            client = await wire.client_of(broker)
+            # Asked for once per connection, and a broken one is told in the words of this layer.
+            await wire.version(client, ApiKey.API_VERSIONS)
+            offered = await client.api_versions()
+            return OwnWords(
+                release_of(offered),
+                await _protocol_version(cluster, broker),
+                tuple(OfferedApi(key, _api_name(key), low, high) for key, (low, high) in sorted(offered.items())),
+                await _dirs(cluster, broker),
+            )
+    except FAILURES as error:
+        return OwnWords(trouble=str(error))
+
+
+async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
+    """Return the broker's inter.broker.protocol.version; None where it does not tell."""
+    from engine.admin.cluster.errors import Refused
+    from engine.protocol.apis.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        DescribeConfigsResponse,
+    )
+
+    resource = DescribeConfigsResource(resource_type=4, resource_name=str(broker), configuration_keys=[_PROTOCOL_KEY])
+    try:
+        response: DescribeConfigsResponse = await (await cluster.wire()).call_broker(
+            broker, DescribeConfigsRequest(resources=[resource])
+        )
+    except Refused as error:
+        cluster.observe(f"broker {broker} does not tell its protocol version: {error}")
+        return None
+    return next((c.value for r in response.results for c in r.configs if c.name == _PROTOCOL_KEY), None)
+
+
+async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
+    from engine.admin.brokers.log_dirs import read_log_dirs
+
+    (*found,) = await read_log_dirs(cluster, [broker])
+    if any(one.log_dir is None for one in found):
+        return None
+    return tuple(
+        DirSummary(one.log_dir or "", one.replica_count, one.size_bytes, one.total_bytes, one.usable_bytes, one.error)
+        for one in found
+    )
+
+
+def _api_name(key: int) -> str | None:
+    return next((spec.name for known, spec in API_SPECS.items() if int(known) == key), None)

@@ -1,0 +1,206 @@
+"""Asking many brokers many things at once, with a bounded number of requests under way. Failures become values."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from itertools import islice
+from typing import TypeVar
+
+from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.common.errors import RemoteProtocolError
+from engine.common.model import NO_LEADER
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FAILURES = (AdminError, RemoteProtocolError)
+"""What one broker's answer may end with, without ending the whole."""
+
+PATIENCE_S = 5.0
+"""So long coordinators and leaders that are just moving are waited for; Kafka's tool gives them as long."""
+
+ANSWER_LIMIT_S = 8.0
+"""So long a broker may take for one answer, though its connection is open: a frozen one never gives it."""
+
+SILENT_LIMIT_S = 1.0
+"""So long, if it has let that limit pass before: a command asks several questions, and its time is not to be used up by
+one broker."""
+
+_ANSWER_SHARE, _PATIENCE_SHARE = 0.4, 0.2
+"""Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
+
+_BESIDE_LIMIT_S, _BESIDE_SHARE = 5.0, 0.2
+
+ONLY_ANSWER_SHARE = 0.8
+"""Of the operation's time, what may be waited for one answer that nothing else is told beside."""
+
+WINDOW = 4
+"""Requests under way at one broker at once: it works on one while the next is on its way."""
+
+PAUSE_S = 0.1
+
+Part = Callable[[int, list[K]], Awaitable[Mapping[K, V | Unknown]]]
+"""Asks one broker about some keys."""
+
+Homes = Callable[[list[K]], Awaitable[Mapping[K, int | Unknown]]]
+"""Says which broker is to be asked about which key."""
+
+
+async def ask_all(
+    wire: WireCluster,
+    keys: Iterable[K],
+    homes: Homes[K],
+    ask: Part[K, V],
+    *,
+    batch: int,
+    known: Mapping[K, int] | None = None,
+    patience_s: float = PATIENCE_S,
+    may_repeat: Callable[[Unknown], bool] = lambda unknown: unknown.is_passing,
+    is_change: bool = False,
+) -> dict[K, V | Unknown]:
+    """Ask each key's broker about it, all brokers at once; ask again about those that are just moving.
+
+    Args:
+        homes: says whom to ask.
+        ask: asks one broker about at most ``batch`` keys.
+        known: whom to ask at first, where that is known already.
+        patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
+        is_change: what is asked for may have been carried out although nobody answers: the answer is waited for until
+            the operation's time is over, which then says so.
+
+    Both waiting and asking again are cut short where the operation has less time than they want.
+    """
+    asked = dict.fromkeys(keys)
+    found: dict[K, V | Unknown] = {}
+    waiting, at_home = list(asked), dict(known or {})
+    deadline = time.monotonic() + min(patience_s, wire.operation_s * _PATIENCE_SHARE)
+    while waiting:
+        await _find_homes(homes, waiting, at_home, found)
+        by_broker: dict[int, list[K]] = {}
+        for key in waiting:
+            if key in at_home:
+                by_broker.setdefault(at_home[key], []).append(key)
+        parts = (_ask_broker(wire, b, k, ask, batch, is_change=is_change) for b, k in by_broker.items())
+        for answers in await asyncio.gather(*parts):
+            found.update(answers)
+        # Who stands still is not moving.
+        waiting = [
+            key
+            for key in waiting
+            if isinstance(why := found[key], Unknown) and may_repeat(why) and at_home.get(key) not in wire.silent
+        ]
+        if not waiting or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(PAUSE_S)
+        for key in waiting:
+            at_home.pop(key, None)
+        await _look_around(wire)
+    return {key: found[key] for key in asked}
+
+
+def beside_limit_s(wire: WireCluster) -> float:
+    """Return how long something may take that is told beside what was asked for, and can be left out."""
+    return min(_BESIDE_LIMIT_S, wire.operation_s * _BESIDE_SHARE)
+
+
+async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> None:
+    """Await all jobs, at most ``window`` of them at once."""
+    waiting = iter(jobs)
+
+    async def worker() -> None:
+        for job in waiting:
+            await job
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(window):
+            workers.create_task(worker(), name="a part of the answers")
+
+
+def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
+    """Yield the keys in lists of at most ``size``."""
+    remaining = iter(keys)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
+    """Learn where keys are whose home is not known. Who has none gets the reason as its answer.
+
+    Where nobody can say anything, at first that is the end of the whole; later it is one more reason.
+    """
+    homeless = [key for key in keys if key not in at_home]
+    if not homeless:
+        return
+    try:
+        told = await homes(homeless)
+    except FAILURES as error:
+        if not found:
+            raise
+        told = dict.fromkeys(homeless, Unknown.of_error(error))
+    for key, home in told.items():
+        if isinstance(home, Unknown):
+            found[key] = home
+        else:
+            at_home[key] = home
+
+
+@asynccontextmanager
+async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None = None) -> AsyncIterator[None]:
+    """Give a broker so long: one that hangs must not take the time that the others' answers are shown in.
+
+    Raises:
+        Unreachable: the time is over.
+    """
+    limit_s = min(ANSWER_LIMIT_S if limit_s is None else limit_s, wire.operation_s * _ANSWER_SHARE)
+    if broker_id in wire.silent:
+        limit_s = min(limit_s, SILENT_LIMIT_S)
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        silence = f"no answer within {limit_s:g} s"
+        # The first time counts for what is told of it: later it was given less.
+        wire.silent.setdefault(broker_id, silence)
+        raise Unreachable(silence, where=f"broker {broker_id}") from error
+
+
+async def _ask_broker(
+    wire: WireCluster, broker_id: int, keys: list[K], ask: Part[K, V], batch: int, *, is_change: bool
+) -> dict[K, V | Unknown]:
+    found: dict[K, V | Unknown] = {}
+    try:
+        if broker_id == NO_LEADER:
+            return dict.fromkeys(keys, Unknown("there is no leader"))
+        # Connected once, before several requests would each open a connection.
+        async with answer_limit(wire, broker_id):
+            await wire.client_of(broker_id)
+    except FAILURES as error:
+        return dict.fromkeys(keys, Unknown.of_error(error))
+
+    async def part(some: list[K]) -> None:
+        try:
+            async with nullcontext() if is_change else answer_limit(wire, broker_id):
+                answers = await ask(broker_id, some)
+            wire.silent.pop(broker_id, None)
+        except FAILURES as error:
+            answers = dict.fromkeys(some, Unknown.of_error(error))
+        for key in some:
+            found[key] = answers.get(key, Unknown(f"broker {broker_id} left it out of its answer"))
+
+    await run_window(part(some) for some in batches_of(keys, batch))
+    return found
+
+
+async def _look_around(wire: WireCluster) -> None:
+    """Learn which brokers live now; where nobody answers, the next round says so."""
+    try:
+        await wire.metadata([])
+    except FAILURES:
+        return

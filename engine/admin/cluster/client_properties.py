@@ -1,0 +1,51 @@
+"""A Kafka client's properties file (``--command-config``): the keys that the tools' own client honours.
+
+Keys it does not know are kept but mean nothing, as in Kafka's clients. A security protocol that the client cannot
+speak is refused here, before a connection is tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.common.errors import ConfigError
+from engine.config.properties import parse_properties
+
+_PLAINTEXT = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProperties:
+    """What the file says, typed where the client uses it."""
+
+    client_id: str = "klamm"
+    request_timeout_ms: int = 30_000
+    entries: dict[str, str] = field(default_factory=dict)
+
+
+def load_client_properties(path: Path) -> ClientProperties:
+    """Read a properties file.
+
+    Raises:
+        NotFound: there is no such file.
+        BadRequest: it is malformed, a value is wrong, or it asks for a security protocol other than PLAINTEXT.
+    """
+    try:
+        entries = parse_properties(path.read_text(encoding="latin-1"))
+    except FileNotFoundError as error:
+        raise NotFound("no such file", where=str(path)) from error
+    except ConfigError as error:
+        raise BadRequest(f"not a properties file: {error}", where=str(path)) from error
+    protocol = entries.get("security.protocol", _PLAINTEXT).upper()
+    if protocol != _PLAINTEXT:
+        raise BadRequest(
+            f"security.protocol={protocol} is not supported yet",
+            where=str(path),
+            hint="use a PLAINTEXT listener, or --zookeeper for what the znodes tell",
+        )
+    timeout = entries.get("request.timeout.ms", "30000")
+    if not timeout.isdigit():
+        raise BadRequest(f"request.timeout.ms={timeout} is not a number", where=str(path))
+    return ClientProperties(entries.get("client.id", "klamm"), int(timeout), dict(entries))

@@ -1,0 +1,119 @@
+"""A cluster, open: its ZooKeeper side and its wire side, each connected when it is first needed.
+
+async with Cluster(target, observe=print) as cluster:
+    wire = await cluster.wire()
+    zk = await cluster.zookeeper()
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.target import ClusterTarget, Side
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
+    from engine.zk.client import ZkClient
+
+
+class Cluster:
+    """One cluster for the time of an operation. Use it from one event loop."""
+
+    def __init__(
+        self,
+        target: ClusterTarget,
+        *,
+        observe: Observer = tell_nobody,
+        accepted: Accepted = tell_nobody,
+        complain: Complain = tell_nobody,
+        on_read: OnRead = tell_nobody_how_far,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.target = target
+        self.accepted = accepted
+        self.complain = complain
+        self.observe = observe
+        self.on_read = on_read
+        self.timeout_s = timeout_s
+        self._zk: ZkClient | None = None
+        self._wire: WireCluster | None = None
+
+    async def __aenter__(self) -> Cluster:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def reads_from(self) -> Side:
+        return self.target.reads_from
+
+    @property
+    def changes_by(self) -> Side:
+        return self.target.changes_by
+
+    async def zookeeper(self) -> ZkClient:
+        """Return the client of the cluster's ZooKeeper.
+
+        Raises:
+            BadRequest: no ZooKeeper is named.
+            Unreachable: it does not answer.
+        """
+        if self._zk is not None:
+            return self._zk
+        if self.target.zookeeper is None:
+            raise BadRequest("this needs ZooKeeper", hint="give --zookeeper HOST:PORT[/chroot]")
+        from engine.admin.cluster.zookeeper import open_zookeeper
+
+        self._zk = await open_zookeeper(
+            self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=bool(self.target.bootstrap)
+        )
+        self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
+        return self._zk
+
+    async def wire(self) -> WireCluster:
+        """Return the cluster's brokers: those named, or else those registered in ZooKeeper.
+
+        Raises:
+            Unreachable: nobody is named or registered.
+        """
+        if self._wire is None:
+            from engine.admin.cluster.wire import WireCluster
+
+            bootstrap = self.target.bootstrap or await self._registered()
+            if self._wire is not None:
+                return self._wire
+            self._wire = WireCluster(
+                bootstrap,
+                properties=self.target.client_properties,
+                observe=self.observe,
+                connect_timeout_s=self.timeout_s * 0.8,
+                request_timeout_s=self.timeout_s,
+            )
+        return self._wire
+
+    async def close(self) -> None:
+        """Close what is open."""
+        wire, self._wire = self._wire, None
+        zk, self._zk = self._zk, None
+        try:
+            if wire is not None:
+                await wire.close()
+        finally:
+            if zk is not None:
+                await zk.close()
+
+    async def _registered(self) -> tuple[tuple[str, int], ...]:
+        from engine.admin.cluster.zookeeper import registered_addresses
+
+        found = await registered_addresses(await self.zookeeper())
+        if not found:
+            where = self.target.zookeeper
+            raise Unreachable("no broker is registered", where=where, hint="start the cluster's brokers")
+        self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in found)}")
+        return found

@@ -1,0 +1,76 @@
+"""Why an operation of a tool could not be done, told in kinds that a caller can act on.
+
+Each error says what and where, and where there is one a hint at what to do next. A command line maps the kind to its
+exit code, a dashboard to a colour. This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that
+the cluster answered with travels inside ``Refused``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.admin.cluster.advice import advice_for
+from engine.common.errors import ErrorCode, OperationError
+
+
+class FailureKind(StrEnum):
+    """What kind of failure it was."""
+
+    USAGE = "usage"
+    """The caller asked for something senseless: bad value, bad file, options that contradict each other."""
+    NOT_FOUND = "not_found"
+    """The caller named a topic, broker, path or profile that does not exist."""
+    UNREACHABLE = "unreachable"
+    """The cluster could not be reached or did not answer in time; nothing was accepted."""
+    REFUSED = "refused"
+    """The cluster answered with an error."""
+    UNDER_WAY = "under_way"
+    """The cluster accepted the change, which had not ended when the deadline passed."""
+
+
+class AdminError(OperationError):
+    """An operation failed. ``where`` names the thing or the address it failed at."""
+
+    kind = FailureKind.USAGE
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.message = message
+        self.where = where
+
+
+class BadRequest(AdminError):
+    """What was asked for makes no sense; nothing was sent."""
+
+    kind = FailureKind.USAGE
+
+
+class NotFound(AdminError):
+    """A thing that the caller named does not exist."""
+
+    kind = FailureKind.NOT_FOUND
+
+
+class Unreachable(AdminError):
+    """Nobody answered, or not in time, and nothing was accepted."""
+
+    kind = FailureKind.UNREACHABLE
+
+
+class StillUnderWay(AdminError):
+    """Accepted, but not done within the time given."""
+
+    kind = FailureKind.UNDER_WAY
+
+
+class Refused(AdminError):
+    """The cluster answered with ``code``. Without a text of its own the code's name is the message."""
+
+    kind = FailureKind.REFUSED
+
+    def __init__(
+        self, code: ErrorCode, message: str | None = None, *, where: str | None = None, hint: str | None = None
+    ) -> None:
+        hint = hint or advice_for(code, message or "", where or "")
+        super().__init__(message or code.name, where=where, hint=hint)
+        self.code = code

@@ -1,0 +1,180 @@
+"""``clusters.toml``: named clusters, so that a person types a name instead of addresses. Reading, checking, adding.
+
+    default = "dev"
+
+    [clusters.dev]
+    zookeeper = "127.0.0.1:2181/kafka"
+    bootstrap_servers = "127.0.0.1:9092"
+    command_config = "/home/me/dev.properties"
+    read_only = true
+
+The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One named cluster. At least one of ``zookeeper`` and ``bootstrap_servers`` is there."""
+
+    name: str
+    zookeeper: str | None = None
+    bootstrap_servers: str | None = None
+    command_config: str | None = None
+    read_only: bool = False
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What a ``clusters.toml`` says."""
+
+    path: Path
+    profiles: tuple[Profile, ...]
+    default_name: str | None
+
+    def named(self, name: str) -> Profile:
+        """Return the profile called ``name``.
+
+        Raises:
+            NotFound: there is none; the hint lists those that are there.
+        """
+        for profile in self.profiles:
+            if profile.name == name:
+                return profile
+        known = ", ".join(profile.name for profile in self.profiles) or "none"
+        raise NotFound(f"no profile is called {name!r}", where=str(self.path), hint=f"profiles there: {known}")
+
+    @property
+    def default(self) -> Profile | None:
+        return None if self.default_name is None else self.named(self.default_name)
+
+
+def profiles_path(environment: Mapping[str, str]) -> Path:
+    """Return where ``clusters.toml`` is looked for, whether it exists or not."""
+    base = environment.get("XDG_CONFIG_HOME")
+    root = Path(base) if base else Path(environment.get("HOME", "~")).expanduser() / ".config"
+    return root / "klamm" / "clusters.toml"
+
+
+def load_profiles(path: Path) -> Profiles:
+    """Read the file; one that does not exist has no profiles.
+
+    Raises:
+        BadRequest: the file is not TOML or says something that no profile can be.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Profiles(path, (), None)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadRequest(f"not TOML: {error}", where=str(path)) from error
+    default = document.get("default")
+    clusters = document.get("clusters", {})
+    if not isinstance(clusters, dict) or not (default is None or isinstance(default, str)):
+        raise BadRequest('wants default = "NAME" and tables [clusters.NAME]', where=str(path))
+    profiles = Profiles(path, tuple(_profile(path, name, entry, default) for name, entry in clusters.items()), default)
+    if default is not None:
+        profiles.named(default)
+    return profiles
+
+
+def add_profile(profiles: Profiles, profile: Profile) -> None:
+    """Append a profile to the file, which is created where it is missing; the first one becomes the default.
+
+    Raises:
+        BadRequest: the name is taken or cannot be a name, or the profile names no address.
+    """
+    if not _NAME.fullmatch(profile.name):
+        hint = "use letters, digits, dot, underscore, hyphen"
+        raise BadRequest(f"a profile cannot be called {profile.name!r}", hint=hint)
+    if any(known.name == profile.name for known in profiles.profiles):
+        raise BadRequest(f"a profile called {profile.name!r} is there already", where=str(profiles.path))
+    if not (profile.zookeeper or profile.bootstrap_servers):
+        raise BadRequest("a profile needs an address", hint="give --zookeeper, --bootstrap-server or both")
+    text = profiles.path.read_text(encoding="utf-8") if profiles.path.exists() else ""
+    text = f"{text.rstrip()}\n\n{_table(profile)}".lstrip()
+    if profile.is_default or not profiles.profiles:
+        text = _with_default(text, profile.name)
+    _replace(profiles.path, text)
+
+
+def set_default(profiles: Profiles, name: str) -> None:
+    """Make a profile the one that is used when nothing is named.
+
+    Raises:
+        NotFound: there is no such profile.
+    """
+    profiles.named(name)
+    _replace(profiles.path, _with_default(profiles.path.read_text(encoding="utf-8"), name))
+
+
+def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
+    where = f"{path}: [clusters.{name}]"
+    if not isinstance(entry, dict):
+        raise BadRequest("not a table", where=where)
+    unknown = sorted(set(entry) - {*_TEXT_KEYS, "read_only"})
+    if unknown:
+        raise BadRequest(f"unknown key {unknown[0]!r}", where=where, hint=f"known: {', '.join(_TEXT_KEYS)}, read_only")
+    for key in _TEXT_KEYS:
+        if not isinstance(entry.get(key, ""), str):
+            raise BadRequest(f"{key} must be text", where=where)
+    if not isinstance(entry.get("read_only", False), bool):
+        raise BadRequest("read_only must be true or false", where=where)
+    if not (entry.get("zookeeper") or entry.get("bootstrap_servers")):
+        raise BadRequest("names neither zookeeper nor bootstrap_servers", where=where)
+    return Profile(
+        name,
+        entry.get("zookeeper"),
+        entry.get("bootstrap_servers"),
+        entry.get("command_config"),
+        bool(entry.get("read_only", False)),
+        name == default,
+    )
+
+
+def _table(profile: Profile) -> str:
+    lines = [f'[clusters."{profile.name}"]' if "." in profile.name else f"[clusters.{profile.name}]"]
+    for key in _TEXT_KEYS:
+        value = getattr(profile, key)
+        if value:
+            lines.append(f"{key} = {_quoted(value)}")
+    if profile.read_only:
+        lines.append("read_only = true")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _with_default(text: str, name: str) -> str:
+    line = f"default = {_quoted(name)}"
+    head, table, rest = text.partition("[clusters")
+    if re.search(r"(?m)^default\s*=.*$", head):
+        return re.sub(r"(?m)^default\s*=.*$", lambda _: line, head, count=1) + table + rest
+    return f"{line}\n\n{text}"
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)

@@ -1,0 +1,186 @@
+"""Which cluster a tool talks to, and which side of it: the rules for options, environment, local cluster and profiles.
+
+Nothing is opened here. The order: what the caller named, the environment, the cluster that ``klamm local up`` started
+in this folder, the default profile. The first that names anything decides; two sources are never mixed, for an address
+of one cluster beside the ZooKeeper of another would let a change go astray.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.profiles import Profile, load_profiles, profiles_path
+
+LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
+
+_THREE_WAYS = (
+    "name one with --zookeeper HOST:PORT or --bootstrap-server HOST:PORT, choose a profile with --cluster NAME, "
+    "or start one here: klamm local up"
+)
+
+
+class Side(StrEnum):
+    """Who is asked: the znodes, or the brokers."""
+
+    ZOOKEEPER = "zookeeper"
+    WIRE = "wire"
+
+
+class Origin(StrEnum):
+    """What named the cluster."""
+
+    OPTIONS = "options"
+    ENVIRONMENT = "environment"
+    LOCAL = "local"
+    PROFILE = "profile"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a caller said about the cluster it means, as said."""
+
+    zookeeper: str | None = None
+    bootstrap_servers: str | None = None
+    cluster: str | None = None
+    snapshot: str | None = None
+    command_config: str | None = None
+    via: Side | None = None
+
+    @property
+    def names_cluster(self) -> bool:
+        return bool(self.zookeeper or self.bootstrap_servers or self.cluster or self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """A cluster, found: its addresses and the side that reads and changes go to."""
+
+    name: str
+    origin: Origin
+    zookeeper: str | None = None
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    snapshot: Path | None = None
+    client_properties: ClientProperties = field(default_factory=ClientProperties)
+    via: Side | None = None
+    is_read_only: bool = False
+
+    @property
+    def reads_from(self) -> Side:
+        """Cluster state comes from ZooKeeper where it is known."""
+        return self.via or (Side.ZOOKEEPER if self.zookeeper else Side.WIRE)
+
+    @property
+    def changes_by(self) -> Side:
+        """Changes go by the wire where brokers are named."""
+        return self.via or (Side.WIRE if self.bootstrap else Side.ZOOKEEPER)
+
+
+def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path) -> ClusterTarget:
+    """Find the cluster that ``naming``, the environment or ``folder`` mean.
+
+    Raises:
+        BadRequest: nothing names a cluster, options contradict each other, or a file or address is not well-formed.
+        NotFound: a profile or file that was named does not exist.
+    """
+    target = _choose(naming, environment, folder)
+    config = naming.command_config
+    if config:
+        target = replace(target, client_properties=load_client_properties(Path(config)))
+    if naming.via is not None:
+        target = _forced(target, naming.via)
+    return target
+
+
+def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int], ...]:
+    """Return host and port of ``HOST:PORT,…``; IPv6 hosts stand in brackets.
+
+    Raises:
+        BadRequest: a part is not an address.
+    """
+    addresses = []
+    for part in text.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or (host.startswith("[") and not host.endswith("]")):
+            host, port = part.strip(), str(default_port)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise BadRequest(f"not an address: {part!r}", hint="write HOST:PORT, several with commas between them")
+        addresses.append((host, int(port)))
+    return tuple(addresses)
+
+
+def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> ClusterTarget:
+    if naming.names_cluster:
+        return _named(naming, Origin.OPTIONS, environment)
+    from_environment = Naming(
+        zookeeper=environment.get("KLAMM_ZOOKEEPER"),
+        bootstrap_servers=environment.get("KLAMM_BOOTSTRAP_SERVER"),
+        cluster=environment.get("KLAMM_CLUSTER"),
+        snapshot=environment.get("KLAMM_SNAPSHOT"),
+    )
+    if from_environment.names_cluster:
+        return _named(from_environment, Origin.ENVIRONMENT, environment)
+    local = folder / LOCAL_CLUSTER_FILE
+    if local.exists():
+        return _local(local)
+    profile = load_profiles(profiles_path(environment)).default
+    if profile is not None:
+        return _from_profile(profile)
+    raise BadRequest("no cluster is named", hint=_THREE_WAYS)
+
+
+def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> ClusterTarget:
+    ways = [naming.cluster, naming.snapshot, naming.zookeeper or naming.bootstrap_servers]
+    if sum(bool(way) for way in ways) > 1:
+        raise BadRequest(
+            "more than one cluster is named",
+            hint="give --cluster, or --snapshot, or --zookeeper and --bootstrap-server",
+        )
+    if naming.cluster:
+        return _from_profile(load_profiles(profiles_path(environment)).named(naming.cluster))
+    if naming.snapshot:
+        path = Path(naming.snapshot)
+        if not path.is_file():
+            raise NotFound("no such snapshot file", where=str(path))
+        return ClusterTarget(path.name, Origin.SNAPSHOT, snapshot=path)
+    return _at(naming.zookeeper, naming.bootstrap_servers, name=None, origin=origin)
+
+
+def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origin: Origin) -> ClusterTarget:
+    if zookeeper:
+        parse_addresses(zookeeper.partition("/")[0], default_port=2181)
+    addresses = parse_addresses(bootstrap) if bootstrap else ()
+    return ClusterTarget(name or zookeeper or bootstrap or "", origin, zookeeper=zookeeper or None, bootstrap=addresses)
+
+
+def _from_profile(profile: Profile) -> ClusterTarget:
+    target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
+    properties = load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
+    return replace(target, client_properties=properties, is_read_only=profile.read_only)
+
+
+def _local(path: Path) -> ClusterTarget:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        zookeeper, bootstrap = document["zookeeper"], document["bootstrap_servers"]
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "remove it, then: klamm local up"
+        raise BadRequest("not the record of a local cluster", where=str(path), hint=hint) from error
+    if isinstance(bootstrap, list):
+        bootstrap = ",".join(bootstrap)
+    return _at(zookeeper, bootstrap, name=f"local cluster in {path.parent}", origin=Origin.LOCAL)
+
+
+def _forced(target: ClusterTarget, via: Side) -> ClusterTarget:
+    if target.snapshot is not None:
+        raise BadRequest("a snapshot is read from its file", hint="leave --via out")
+    if via is Side.ZOOKEEPER and target.zookeeper is None:
+        raise BadRequest("--via zookeeper wants a ZooKeeper", hint="give --zookeeper HOST:PORT too")
+    return replace(target, via=via)

@@ -1,0 +1,401 @@
+"""The brokers of one cluster, asked over the wire: who is there, whom to ask, and trying again where that is safe.
+
+Connections open when they are first needed and stay for the command. A change whose answer got lost is never sent
+again: it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import Node
+from engine.network.client import BrokerClient
+from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.protocol.declaration import Request
+
+ErrorsOf = Callable[[Any], Iterable[int]]
+"""The error codes that an answer carries."""
+
+RETRY_PAUSE_S = 0.1
+CONNECT_TIMEOUT_MAX_S = 10.0
+GREETING_PATIENCE_S = 1.0
+"""After so long without a word from one bootstrap broker the next is tried as well."""
+
+NO_CONTROLLER_HINT = "another is elected when its session with ZooKeeper has ended: try again, or ask by --zookeeper"
+
+_ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
+
+_NO_CONTROLLER = -1
+
+
+class WireCluster:
+    """Asks any broker, a certain one, or the controller. Use it from one event loop, close it at the end."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        properties: ClientProperties | None = None,
+        observe: Observer = tell_nobody,
+        connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
+        request_timeout_s: float | None = None,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
+        self._properties = properties or ClientProperties()
+        self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
+        self._observe = observe
+        self._clients: dict[tuple[str, int], BrokerClient] = {}
+        self._any: BrokerClient | None = None
+        self._nodes: dict[int, Node] = {}
+        self._controller_id = _NO_CONTROLLER
+        self.cluster_id: str | None = None
+        self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
+        """How long the operation may take that the questions belong to."""
+        self.silent: dict[int, str] = {}
+        """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
+        less time, or none."""
+        self.keeps_settings = False
+        """Settings of topics have been waited for in vain: ZooKeeper, where brokers read them, is most likely down."""
+
+    async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
+        """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        client = await self._any_client() if broker_id is None else await self.client_of(broker_id)
+        version = await self.version(client, ApiKey.METADATA)
+        # Before version 4 a broker may create what it is asked for, so there all topics are asked for.
+        wanted = topics if version >= 4 or not topics else None
+        asked = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4)
+        if version == 0:
+            request.topics = asked or []
+        response = cast("MetadataResponse", await self._ask(client, request))
+        self._remember(response)
+        if wanted is None and topics is not None:
+            response.topics = [topic for topic in response.topics if topic.name in topics]
+        return response
+
+    async def nodes(self) -> dict[int, Node]:
+        """Return the live brokers by id."""
+        if not self._nodes:
+            await self.metadata([])
+        return self._nodes
+
+    async def call_any(self, request: Request, *, version_max: int | None = None, limit_s: float | None = None) -> Any:
+        """Ask whichever broker answers.
+
+        Raises:
+            Unreachable: none does, or not within ``limit_s``.
+        """
+        client = await self._any_client()
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                return await self._ask(client, request, version_max=version_max)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            # Answers come in the order of the questions: over this connection nothing else would be heard.
+            await client.close()
+            raise Unreachable(f"no answer within {limit_s:g} s", where=client.address) from error
+
+    async def call_broker(
+        self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask one broker.
+
+        Raises:
+            NotFound: no live broker has this id.
+            Unreachable: it does not answer.
+        """
+        client = await self.client_of(broker_id)
+        return await self._ask(client, request, version_max=version_max, timeout_ms=timeout_ms)
+
+    async def call_controller(self, request: Request, errors_of: ErrorsOf, *, timeout_ms: int | None = None) -> Any:
+        """Ask the controller, and again where it has moved, until the caller's deadline."""
+        while True:
+            controller_id = await self.reachable_controller_id()
+            response = await self.call_broker(controller_id, request, timeout_ms=timeout_ms)
+            if ErrorCode.NOT_CONTROLLER not in errors_of(response):
+                return response
+            self._observe(f"broker {controller_id} is not the controller any more, asking for the new one")
+            self._controller_id = _NO_CONTROLLER
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def ask_controller(
+        self, request: Request, errors_of: ErrorsOf, *, limit_s: float, is_patient: bool = True
+    ) -> Any:
+        """Ask the controller something that changes nothing. Where another takes over meanwhile, that one is asked.
+
+        A controller that stands still or has just died stays the controller until its session with ZooKeeper ends.
+        Who is not patient does not wait for the next one where this one is gone.
+
+        Raises:
+            Unreachable: nobody has answered within ``limit_s``.
+        """
+        asked = self._controller_id
+        if asked in self.silent and not is_patient:
+            limit_s = min(limit_s, GREETING_PATIENCE_S)
+        try:
+            async with asyncio.timeout(None if math.isinf(limit_s) else limit_s) as limit:
+                while True:
+                    asked = await self.controller_id()
+                    response = await self._unless_replaced(asked, request, is_patient=is_patient)
+                    if response is not None and ErrorCode.NOT_CONTROLLER not in errors_of(response):
+                        self.silent.pop(asked, None)
+                        return response
+                    self._controller_id = asked = _NO_CONTROLLER
+                    await asyncio.sleep(RETRY_PAUSE_S)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if asked == _NO_CONTROLLER:
+                raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
+            silence = f"no answer within {limit_s:g} s"
+            self.silent.setdefault(asked, silence)
+            where = f"broker {asked}, the controller"
+            raise Unreachable(silence, where=where, hint=NO_CONTROLLER_HINT) from error
+
+    async def _unless_replaced(self, controller_id: int, request: Request, *, is_patient: bool) -> Any:
+        """Return the controller's answer; None where it is gone, or another takes over before it answers."""
+        asking = asyncio.create_task(self.call_broker(controller_id, request), name=f"ask-controller-{controller_id}")
+        try:
+            while not (await asyncio.wait({asking}, timeout=GREETING_PATIENCE_S))[0]:
+                await self.metadata([])
+                if self._controller_id != controller_id:
+                    self._observe(f"broker {controller_id} is not the controller any more, and gave no answer")
+                    return None
+            return asking.result()
+        except Unreachable as error:
+            if not is_patient or not asking.done():
+                raise
+            self._observe(f"controller {controller_id} cannot be reached: {error}")
+            return None
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                await self._hang_up(controller_id)
+
+    async def _hang_up(self, broker_id: int) -> None:
+        """Close the connection to a broker: answers come in the order of the questions, and one is missing."""
+        node = self._nodes.get(broker_id)
+        client = None if node is None else self._clients.get((node.host, node.port))
+        if client is not None:
+            await client.close()
+
+    async def controller_id(self) -> int:
+        """Return the controller's id; waits for an election that is going on, until the caller's deadline."""
+        while self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+            await self.metadata([])
+            if self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+                self._observe("no controller at the moment, waiting for one")
+                await asyncio.sleep(RETRY_PAUSE_S)
+        return self._controller_id
+
+    async def reachable_controller_id(self) -> int:
+        """Return the id of a controller that takes connections, which a change can be sent to.
+
+        One that has died stays the controller until its session with ZooKeeper ends: the next one is waited for.
+
+        Raises:
+            Unreachable: there was none for most of the operation's time. Nothing was sent.
+        """
+        deadline = time.monotonic() + min(self.operation_s, _ELECTION_PATIENCE_S) * _ELECTION_SHARE
+        while True:
+            controller_id = await self.controller_id()
+            try:
+                await self.client_of(controller_id)
+            except Unreachable as error:
+                if time.monotonic() >= deadline:
+                    where = f"broker {controller_id}, the controller"
+                    raise Unreachable(error.message, where=where, hint=NO_CONTROLLER_HINT) from error
+                self._observe(f"controller {controller_id} cannot be reached, waiting for the next: {error}")
+                self._controller_id = _NO_CONTROLLER
+                await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                return controller_id
+
+    async def client_of(self, broker_id: int) -> BrokerClient:
+        """Return an open connection to a broker; whoever pipelines requests uses it directly."""
+        node = self._nodes.get(broker_id)
+        if node is None:
+            await self.metadata([])
+            node = self._nodes.get(broker_id)
+        if node is None:
+            known = ", ".join(str(known_id) for known_id in sorted(self._nodes)) or "none"
+            raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
+        return await self._client(node.host, node.port)
+
+    def has_connection(self, broker_id: int) -> bool:
+        """Whether a connection to the broker is open: one that stands still has mostly none."""
+        node = self._nodes.get(broker_id)
+        client = None if node is None else self._clients.get((node.host, node.port))
+        return client is not None and client.is_connected
+
+    async def close(self) -> None:
+        """Close all connections."""
+        clients, self._clients, self._any = list(self._clients.values()), {}, None
+        for client in clients:
+            await client.close()
+
+    async def _any_client(self) -> BrokerClient:
+        if self._any is not None and self._any.is_connected:
+            return self._any
+        known = [(node.host, node.port) for node in self._nodes.values()]
+        self._any = await self._first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
+        return self._any
+
+    async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
+        """Return the first broker that says what it offers: the next is tried beside one that keeps silent.
+
+        A frozen broker's kernel still accepts connections, so an open one says nothing.
+        """
+        waiting = list(addresses)
+        absent: list[str] = []
+        failure: Exception | None = None
+        attempts: dict[asyncio.Task[BrokerClient | None], tuple[str, int]] = {}
+        try:
+            while waiting or attempts:
+                if waiting:
+                    address = waiting.pop(0)
+                    attempts[asyncio.create_task(self._greet(*address, absent), name="greeting")] = address
+                patience_s = GREETING_PATIENCE_S if waiting else None
+                done, _ = await asyncio.wait(attempts, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for attempt in done:
+                    del attempts[attempt]
+                    error = attempt.exception()
+                    if isinstance(error, Exception):
+                        failure = error
+                    elif (client := attempt.result()) is not None:
+                        return client
+        finally:
+            await self._give_up(attempts)
+        if failure is not None:
+            raise failure
+        raise Unreachable(
+            "no broker can be reached",
+            where=", ".join(absent) or None,
+            hint="is it running there? look at the address, or start one here: klamm local up",
+        )
+
+    async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
+        """Return a broker that has answered; note one that cannot be connected to."""
+        try:
+            client = await self._client(host, port)
+        except Unreachable as error:
+            absent.append(f"{error.where}")
+            return None
+        await self.version(client, ApiKey.METADATA)
+        return client
+
+    async def _give_up(self, attempts: Mapping[asyncio.Task[BrokerClient | None], tuple[str, int]]) -> None:
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+        for address in attempts.values():
+            client = self._clients.pop(address, None)
+            if client is not None:
+                await client.close()
+
+    async def _client(self, host: str, port: int) -> BrokerClient:
+        client = self._clients.get((host, port))
+        if client is None:
+            client = BrokerClient(
+                host,
+                port,
+                client_id=self._properties.client_id,
+                connect_timeout_ms=self._connect_timeout_ms,
+                request_timeout_ms=self._request_timeout_ms,
+            )
+            self._clients[host, port] = client
+        if not client.is_connected:
+            try:
+                await client.connect()
+            except NetworkError as error:
+                raise unreachable(error) from error
+            self._observe(f"connected to {host}:{port}")
+        return client
+
+    async def version(self, client: BrokerClient, key: ApiKey) -> int:
+        """Return the version that a request to this broker will have."""
+        try:
+            return await client.version_for(key)
+        except NetworkError as error:
+            raise unreachable(error) from error
+
+    async def _ask(
+        self,
+        client: BrokerClient,
+        request: Request,
+        *,
+        version_max: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        started = time.monotonic()
+        try:
+            response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
+        except NetworkError as error:
+            raise unreachable(error) from error
+        except asyncio.CancelledError:
+            waited_s = time.monotonic() - started
+            self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
+            raise
+        took_ms = (time.monotonic() - started) * 1000
+        self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
+        return response
+
+    def _remember(self, response: MetadataResponse) -> None:
+        self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self._controller_id = response.controller_id
+        self.cluster_id = response.cluster_id
+
+
+def _name(request: Request) -> str:
+    return type(request).__name__.removesuffix("Request")
+
+
+def _request_timeout_ms(properties: ClientProperties, operation_s: float | None) -> int:
+    """Return how long one answer is waited for: as long as the operation has, but no longer than a file says."""
+    if operation_s is None:
+        return properties.request_timeout_ms
+    operation_ms = int(operation_s * 1000)
+    is_said = "request.timeout.ms" in properties.entries
+    return min(properties.request_timeout_ms, operation_ms) if is_said else operation_ms
+
+
+def unreachable(error: NetworkError) -> Unreachable | Refused:
+    """Return how a failure of the network is told to a person."""
+    message = str(error).removesuffix(f": {error.address}")
+    if isinstance(error, NoCommonVersion):
+        return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
+    if isinstance(error, ConnectFailed):
+        return Unreachable(message, where=error.address, hint="is a broker running there?")
+    if isinstance(error, ConnectionLost):
+        hint = "the broker has ended, or none listens there: a ZooKeeper is named with --zookeeper"
+        return Unreachable(message, where=error.address, hint=hint)
+    if isinstance(error, RequestTimedOut):
+        return Unreachable(message, where=error.address, hint="give it more time with --timeout SECONDS")
+    return Unreachable(message, where=error.address)
+
+
+def refuse(code: int, message: str | None, where: str) -> None:
+    """Raise what an error code in an answer means; do nothing where it is NONE."""
+    known = error_code(code)
+    if known is ErrorCode.NONE:
+        return
+    if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise NotFound(message or "does not exist", where=where, hint="list the topics with: klamm topics list")
+    raise Refused(known, message, where=where)

@@ -1,0 +1,111 @@
+"""The ZooKeeper side of a cluster, opened for a tool. A tool makes no chroot and gives up sooner than a broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.admin.cluster.errors import Unreachable
+from engine.common.model import SecurityProtocol
+from engine.zk.client import ZkClient, server_addresses
+from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode, BrokerRegistration
+
+SESSION_TIMEOUT_MS = 10_000
+CONNECT_TIMEOUT_MAX_S = 10.0
+LISTENING_PATIENCE_S = 2.0
+"""After so long without a session it is looked whether anybody listens at all."""
+_LOOK_S = 1.0
+
+
+async def open_zookeeper(connect: str, *, timeout_s: float, has_brokers: bool = False) -> ZkClient:
+    """Open a session and return the client.
+
+    Args:
+        has_brokers: the caller could ask brokers instead, and is told so.
+
+    Raises:
+        Unreachable: nobody answers in time, or the chroot does not exist.
+    """
+    instead = "; the brokers may answer: --via wire" if has_brokers else ""
+    opening = asyncio.create_task(_open(connect, timeout_s, instead), name="open-zookeeper")
+    try:
+        done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
+        if not done and not await _somebody_listens(connect):
+            hint = "is it running there? look at the address, or start one here: klamm local up"
+            raise Unreachable("ZooKeeper cannot be reached", where=connect, hint=hint + instead)
+        return await opening
+    finally:
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+
+
+async def _somebody_listens(connect: str) -> bool:
+    async def look(host: str, port: int) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    return any(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
+
+
+async def _open(connect: str, timeout_s: float, instead: str) -> ZkClient:
+    try:
+        return await ZkClient.connect(
+            connect,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            # Less than the operation has, so that it can say who did not answer; giving up takes a second more.
+            connection_timeout_ms=int(min(timeout_s * 0.6, CONNECT_TIMEOUT_MAX_S) * 1000),
+            client_name="klamm",
+            make_chroot=False,
+        )
+    except ConnectTimedOut as error:
+        hint = "somebody listens there: a ZooKeeper that hangs, or a broker, which --bootstrap-server would name"
+        raise Unreachable("ZooKeeper does not answer", where=connect, hint=hint + instead) from error
+    except NoNode as error:
+        hint = "a cluster's brokers make it: look at the part after the slash"
+        raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
+    except ZooKeeperError as error:
+        raise Unreachable(str(error), where=connect) from error
+
+
+async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
+    """Return the live brokers by id; a broker that goes while they are read is left out."""
+    ids = sorted(int(name) for name in await children_or_none(zk, BrokerIdsZNode.path) if name.isdigit())
+    answers = await zk.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
+    return [
+        BrokerIdZNode.decode(broker_id, answer[0], answer[1].czxid)
+        for broker_id, answer in zip(ids, answers, strict=True)
+        if not isinstance(answer, ZooKeeperError)
+    ]
+
+
+async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
+    """Return the addresses at which the live brokers take plain connections."""
+    return tuple(
+        (endpoint.host, endpoint.port)
+        for registration in await read_brokers(zk)
+        for endpoint in registration.broker.endpoints
+        if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
+    )
+
+
+async def children_or_none(zk: ZkClient, path: str) -> list[str]:
+    """Return the names of a znode's children; a znode that does not exist has none."""
+    try:
+        return await zk.children(path)
+    except NoNode:
+        return []
+
+
+async def get_or_none(zk: ZkClient, path: str) -> bytes | None:
+    """Return a znode's data, or None where there is no such znode."""
+    try:
+        return (await zk.get(path))[0]
+    except NoNode:
+        return None

@@ -1,0 +1,58 @@
+"""Settings as a snapshot has them: overrides of topics, dynamic settings of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.admin.topics.reader import known_configs
+from engine.common.snapshot import ClusterSnapshot
+
+
+class SnapshotConfigReader:
+    """Reads settings from a snapshot."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        _refuse(entity.type, include_all=include_all)
+        if entity.type is EntityType.TOPIC:
+            topic = self._snapshot.topic(entity.name or "")
+            if topic is None:
+                raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+            return _described(entity, known_configs(topic))
+        broker_id = None if entity.name is None else int(entity.name)
+        return _described(entity, self._snapshot.broker_configs.get(broker_id, {}))
+
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        _refuse(kind, include_all=include_all)
+        if kind is EntityType.TOPIC:
+            return [_described(Entity(kind, topic.name), known_configs(topic)) for topic in self._snapshot.topics]
+        known = {broker.id for broker in self._snapshot.brokers} | {
+            broker for broker in self._snapshot.broker_configs if broker is not None
+        }
+        entities = [*(Entity(kind, str(broker_id)) for broker_id in sorted(known)), Entity(kind, None)]
+        return [await self.describe(entity, include_all=False) for entity in entities]
+
+
+def _refuse(kind: EntityType, *, include_all: bool) -> None:
+    if kind not in (EntityType.TOPIC, EntityType.BROKER):
+        hint = "name the cluster with --bootstrap-server or --zookeeper"
+        raise BadRequest(f"settings of {kind.value} are in no snapshot", hint=hint)
+    if include_all:
+        raise BadRequest("a snapshot has only what is set, no defaults", hint="leave --all out, or ask the cluster")
+
+
+def _described(entity: Entity, settings: Mapping[str, str]) -> EntityConfigs:
+    source = (
+        ConfigSource.DYNAMIC_TOPIC_CONFIG if entity.type is EntityType.TOPIC else ConfigSource.DYNAMIC_BROKER_CONFIG
+    )
+    if entity.name is None:
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    entries = (
+        ConfigEntry(name, value, source, synonyms=(ConfigSynonym(name, value, source),))
+        for name, value in sorted(settings.items())
+    )
+    return EntityConfigs(entity.type, entity.name, tuple(entries))

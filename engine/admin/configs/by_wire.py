@@ -1,0 +1,221 @@
+"""Settings as brokers tell them, by DescribeConfigs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, SILENT_LIMIT_S, answer_limit, beside_limit_s
+from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.admin.topics.reader import UNKNOWN_SETTINGS_HINT
+from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+_TOPICS_PER_REQUEST = 500
+
+
+class WireConfigReader:
+    """Reads settings from brokers."""
+
+    def __init__(self, wire: WireCluster) -> None:
+        self._wire = wire
+
+    async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        if entity.type.is_of_clients:
+            from engine.admin.configs.quotas_by_wire import describe_clients
+
+            (found,) = await describe_clients(self._wire, entity.type, entity)
+            return found
+        return await describe_entity(self._wire, entity, include_all=include_all)
+
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        if kind.is_of_clients:
+            from engine.admin.configs.quotas_by_wire import describe_clients
+
+            return await describe_clients(self._wire, kind, None)
+        if kind is EntityType.TOPIC:
+            return await _describe_all_topics(self._wire, include_all=include_all)
+        entities = [Entity(kind, str(broker_id)) for broker_id in sorted(await self._wire.nodes())]
+        default = Entity(kind, None)
+        defaults = []
+        if kind is EntityType.BROKER:
+            defaults = [await describe_entity(self._wire, default, include_all=include_all)]
+        # All at the same time: one that is dead and not known to be holds nobody up.
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._described_or_not(entity, include_all), name=f"configs-of-{entity.name}")
+                for entity in entities
+            ]
+        return [*(task.result() for task in tasks), *defaults]
+
+    async def _described_or_not(self, entity: Entity, include_all: bool) -> EntityConfigs:
+        try:
+            return await describe_entity(self._wire, entity, include_all=include_all)
+        except (Unreachable, RemoteProtocolError) as error:
+            return EntityConfigs(entity.type, entity.name, (), str(error))
+
+
+async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
+    """Return an entity's settings: those set for it, or (``include_all``) all that are in force.
+
+    Raises:
+        NotFound: there is no such topic or broker.
+        Refused: the cluster does not tell.
+        Unreachable: nobody does, or the broker not in the time that one may take.
+    """
+    resource = DescribeConfigsResource(
+        resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    if entity.type is EntityType.TOPIC or entity.name is None:
+        response = await _told_by_any(wire, request, ANSWER_LIMIT_S)
+    else:
+        async with answer_limit(wire, int(entity.name)):
+            response = await wire.call_broker(int(entity.name), request)
+    (result,) = response.results
+    refuse(result.error_code, result.error_message, str(entity))
+    return _described(entity, result, include_all=include_all)
+
+
+async def _told_by_any(wire: WireCluster, request: DescribeConfigsRequest, limit_s: float) -> DescribeConfigsResponse:
+    """Ask any broker, and say what it may be waiting for where it does not answer."""
+    limit_s = min(limit_s, wire.operation_s * ONLY_ANSWER_SHARE)
+    try:
+        return cast("DescribeConfigsResponse", await wire.call_any(request, limit_s=limit_s))
+    except Unreachable as error:
+        wire.keeps_settings = True
+        raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
+
+
+def _described(entity: Entity, result: DescribeConfigsResult, *, include_all: bool) -> EntityConfigs:
+    entries = [_entry(config) for config in result.configs]
+    wanted = entries if include_all else [entry for entry in entries if _is_set_for(entity, entry)]
+    return EntityConfigs(entity.type, entity.name, tuple(sorted(wanted, key=lambda entry: entry.name)))
+
+
+async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[EntityConfigs]:
+    response = await wire.metadata(None)
+    topics = sorted(topic.name for topic in response.topics if topic.name is not None)
+    return [
+        _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
+        for result in await _describe_topics(wire, topics, keys=None, with_synonyms=True)
+        if result.error_code == ErrorCode.NONE
+    ]
+
+
+async def read_overrides(
+    wire: WireCluster, topics: Sequence[str], on_unknown: Complain | None = None
+) -> dict[str, dict[str, str]]:
+    """Return the overrides of topics; one that vanished meanwhile has none.
+
+    With ``on_unknown`` topics whose settings nobody tells soon are told to it, and left out; otherwise that raises.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for result in await _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
+        entries = (_entry(config) for config in result.configs)
+        found[result.resource_name] = {
+            entry.name: entry.value or "" for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+    return found
+
+
+async def read_effective(
+    wire: WireCluster, topics: Sequence[str], key: str, on_unknown: Complain | None = None
+) -> dict[str, str | None]:
+    """Return the value in force of one setting for each topic, None for one that vanished meanwhile.
+
+    ``on_unknown`` as for ``read_overrides``.
+    """
+    results = await _describe_topics(wire, topics, keys=[key], on_unknown=on_unknown)
+    return {result.resource_name: next((config.value for config in result.configs), None) for result in results}
+
+
+async def _describe_topics(
+    wire: WireCluster,
+    topics: Sequence[str],
+    keys: list[str] | None,
+    *,
+    with_synonyms: bool = False,
+    on_unknown: Complain | None = None,
+) -> list[DescribeConfigsResult]:
+    results: list[DescribeConfigsResult] = []
+    for start in range(0, len(topics), _TOPICS_PER_REQUEST):
+        resources = [
+            DescribeConfigsResource(
+                resource_type=EntityType.TOPIC.resource_type, resource_name=topic, configuration_keys=keys
+            )
+            for topic in topics[start : start + _TOPICS_PER_REQUEST]
+        ]
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms)
+        try:
+            results += await _answers(wire, request, on_unknown)
+        except (Unreachable, RemoteProtocolError) as error:
+            if on_unknown is None:
+                raise
+            # Who waits for ZooKeeper now will wait for it with the next topics as well.
+            left = len(topics) - start
+            on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
+            break
+    return results
+
+
+async def _answers(
+    wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
+) -> list[DescribeConfigsResult]:
+    """Return what is told of topics; of those that have vanished, that."""
+    limit_s = math.inf
+    if on_unknown is not None:
+        limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else math.inf, beside_limit_s(wire))
+    response = await _told_by_any(wire, request, limit_s)
+    results = []
+    for result in response.results:
+        try:
+            if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
+        except Refused as error:
+            if on_unknown is None:
+                raise
+            on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
+        else:
+            results.append(result)
+    return results
+
+
+def _is_set_for(entity: Entity, entry: ConfigEntry) -> bool:
+    """Whether kafka-configs shows the setting without --all; loggers are all shown."""
+    match entity.type, entity.name:
+        case EntityType.TOPIC, _:
+            return entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        case EntityType.BROKER, None:
+            return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        case EntityType.BROKER, _:
+            return entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG
+        case _:
+            return True
+
+
+def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
+    source = ConfigSource.of_code(answer.config_source)
+    if answer.config_source == -1:
+        # Version 0 tells only whether it is a default.
+        source = ConfigSource.DEFAULT_CONFIG if answer.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return ConfigEntry(
+        name=answer.name,
+        value=answer.value,
+        source=source,
+        sensitive=answer.is_sensitive,
+        read_only=answer.read_only,
+        synonyms=tuple(ConfigSynonym(s.name, s.value, ConfigSource.of_code(s.source)) for s in answer.synonyms),
+        documentation=answer.documentation,
+    )

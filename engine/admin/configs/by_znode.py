@@ -1,0 +1,103 @@
+"""Settings as the znodes hold them: what is set for an entity. What brokers have in their files is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.zookeeper import children_or_none, get_or_none
+from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.config.dynamic_keys import is_password
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.zk.client import ZkClient
+from engine.zk.errors import ZooKeeperError
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode
+from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityTypeZNode, ConfigEntityZNode, ConfigType
+from engine.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
+
+_TYPES = {EntityType.TOPIC: ConfigType.TOPIC, EntityType.BROKER: ConfigType.BROKER}
+_SOURCES = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}
+
+
+class ZkConfigReader:
+    """Reads settings from znodes."""
+
+    def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody) -> None:
+        self._zk = zk
+        self._observe = observe
+
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        if kind.is_of_clients:
+            from engine.admin.configs.quotas_by_znode import describe_clients_zk
+
+            return await describe_clients_zk(self._zk, kind, None)
+        entities = await self._entities(kind)
+        _refuse_all_of(kind, include_all=include_all)
+        paths = [config_path(entity) for entity in entities]
+        found = []
+        for entity, path, answer in zip(entities, paths, await self._zk.get_many(paths), strict=True):
+            settings = {} if isinstance(answer, ZooKeeperError) else ConfigEntityZNode.decode(path, answer[0])
+            found.append(_described(entity, settings, include_all=include_all))
+        self._observe(f"ZooKeeper told the settings of {len(found)} {kind.value}")
+        return found
+
+    async def _entities(self, kind: EntityType) -> list[Entity]:
+        """Return all topics, or the brokers that have settings or live, and their default."""
+        if kind is EntityType.TOPIC:
+            return [Entity(kind, name) for name in sorted(await children_or_none(self._zk, TopicsZNode.path))]
+        if kind is not EntityType.BROKER:
+            config_path(Entity(kind, None))
+        ids = {*await children_or_none(self._zk, BrokerIdsZNode.path)}
+        ids |= {*await children_or_none(self._zk, ConfigEntityTypeZNode.path(ConfigType.BROKER))} - {DEFAULT_ENTITY}
+        return [*(Entity(kind, name) for name in sorted(filter(str.isdigit, ids), key=int)), Entity(kind, None)]
+
+    async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        if entity.type.is_of_clients:
+            from engine.admin.configs.quotas_by_znode import describe_clients_zk
+
+            (found,) = await describe_clients_zk(self._zk, entity.type, entity)
+            return found
+        path = config_path(entity)
+        data = await get_or_none(self._zk, path)
+        if entity.type is EntityType.TOPIC and await self._zk.exists(TopicZNode.path(entity.name or "")) is None:
+            raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+        settings = {} if data is None else ConfigEntityZNode.decode(path, data)
+        self._observe(f"ZooKeeper told {len(settings)} settings of {entity}")
+        _refuse_all_of(entity.type, include_all=include_all)
+        return _described(entity, settings, include_all=include_all)
+
+
+def _refuse_all_of(kind: EntityType, *, include_all: bool) -> None:
+    if include_all and kind is not EntityType.TOPIC:
+        raise BadRequest("what a broker has in its file is not in ZooKeeper", hint="use --bootstrap-server")
+
+
+def _described(entity: Entity, settings: Mapping[str, str], *, include_all: bool) -> EntityConfigs:
+    entries = {key: _entry(entity, key, value) for key, value in settings.items()}
+    if include_all:
+        entries = {entry.name: entry for entry in _topic_defaults()} | entries
+    return EntityConfigs(entity.type, entity.name, tuple(entries[name] for name in sorted(entries)))
+
+
+def config_path(entity: Entity) -> str:
+    """Return the path of an entity's settings.
+
+    Raises:
+        BadRequest: its settings are not in ZooKeeper.
+    """
+    if entity.type not in _TYPES:
+        raise BadRequest(f"{entity.type.value} are not in ZooKeeper", hint="use --bootstrap-server")
+    return ConfigEntityZNode.path(_TYPES[entity.type], DEFAULT_ENTITY if entity.name is None else entity.name)
+
+
+def _entry(entity: Entity, key: str, value: str) -> ConfigEntry:
+    source = _SOURCES[entity.type] if entity.name is not None else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    # Secrets of brokers are stored encrypted: neither form is anybody's business.
+    is_sensitive = entity.type is EntityType.BROKER and is_password(key)
+    shown = None if is_sensitive else value
+    return ConfigEntry(key, shown, source, sensitive=is_sensitive, synonyms=(ConfigSynonym(key, shown, source),))
+
+
+def _topic_defaults() -> list[ConfigEntry]:
+    return [ConfigEntry(key.name, key.default_text, ConfigSource.DEFAULT_CONFIG) for key in TOPIC_CONFIG_DEF]

@@ -1,0 +1,53 @@
+"""One way to alter settings: by the wire, or through the znodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.target import Side
+from engine.admin.configs.values import Entity, EntityType
+
+
+async def alter_entity(
+    cluster: Cluster,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and delete settings of an entity, all or none; with ``validate_only`` only check that it could be done.
+
+    Raises:
+        BadRequest: there is nothing to do, or it contradicts itself, or ZooKeeper alone cannot do it.
+        NotFound: there is no such topic or broker.
+        Refused: the cluster does not want it.
+    """
+    both = sorted(set(additions) & set(deletions))
+    if both:
+        raise BadRequest(f"both set and deleted: {', '.join(both)}")
+    if not additions and not deletions:
+        raise BadRequest("nothing to alter", hint="give --add-config, --add-config-file or --delete-config")
+    if entity.type.is_of_clients:
+        if cluster.changes_by is not Side.WIRE:
+            raise BadRequest("quotas are altered by the brokers alone", hint="use --bootstrap-server")
+        from engine.admin.configs.quotas_by_wire import alter_quotas
+
+        await alter_quotas(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+        return
+    if cluster.changes_by is Side.WIRE:
+        from engine.admin.configs.changes_by_wire import alter_configs
+
+        await alter_configs(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+        return
+    if entity.type is EntityType.BROKER_LOGGER:
+        raise BadRequest("loggers are not in ZooKeeper", hint="use --bootstrap-server")
+    from engine.admin.configs.changes_by_znode import alter_configs_zk
+    from engine.zk.kafka_client import KafkaZkClient
+
+    kafka = KafkaZkClient(await cluster.zookeeper())
+    if entity.type is EntityType.TOPIC and not await kafka.topic_exists(entity.name or ""):
+        raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+    await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)

@@ -1,0 +1,127 @@
+"""Quotas of users, clients and addresses, and the SCRAM credentials of users, as settings of theirs. Values only.
+
+A credential is shown with its iterations alone: what a password could be guessed from is nobody's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote, unquote_plus
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
+
+SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""By the wire's number."""
+
+_RATES = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+_KEYS = {
+    EntityType.USER: _RATES,
+    EntityType.CLIENT: _RATES,
+    EntityType.USER_CLIENT: _RATES,
+    EntityType.IP: ("connection_creation_rate",),
+}
+_WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
+_PARTS = {
+    EntityType.USER: ("user",),
+    EntityType.CLIENT: ("client-id",),
+    EntityType.USER_CLIENT: ("user", "client-id"),
+    EntityType.IP: ("ip",),
+}
+_DEFAULT = "<default>"
+
+
+def user_and_client(user: str | None, client: str | None) -> Entity:
+    """Return a client of a user; None is the default of all."""
+    return Entity(EntityType.USER_CLIENT, f"{written(user)}/{written(client)}")
+
+
+def parts_of(entity: Entity) -> list[tuple[str, str | None]]:
+    """Return the wire's parts of an entity, type and name; a name None is the default."""
+    kinds = _PARTS[entity.type]
+    if entity.type is not EntityType.USER_CLIENT:
+        return [(kinds[0], entity.name)]
+    names = (entity.name or "").split("/")
+    return [(kind, None if name == _DEFAULT else unquote_plus(name)) for kind, name in zip(kinds, names, strict=True)]
+
+
+def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity | None:
+    """Return the entity of the wire's parts; None where it is of a kind not known here."""
+    named = dict(parts)
+    match sorted(named):
+        case ["client-id", "user"]:
+            return user_and_client(named["user"], named["client-id"])
+        case ["user"]:
+            return Entity(EntityType.USER, named["user"])
+        case ["client-id"]:
+            return Entity(EntityType.CLIENT, named["client-id"])
+        case ["ip"]:
+            return Entity(EntityType.IP, named["ip"])
+        case _:
+            return None
+
+
+def part_names(kind: EntityType) -> tuple[str, ...]:
+    """Return the wire's types of the parts that an entity of a kind has."""
+    return _PARTS[kind]
+
+
+def client_entity_configs(
+    entity: Entity, quotas: Mapping[str, str], iterations: Mapping[str, int | None]
+) -> EntityConfigs:
+    """Return quotas as texts, and the iterations of credentials by mechanism, as settings."""
+    entries = [ConfigEntry(key, value, ConfigSource.CLIENT_QUOTA) for key, value in quotas.items()]
+    entries += [
+        ConfigEntry(key, None if count is None else f"iterations={count}", ConfigSource.SCRAM_CREDENTIAL)
+        for key, count in iterations.items()
+    ]
+    return EntityConfigs(entity.type, entity.name, tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def parse_quotas(entity: Entity, additions: Mapping[str, str]) -> dict[str, float]:
+    """Return quotas as numbers.
+
+    Raises:
+        BadRequest: a key is no quota of such an entity, or a value no number that it can have.
+    """
+    _refuse_credentials(additions)
+    known = _KEYS[entity.type]
+    unknown = sorted(set(additions) - set(known))
+    if unknown:
+        message = f"only quotas can be set for {entity.type.value}, not {', '.join(unknown)}"
+        raise BadRequest(message, hint=f"quotas: {', '.join(known)}")
+    return {key: _number(key, text) for key, text in additions.items()}
+
+
+def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[str]) -> None:
+    """Raise BadRequest where a quota that is to be dropped is not set, or is none."""
+    _refuse_credentials(deletions)
+    there = set(present)
+    absent = [key for key in deletions if key not in there]
+    if absent:
+        hint = "see what is set with: klamm configs describe"
+        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)
+
+
+def _refuse_credentials(keys: Iterable[str]) -> None:
+    credentials = sorted(key for key in keys if key in SCRAM_MECHANISMS.values())
+    if credentials:
+        hint = "credentials are described here, and altered by Kafka's own kafka-configs"
+        raise BadRequest(f"no credentials can be altered with this: {', '.join(credentials)}", hint=hint)
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadRequest(f"cannot parse quota configuration value for {key}: {text}") from None
+    if key in _WHOLE and (not value.is_integer() or value <= 0):
+        raise BadRequest(f"{key} must be a whole number above 0, not {text}")
+    if not 0 < value < float("inf"):
+        raise BadRequest(f"{key} must be above 0, not {text}")
+    return value
+
+
+def written(name: str | None) -> str:
+    """Return a user's or a client's name as it stands in the name of a client of a user."""
+    return _DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")

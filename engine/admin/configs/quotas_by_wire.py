@@ -1,0 +1,143 @@
+"""Quotas and credentials by the wire: Describe- and AlterClientQuotas (KIP-546), SCRAM credentials (KIP-554)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.admin.cluster.asking import ONLY_ANSWER_SHARE
+from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.configs.quotas import (
+    SCRAM_MECHANISMS,
+    check_dropped,
+    client_entity_configs,
+    entity_of,
+    parse_quotas,
+    part_names,
+    parts_of,
+)
+from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+from engine.common.errors import ErrorCode
+from engine.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from engine.protocol.apis.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from engine.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+
+
+async def describe_clients(wire: WireCluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set for one entity, or (None) for all of a kind that have anything.
+
+    Raises:
+        Refused: the brokers do not know quotas, or do not tell.
+    """
+    quotas = await _quotas(wire, kind, entity)
+    credentials: dict[Entity, dict[str, int | None]] = {}
+    if kind is EntityType.USER and (entity is None or entity.name is not None):
+        credentials = await _credentials(wire, entity)
+    chosen = {*quotas, *credentials} if entity is None else {entity}
+    return [
+        client_entity_configs(one, quotas.get(one, {}), credentials.get(one, {}))
+        for one in sorted(chosen, key=lambda one: one.name or "")
+    ]
+
+
+async def alter_quotas(
+    wire: WireCluster,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and drop quotas of one entity, all or none.
+
+    Raises:
+        BadRequest: something is no quota, no number, or not set.
+        Refused: the cluster does not want it.
+    """
+    wanted = parse_quotas(entity, additions)
+    if deletions:
+        check_dropped(entity, deletions, (await _quotas(wire, entity.type, entity)).get(entity, {}))
+    entry = RequestEntryData(
+        entity=[RequestEntityData(entity_type=kind, entity_name=name) for kind, name in parts_of(entity)],
+        ops=[
+            *(OpData(key=key, value=value, remove=False) for key, value in wanted.items()),
+            *(OpData(key=key, value=0.0, remove=True) for key in deletions),
+        ],
+    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    try:
+        response: AlterClientQuotasResponse = await wire.call_any(request)
+    except Refused as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            hint = "quotas would have no effect there: klamm's brokers and Kafka before 2.6 do not take them"
+            raise Refused(error.code, "the brokers take no quotas", where=str(entity), hint=hint) from error
+        raise
+    for answer in response.entries:
+        refuse(answer.error_code, answer.error_message, str(entity))
+
+
+async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) -> dict[Entity, dict[str, str]]:
+    if entity is None:
+        components = [ComponentData(entity_type=part, match_type=_ANY, match=None) for part in part_names(kind)]
+    else:
+        components = [
+            ComponentData(entity_type=part, match_type=_DEFAULT if name is None else _EXACT, match=name)
+            for part, name in parts_of(entity)
+        ]
+    request = DescribeClientQuotasRequest(components=components, strict=True)
+    try:
+        response: DescribeClientQuotasResponse = await wire.call_any(request)
+    except Refused as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            hint = "ZooKeeper may hold some, without effect there: --zookeeper HOST:PORT"
+            raise Refused(error.code, "the brokers know no quotas", where=kind.value, hint=hint) from error
+        raise
+    refuse(response.error_code, response.error_message, f"quotas of {kind.value}")
+    found = {}
+    for entry in response.entries or ():
+        named = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+        if named is not None:
+            found[named] = {value.key: str(value.value) for value in entry.values}
+    return found
+
+
+async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity, dict[str, int | None]]:
+    """Return the iterations of users' credentials; none where the brokers are too old to have any."""
+    users = None if entity is None else [UserName(name=entity.name or "")]
+    try:
+        # The controller alone answers for credentials in some releases, and it can always.
+        response: DescribeUserScramCredentialsResponse = await wire.ask_controller(
+            DescribeUserScramCredentialsRequest(users=users),
+            lambda answer: [answer.error_code],
+            limit_s=wire.operation_s * ONLY_ANSWER_SHARE,
+        )
+    except Refused as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    refuse(response.error_code, response.error_message, "credentials of users")
+    found: dict[Entity, dict[str, int | None]] = {}
+    for result in response.results:
+        # A user without credentials is told as RESOURCE_NOT_FOUND.
+        if result.error_code == ErrorCode.NONE:
+            found[Entity(EntityType.USER, result.user)] = {
+                SCRAM_MECHANISMS.get(info.mechanism, f"mechanism {info.mechanism}"): info.iterations
+                for info in result.credential_infos
+            }
+    return found

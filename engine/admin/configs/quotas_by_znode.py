@@ -1,0 +1,93 @@
+"""Quotas and credentials as the znodes below ``/config/users``, ``/config/clients`` and ``/config/ips`` hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from engine.admin.cluster.zookeeper import children_or_none
+from engine.admin.configs.quotas import SCRAM_MECHANISMS, client_entity_configs, entity_of, parts_of
+from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+from engine.zk.client import ZkClient
+from engine.zk.errors import ZooKeeperError
+from engine.zk.znodes.config_znodes import (
+    DEFAULT_ENTITY,
+    ConfigEntityTypeZNode,
+    ConfigEntityZNode,
+    ConfigType,
+    desanitized,
+    sanitized,
+)
+
+_TYPES = {
+    EntityType.USER: (ConfigType.USER, "user"),
+    EntityType.CLIENT: (ConfigType.CLIENT, "client-id"),
+    EntityType.IP: (ConfigType.IP, "ip"),
+}
+_ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
+
+
+async def describe_clients_zk(zk: ZkClient, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set for one entity, or (None) for all of a kind that have anything."""
+    if entity is not None:
+        wanted = {_path(entity): entity}
+    elif kind is EntityType.USER_CLIENT:
+        wanted = await _clients_of_users(zk)
+    else:
+        wanted = await _all_of(zk, kind)
+    found = []
+    for path, answer in zip(wanted, await zk.get_many(list(wanted)), strict=True):
+        settings = {} if isinstance(answer, ZooKeeperError) else ConfigEntityZNode.decode(path, answer[0])
+        if settings or entity is not None:
+            found.append(_described(wanted[path], settings))
+    return found
+
+
+async def _all_of(zk: ZkClient, kind: EntityType) -> dict[str, Entity]:
+    entity_type, part = _TYPES[kind]
+    names = sorted(await children_or_none(zk, ConfigEntityTypeZNode.path(entity_type)))
+    entities = {name: entity_of([(part, _named(name))]) for name in names}
+    return {ConfigEntityZNode.path(entity_type, name): one for name, one in entities.items() if one is not None}
+
+
+async def _clients_of_users(zk: ZkClient) -> dict[str, Entity]:
+    found = {}
+    for user in sorted(await children_or_none(zk, ConfigEntityTypeZNode.path(ConfigType.USER))):
+        parent = f"{ConfigEntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"
+        for client in sorted(await children_or_none(zk, parent)):
+            entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
+            if entity is not None:
+                found[f"{parent}/{client}"] = entity
+    return found
+
+
+def _path(entity: Entity) -> str:
+    parts = [DEFAULT_ENTITY if name is None else sanitized(name) for _, name in parts_of(entity)]
+    if entity.type is EntityType.USER_CLIENT:
+        user, client = parts
+        return f"{ConfigEntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}/{client}"
+    return ConfigEntityZNode.path(_TYPES[entity.type][0], parts[0])
+
+
+def _named(znode: str) -> str | None:
+    return None if znode == DEFAULT_ENTITY else desanitized(znode)
+
+
+def _described(entity: Entity, settings: Mapping[str, str]) -> EntityConfigs:
+    quotas: dict[str, str] = {}
+    credentials: dict[str, int | None] = {}
+    for key, text in settings.items():
+        if key in SCRAM_MECHANISMS.values():
+            match = _ITERATIONS.search(text)
+            credentials[key] = None if match is None else int(match[1])
+        else:
+            quotas[key] = _as_by_wire(text)
+    return client_entity_configs(entity, quotas, credentials)
+
+
+def _as_by_wire(text: str) -> str:
+    """Return a quota as brokers tell it, always with a fraction; what is no number stays as it is."""
+    try:
+        return str(float(text))
+    except ValueError:
+        return text

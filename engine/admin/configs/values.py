@@ -1,0 +1,149 @@
+"""Settings of topics, brokers and broker loggers as values: whose they are, what they say, where each comes from.
+
+Reading stands in ``config_reader_wire`` and ``config_reader_zk``, changing in ``config_changes``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.cluster.errors import BadRequest
+
+
+class EntityType(StrEnum):
+    """Whose settings; the values are kafka-configs' words."""
+
+    TOPIC = "topics"
+    BROKER = "brokers"
+    BROKER_LOGGER = "broker-loggers"
+    CLIENT = "clients"
+    USER = "users"
+    USER_CLIENT = "users/clients"
+    """A client of a user; its name is both, each percent-encoded, with a slash between them."""
+    IP = "ips"
+
+    @property
+    def is_of_clients(self) -> bool:
+        """Whether it is about those who use the cluster: quotas, and credentials of users (``config_quotas``)."""
+        return self in (EntityType.CLIENT, EntityType.USER, EntityType.USER_CLIENT, EntityType.IP)
+
+    @property
+    def resource_type(self) -> int:
+        """The wire's number for it (ConfigResource.Type)."""
+        return _RESOURCE_TYPES[self]
+
+
+_RESOURCE_TYPES = {EntityType.TOPIC: 2, EntityType.BROKER: 4, EntityType.BROKER_LOGGER: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One thing with settings. ``name`` None is the default of all of its type."""
+
+    type: EntityType
+    name: str | None
+
+    def check(self) -> None:
+        """Raise BadRequest where the name can be none of such an entity."""
+        if self.type is EntityType.TOPIC and self.name is None:
+            raise BadRequest("topics have no default of their own", hint="give --topic NAME; brokers have defaults")
+        if self.type.is_of_clients:
+            return
+        if self.type is not EntityType.TOPIC and self.name is not None and not self.name.isdigit():
+            raise BadRequest(f"not a broker id: {self.name!r}", hint="see the ids with: klamm brokers list")
+        if self.type is EntityType.BROKER_LOGGER and self.name is None:
+            raise BadRequest("loggers are those of one broker", hint="give --broker-logger ID")
+
+    def __str__(self) -> str:
+        if self.type is EntityType.USER_CLIENT:
+            user, _, client = (self.name or "").partition("/")
+            return f"client {client} of user {user}"
+        singular = self.type.value.removesuffix("s")
+        return f"default of all {self.type.value}" if self.name is None else f"{singular} {self.name}"
+
+
+class ConfigSource(StrEnum):
+    """Where a value comes from, in Kafka's words."""
+
+    UNKNOWN = "UNKNOWN"
+    DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
+    DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
+    DYNAMIC_DEFAULT_BROKER_CONFIG = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
+    DEFAULT_CONFIG = "DEFAULT_CONFIG"
+    DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"
+    CLIENT_METRICS_CONFIG = "CLIENT_METRICS_CONFIG"
+    CLIENT_QUOTA = "CLIENT_QUOTA"
+    """Ours: the wire has no number for it, as quotas are no settings there."""
+    SCRAM_CREDENTIAL = "SCRAM_CREDENTIAL"
+
+    @staticmethod
+    def of_code(code: int) -> ConfigSource:
+        """Return the source with the wire's number ``code``."""
+        return _SOURCES[code] if 0 <= code < len(_SOURCES) else ConfigSource.UNKNOWN
+
+
+_OURS = (ConfigSource.CLIENT_QUOTA, ConfigSource.SCRAM_CREDENTIAL)
+_SOURCES = tuple(source for source in ConfigSource if source not in _OURS)
+"""By the wire's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One place that a value may come from, in order of precedence."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting; ``value`` is None where it is sensitive or not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    sensitive: bool = False
+    read_only: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityConfigs:
+    """The settings of one entity, by name. ``error`` says why they are not known, where one of many did not answer."""
+
+    entity_type: EntityType
+    entity_name: str | None
+    configs: tuple[ConfigEntry, ...]
+    error: str | None = None
+
+
+_COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+
+
+def parse_additions(text: str) -> dict[str, str]:
+    """Return keys and values of ``k=v,k=[a,b]``; brackets hold values with commas.
+
+    Raises:
+        BadRequest: a part is not KEY=VALUE.
+    """
+    found = {}
+    for part in _COMMA_OUTSIDE_BRACKETS.split(text):
+        key, equals, value = part.strip().partition("=")
+        if not equals or not key.strip():
+            raise BadRequest(f"not KEY=VALUE: {part.strip()!r}", hint="values with commas stand in brackets: k=[a,b]")
+        value = value.strip()
+        if value.startswith("[") and value.endswith("]"):
+            value = value[1:-1]
+        found[key.strip()] = value
+    return found
+
+
+def settings_of(configs: EntityConfigs) -> Mapping[str, str]:
+    """Return names and values of the settings that have a value."""
+    return {entry.name: entry.value for entry in configs.configs if entry.value is not None}

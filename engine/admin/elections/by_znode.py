@@ -1,0 +1,68 @@
+"""Preferred elections through ``/admin/preferred_replica_election``, which the controller of every version watches."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.common.model import TopicPartition
+from engine.zk.client import ZkClient
+from engine.zk.errors import NodeExists
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.watches import WatchEvent
+from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
+
+PARTITIONS_MAX = 10_000
+"""So many partitions at a time go into the znode, which holds 1 MB at most."""
+
+
+class ElectionInProgress(AdminError):
+    """The controller still carries out what somebody asked for through the znode."""
+
+    kind = FailureKind.REFUSED
+
+
+async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], deadline: float) -> None:
+    """Ask for preferred leaders and wait, until ``deadline`` (monotonic seconds), for the controller to take it up.
+
+    The controller removes the znode when it is done, whether or not it could elect.
+
+    Raises:
+        Unreachable: there is no controller.
+        ElectionInProgress: an earlier request is still there.
+    """
+    zk = await cluster.zookeeper()
+    kafka = KafkaZkClient(zk)
+    if await kafka.get_controller_id() is None:
+        raise Unreachable("no controller is there to elect", hint="see who is alive: klamm brokers list")
+    for start in range(0, len(names), PARTITIONS_MAX):
+        try:
+            await kafka.create_preferred_election(names[start : start + PARTITIONS_MAX])
+        except NodeExists as error:
+            hint = f"try again in a moment; what it is about: klamm zk get {PreferredReplicaElectionZNode.path}"
+            raise ElectionInProgress("another preferred replica election is going on", hint=hint) from error
+        cluster.observe(f"wrote {PreferredReplicaElectionZNode.path}")
+        await wait_until_gone(zk, PreferredReplicaElectionZNode.path, deadline)
+
+
+async def wait_until_gone(zk: ZkClient, path: str, deadline: float) -> bool:
+    """Wait until a znode does not exist any more; False where it still does at ``deadline`` (monotonic seconds)."""
+    changed = asyncio.Event()
+
+    def on_change(_: WatchEvent) -> None:
+        changed.set()
+
+    zk.watch_data(path, on_change)
+    try:
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            while await zk.exists(path) is not None:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        zk.unwatch(path, on_change)
+    return True

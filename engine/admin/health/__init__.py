@@ -1,0 +1,1 @@
+"""The health of a cluster: facts are read, checks judge them, a report says what is wrong."""

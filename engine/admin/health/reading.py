@@ -1,0 +1,153 @@
+"""Collects what the health checks look at: the snapshot, what each broker says of itself, and how ZooKeeper fares."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Side
+from engine.admin.health.report import HealthFacts
+from engine.admin.snapshots.taking import read_snapshot
+from engine.admin.topics.reader import SnapshotTopicReader, TopicReader
+from engine.admin.topics.reading import topic_reader
+from engine.common.clock import Clock, SystemClock
+from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.common.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from engine.network.client import BrokerClient
+
+PROBE_S = 5.0
+"""A broker that has not answered by then counts as silent."""
+_PINGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProbe:
+    """What one broker said; ``trouble`` where it did not."""
+
+    controller_id: int | None = None
+    offline_log_dirs: tuple[str, ...] = ()
+    trouble: str | None = None
+
+
+async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
+    """Read a cluster's health facts. A snapshot has those only that a snapshot has.
+
+    Raises:
+        Unreachable: neither ZooKeeper nor any broker answers.
+    """
+    unreadable: list[str] = []
+    snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
+    is_told_by_wire = cluster.target.snapshot is None and cluster.reads_from is Side.WIRE
+    reader: TopicReader = SnapshotTopicReader(snapshot)
+    if is_told_by_wire:
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.complain)
+    min_isr = await reader.min_isr(snapshot.topics)
+    if cluster.target.snapshot is not None:
+        return HealthFacts(snapshot, min_isr)
+    silent = (await cluster.wire()).silent if is_told_by_wire else {}
+    probes = await probe_brokers(snapshot, cluster.target.client_properties, silent)
+    listed, deletions, zookeeper_ms = await _from_zookeeper(cluster, clock or SystemClock())
+    return HealthFacts(
+        snapshot,
+        min_isr,
+        listed,
+        {broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
+        {broker: probe.offline_log_dirs for broker, probe in probes.items() if probe.offline_log_dirs},
+        {broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
+        deletions,
+        zookeeper_ms,
+        tuple(unreadable),
+    )
+
+
+async def probe_brokers(
+    snapshot: ClusterSnapshot, properties: ClientProperties, silent: Mapping[int, str]
+) -> dict[int, BrokerProbe]:
+    """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up.
+
+    Those that are known to be ``silent`` are not waited for again.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = {
+            broker.id: group.create_task(_probe(broker, properties), name=f"probe-{broker.id}")
+            for broker in snapshot.brokers
+            if broker.id not in silent
+        }
+    found = {broker: task.result() for broker, task in tasks.items()}
+    return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
+
+
+async def _probe(broker: BrokerInfo, properties: ClientProperties) -> BrokerProbe:
+    from engine.network.client import BrokerClient
+    from engine.network.errors import NetworkError
+
+    plain = [e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT]
+    if not plain:
+        return BrokerProbe()
+    limit_ms = int(PROBE_S * 1000)
+    client = BrokerClient(
+        plain[0].host,
+        plain[0].port,
+        client_id=properties.client_id,
+        connect_timeout_ms=limit_ms,
+        request_timeout_ms=limit_ms,
+    )
+    try:
+        async with asyncio.timeout(PROBE_S):
+            await client.connect()
+            return await _ask(client)
+    except TimeoutError:
+        return BrokerProbe(trouble=f"no answer within {PROBE_S:g} s")
+    except (NetworkError, RemoteProtocolError, OSError) as error:
+        return BrokerProbe(trouble=str(error))
+    finally:
+        await client.close()
+
+
+async def _ask(client: BrokerClient) -> BrokerProbe:
+    from engine.network.errors import NoCommonVersion
+    from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+    from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
+
+    metadata: MetadataResponse = await client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    try:
+        dirs: DescribeLogDirsResponse = await client.call(DescribeLogDirsRequest(topics=[]))
+    except NoCommonVersion:
+        # Brokers before 1.0 end themselves when a log dir fails.
+        dirs = DescribeLogDirsResponse(results=[])
+    offline = tuple(one.log_dir for one in dirs.results if one.error_code != ErrorCode.NONE)
+    return BrokerProbe(metadata.controller_id if metadata.controller_id >= 0 else None, offline)
+
+
+async def _from_zookeeper(cluster: Cluster, clock: Clock) -> tuple[tuple[str, ...], Mapping[str, int], float | None]:
+    """Return what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
+    if cluster.reads_from is not Side.ZOOKEEPER:
+        return (), {}, None
+    from engine.admin.cluster.zookeeper import children_or_none
+    from engine.zk.kafka_client import KafkaZkClient
+    from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
+    from engine.zk.znodes.controller_znodes import ControllerZNode
+
+    zk = await cluster.zookeeper()
+    listed = await KafkaZkClient(zk).get_reassignments() or {}
+    ages = {}
+    for topic in await children_or_none(zk, DeleteTopicsZNode.path):
+        stat = await zk.exists(DeleteTopicsTopicZNode.path(topic))
+        if stat is not None:
+            ages[topic] = max(0, clock.now_ms() - stat.ctime_ms)
+    took_ms = []
+    for _ in range(_PINGS):
+        started = time.monotonic()
+        await zk.exists(ControllerZNode.path)
+        took_ms.append((time.monotonic() - started) * 1000)
+    cluster.observe(f"ZooKeeper answered within {max(took_ms):.1f} ms")
+    return tuple(sorted(map(str, listed))), ages, statistics.median(took_ms)

@@ -1,0 +1,1 @@
+"""Offsets of partitions by position or time, and which partitions a caller means."""

@@ -1,0 +1,200 @@
+"""Where partitions begin and end, and what offset stands at a time: asked of all leaders at once (ListOffsets).
+
+A partition that cannot be looked up is an ``Unknown`` and holds up no other. Leadership that is just moving is asked
+for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from engine.admin.cluster.asking import FAILURES, PATIENCE_S, ask_all
+from engine.admin.cluster.errors import NotFound, Refused
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.offsets.asking import EARLIEST, LATEST, FoundOffset, ask_offsets
+from engine.admin.offsets.selection import PartitionSelection
+from engine.admin.offsets.times import OffsetTime
+from engine.common.errors import ErrorCode
+from engine.common.model import NO_LEADER, IsolationLevel, TopicPartition
+from engine.protocol.api_keys import ApiKey
+
+Offsets = dict[TopicPartition, int | Unknown]
+
+_PARTITIONS_PER_REQUEST = 2_000
+
+NO_LEADER_TEXT = "no leader"
+"""The message of what is not known because nobody leads the partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """What was found in one partition. ``leader`` -1 is none.
+
+    ``offset`` is None where there is no record at or after the time, and with an ``error``. ``timestamp`` is that of
+    the record, None where the offset was not found by time.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    offset: int | None = None
+    timestamp: int | None = None
+    leader_epoch: int | None = None
+    error: str | None = None
+
+
+# -- offsets alone
+
+
+async def end_offsets(
+    wire: WireCluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    patience_s: float = PATIENCE_S,
+) -> Offsets:
+    """Return the offset after the last record that a reader may see; an Unknown where no leader tells it."""
+    return await offsets_at(wire, dict.fromkeys(partitions, LATEST), isolation=isolation, patience_s=patience_s)
+
+
+async def start_offsets(
+    wire: WireCluster, partitions: Iterable[TopicPartition], *, patience_s: float = PATIENCE_S
+) -> Offsets:
+    """Return the first offset that is still there."""
+    return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST), patience_s=patience_s)
+
+
+async def offsets_at(
+    wire: WireCluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    patience_s: float = PATIENCE_S,
+) -> Offsets:
+    """Return the first offset at or after a time (milliseconds, or EARLIEST, LATEST) per partition.
+
+    -1 means that no record is as late. A partition that does not exist or has no leader is an Unknown; one whose leader
+    is just moving is asked for again for ``patience_s``, but one without any leader only once.
+    """
+    found = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
+    return {name: one if isinstance(one, Unknown) else one[1].offset for name, one in found.items()}
+
+
+# -- all that leaders tell
+
+
+async def look_up(
+    wire: WireCluster,
+    leaders: Mapping[TopicPartition, int],
+    time: OffsetTime,
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> list[PartitionOffset]:
+    """Return the offset of each partition at ``time``, in the order given; ``leaders`` are asked first.
+
+    Raises:
+        Refused: a broker is too old to know such a time.
+    """
+    wanted = dict.fromkeys(leaders, time.timestamp)
+    found = await _found_at(wire, wanted, isolation=isolation, leaders=leaders, version_min=time.version_min)
+    for one in found.values():
+        if isinstance(one, Unknown) and one.code is ErrorCode.UNSUPPORTED_VERSION:
+            message = f"{one} does not know the time {time.name!r}"
+            raise Refused(one.code, message, hint="ask for earliest, latest or milliseconds")
+    return [_told(name, leaders[name], found[name]) for name in leaders]
+
+
+def _told(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
+    if isinstance(found, Unknown):
+        return PartitionOffset(*name, leader, error=str(found) if found.code is None else found.code.name)
+    leader, told = found
+    return PartitionOffset(
+        *name,
+        leader,
+        None if told.offset < 0 else told.offset,
+        None if told.timestamp < 0 else told.timestamp,
+        None if told.leader_epoch < 0 else told.leader_epoch,
+    )
+
+
+async def _found_at(
+    wire: WireCluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation: IsolationLevel,
+    leaders: Mapping[TopicPartition, int] | None = None,
+    version_min: int = 0,
+    patience_s: float = PATIENCE_S,
+) -> dict[TopicPartition, tuple[int, FoundOffset] | Unknown]:
+    """Return who answered what. UNSUPPORTED_VERSION where a leader knows no version of the API that is so new."""
+
+    async def ask(
+        leader_id: int, partitions: list[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[int, FoundOffset] | Unknown]:
+        if version_min and await wire.version(await wire.client_of(leader_id), ApiKey.LIST_OFFSETS) < version_min:
+            return dict.fromkeys(partitions, Unknown(f"broker {leader_id}", ErrorCode.UNSUPPORTED_VERSION))
+        answers = await ask_offsets(wire, leader_id, {p: wanted[p] for p in partitions}, isolation)
+        return {
+            name: Unknown.of_code(answer) if isinstance(answer, ErrorCode) else (leader_id, answer)
+            for name, answer in answers.items()
+        }
+
+    return await ask_all(
+        wire,
+        wanted,
+        lambda partitions: leaders_of(wire, partitions),
+        ask,
+        batch=_PARTITIONS_PER_REQUEST,
+        known={name: leader for name, leader in (leaders or {}).items() if leader != NO_LEADER},
+        patience_s=patience_s,
+    )
+
+
+# -- who leads
+
+
+async def leaders_of(wire: WireCluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | Unknown]:
+    """Ask once who leads each partition."""
+    wanted = list(partitions)
+    try:
+        metadata = await wire.metadata(sorted({partition.topic for partition in wanted}))
+    except FAILURES as error:
+        return dict.fromkeys(wanted, Unknown.of_error(error))
+    leaders: dict[TopicPartition, int | Unknown] = {}
+    refused: dict[str, Unknown] = {}
+    for topic in metadata.topics:
+        name = topic.name or ""
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            refused[name] = Unknown.of_code(topic.error_code)
+        for partition in topic.partitions:
+            has_leader = partition.leader_id != NO_LEADER
+            leaders[TopicPartition(name, partition.partition_index)] = (
+                partition.leader_id if has_leader else Unknown(NO_LEADER_TEXT, ErrorCode.LEADER_NOT_AVAILABLE)
+            )
+    absent = Unknown.of_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return {partition: leaders.get(partition, refused.get(partition.topic, absent)) for partition in wanted}
+
+
+async def choose_partitions(wire: WireCluster, selection: PartitionSelection) -> dict[TopicPartition, int]:
+    """Return the chosen partitions with their leaders (-1: none).
+
+    Raises:
+        NotFound: a rule matches nothing, or there is nothing to match.
+    """
+    response = await wire.metadata(selection.topics)
+    leaders = {
+        TopicPartition(topic.name or "", p.partition_index): p.leader_id
+        for topic in response.topics
+        for p in topic.partitions
+    }
+    known: dict[str, list[int]] = {}
+    for name in leaders:
+        known.setdefault(name.topic, []).append(name.partition)
+    chosen = selection.choose(known)
+    unmatched = selection.unmatched(chosen)
+    if unmatched:
+        message = f"no partition matches {', '.join(dict.fromkeys(unmatched))}"
+        raise NotFound(message, hint="see topics and partitions with: klamm topics describe")
+    return {name: leaders[name] for name in chosen}

@@ -1,0 +1,135 @@
+"""Which partitions a caller means: names or patterns of topics, with numbers or ranges of partitions.
+
+The rules of ``--topic-partitions`` are those of kafka-get-offsets: ``t1:1,t2:0-3,t3,t4:5-,t5:-3``, where the end of a
+range is not in it and a missing topic means every topic. A text that could be a topic's name is one, dots and all; only
+others are patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.model import TopicPartition
+from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
+
+_RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?P<range>(?P<one>\d+)|(?P<low>\d*)-(?P<high>\d*))?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRule:
+    """Topics that are meant: one by its name, or (``pattern``) all whose whole name matches."""
+
+    text: str
+    pattern: re.Pattern[str] | None
+
+    def means(self, topic: str) -> bool:
+        return topic == self.text if self.pattern is None else self.pattern.fullmatch(topic) is not None
+
+
+_EVERY_TOPIC = TopicRule(".*", re.compile(".*"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """One rule: of these topics the partitions from ``low`` to before ``high`` (None: no end)."""
+
+    topics: TopicRule
+    low: int = 0
+    high: int | None = None
+
+    def means(self, name: TopicPartition) -> bool:
+        is_in_range = self.low <= name.partition and (self.high is None or name.partition < self.high)
+        return is_in_range and self.topics.means(name.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSelection:
+    """Partitions that any rule means; without rules all."""
+
+    rules: tuple[PartitionRule, ...] = ()
+    exclude_internal: bool = False
+
+    @property
+    def topics(self) -> list[str] | None:
+        """The topics that must be looked at; None for all, where that cannot be told before."""
+        if not self.rules or any(rule.topics.pattern is not None for rule in self.rules):
+            return None
+        return sorted({rule.topics.text for rule in self.rules})
+
+    def choose(self, partitions: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
+        """Return the chosen ones of the partitions that there are, by topic, sorted."""
+        names = (TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
+        return sorted(
+            name
+            for name in names
+            if not (self.exclude_internal and name.topic in INTERNAL_TOPICS)
+            and (not self.rules or any(rule.means(name) for rule in self.rules))
+        )
+
+    def unmatched(self, chosen: Iterable[TopicPartition]) -> list[str]:
+        """Return the rules that mean none of the chosen partitions, as they were written."""
+        there = list(chosen)
+        idle = [rule for rule in self.rules if not any(rule.means(name) for name in there)]
+        return [rule.topics.text + _range_text(rule) for rule in idle]
+
+
+def select_partitions(
+    topics: Iterable[str], partitions: str | None, topic_partitions: str | None, *, exclude_internal: bool = False
+) -> PartitionSelection:
+    """Return the selection of ``--topic`` with ``--partitions``, or of ``--topic-partitions``.
+
+    Raises:
+        BadRequest: both ways are used, or something is not well-formed.
+    """
+    named = list(topics)
+    if topic_partitions is not None:
+        if named or partitions is not None:
+            raise BadRequest("--topic-partitions cannot be used with --topic or --partitions")
+        rules = [_rule(text.strip()) for text in topic_partitions.split(",")]
+        return PartitionSelection(tuple(rules), exclude_internal)
+    chosen = [_topics(text, "--topic") for text in named] or [_EVERY_TOPIC]
+    if partitions is None:
+        rules = [PartitionRule(topics_meant) for topics_meant in chosen] if named else []
+        return PartitionSelection(tuple(rules), exclude_internal)
+    indexes = _indexes(partitions)
+    rules = [PartitionRule(topics_meant, index, index + 1) for topics_meant in chosen for index in indexes]
+    return PartitionSelection(tuple(rules), exclude_internal)
+
+
+def _rule(text: str) -> PartitionRule:
+    match = _RULE.fullmatch(text)
+    if match is None:
+        hint = "write t1:1, t2:0-3 (without 3), t3, t4:5- or t5:-3, with commas between them"
+        raise BadRequest(f"invalid rule: {text!r}", where="--topic-partitions", hint=hint)
+    topics = _topics(match["topic"], "--topic-partitions") if match["topic"] else _EVERY_TOPIC
+    if match["one"] is not None:
+        return PartitionRule(topics, int(match["one"]), int(match["one"]) + 1)
+    return PartitionRule(topics, int(match["low"] or 0), int(match["high"]) if match["high"] else None)
+
+
+def _topics(text: str, where: str) -> TopicRule:
+    if invalid_topic_name(text) is None:
+        return TopicRule(text, None)
+    try:
+        return TopicRule(text, re.compile(text))
+    except re.error as error:
+        raise BadRequest(f"not a regular expression ({error}): {text!r}", where=where) from error
+
+
+def _indexes(text: str) -> list[int]:
+    try:
+        indexes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise BadRequest(f"not a list of partitions: {text!r}", where="--partitions", hint="write 0,1,2") from None
+    if any(index < 0 for index in indexes):
+        raise BadRequest("partitions are counted from 0", where="--partitions")
+    return sorted(set(indexes))
+
+
+def _range_text(rule: PartitionRule) -> str:
+    if rule.high is None:
+        return f":{rule.low}-" if rule.low else ""
+    return f":{rule.low}" if rule.high == rule.low + 1 else f":{rule.low}-{rule.high}"

@@ -1,0 +1,63 @@
+"""Points of a log as kafka-get-offsets names them: latest, earliest, a timestamp; for people also a date.
+
+Kafka's numbers for the named ones are those that ListOffsets carries, each since some version of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from engine.admin.cluster.errors import BadRequest
+
+LATEST = -1
+EARLIEST = -2
+
+_NAMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+_SINCE = {-3: 7, -4: 8, -5: 9}
+_NUMBER = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetTime:
+    """A point of a log: ``timestamp`` in milliseconds, or one of Kafka's negative numbers."""
+
+    name: str
+    timestamp: int
+
+    @property
+    def version_min(self) -> int:
+        """The first version of ListOffsets that knows it."""
+        if self.timestamp >= 0:
+            return 1
+        return _SINCE.get(self.timestamp, 0)
+
+
+def parse_offset_time(text: str) -> OffsetTime:
+    """Return the point that a text names.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    word = text.strip()
+    if word in _NAMES:
+        return OffsetTime(word, _NAMES[word])
+    if _NUMBER.fullmatch(word):
+        number = int(word)
+        named = next((name for name, code in _NAMES.items() if code == number), None)
+        if (number < 0 and named is None) or number >= 1 << 63:
+            raise _malformed(text)
+        return OffsetTime(named or word, number)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise _malformed(text) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return OffsetTime(word, round(moment.timestamp() * 1000))
+
+
+def _malformed(text: str) -> BadRequest:
+    known = ", ".join(f"{name} ({code})" for name, code in _NAMES.items())
+    hint = f"give one of {known}, milliseconds since 1970, or a date such as 2026-11-21T12:23Z"
+    return BadRequest(f"not a time: {text!r}", where="--time", hint=hint)

@@ -1,0 +1,1 @@
+"""Reassignments: generate, execute, verify, cancel, with throttles that come off again."""

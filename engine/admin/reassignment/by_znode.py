@@ -1,0 +1,65 @@
+"""Reassignments through ``/admin/reassign_partitions``, for clusters of which only ZooKeeper is known.
+
+Kafka's controller does not check what stands there (3.9 takes a dead broker and waits for ever), so whoever writes it
+has to. A reassignment cannot be cancelled this way: a controller never looks at a change of the znode.
+"""
+
+from __future__ import annotations
+
+from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
+from engine.admin.reassignment.running import RunningReassignments, Targets
+from engine.common.model import TopicPartition
+from engine.zk.client import ZkClient
+from engine.zk.errors import NodeExists
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+
+ZNODE_BYTES_MAX = 1_000_000
+"""ZooKeeper takes 1 MiB with its own overhead (jute.maxbuffer)."""
+
+
+class ReassignmentInProgress(AdminError):
+    """The cluster carries out another reassignment."""
+
+    kind = FailureKind.REFUSED
+
+
+async def read_running_zk(zk: ZkClient) -> RunningReassignments:
+    """Return what topics' znodes say is under way, and what still stands in the tools' znode."""
+    kafka = KafkaZkClient(zk)
+    topics = await kafka.get_topic_assignments(await kafka.get_all_topics())
+    running = {
+        TopicPartition(topic, partition): assignment
+        for topic, found in topics.items()
+        for partition, assignment in found.assignment.items()
+        if assignment.is_being_reassigned
+    }
+    return RunningReassignments(running, await kafka.get_reassignments() or {})
+
+
+def check_znode(targets: Targets) -> None:
+    """Raise BadRequest where the znode cannot hold what is wanted."""
+    if any(replicas is None for replicas in targets.values()):
+        hint = "give --bootstrap-server, or let brokers be found with --via wire"
+        raise BadRequest("a reassignment cannot be cancelled through ZooKeeper", hint=hint)
+    size = len(ReassignPartitionsZNode.encode({n: r for n, r in targets.items() if r is not None}))
+    if size > ZNODE_BYTES_MAX:
+        hint = "split the file, or use --bootstrap-server"
+        raise BadRequest(f"too many partitions for ZooKeeper: {size} bytes of {ZNODE_BYTES_MAX}", hint=hint)
+
+
+async def start_by_znode(zk: ZkClient, targets: Targets) -> None:
+    """Ask for reassignments.
+
+    Raises:
+        ReassignmentInProgress: the znode is there already.
+        Unreachable: there is no controller.
+    """
+    kafka = KafkaZkClient(zk)
+    if await kafka.get_controller_id() is None:
+        raise Unreachable("no controller is there to move anything", hint="see who is alive: klamm brokers list")
+    try:
+        await kafka.create_reassignments({name: r for name, r in targets.items() if r is not None})
+    except NodeExists as error:
+        hint = "wait until it is done; see it with: klamm reassign list"
+        raise ReassignmentInProgress("another reassignment is being carried out", hint=hint) from error

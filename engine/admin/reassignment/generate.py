@@ -1,0 +1,79 @@
+"""The plan of ``kafka-reassign-partitions --generate``: each topic assigned anew to a list of brokers. Pure.
+
+It spreads evenly and looks at nothing that is there: nearly everything moves. ``klamm plan`` moves as little as it can.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks
+from engine.common.collection import collector_paused
+from engine.common.errors import KafkaError
+from engine.common.model import BrokerInfo, TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedPlan:
+    """The replicas of the topics' partitions as they are, and as they would be."""
+
+    current: Mapping[TopicPartition, tuple[int, ...]]
+    proposed: Mapping[TopicPartition, tuple[int, ...]]
+
+
+def generate_plan(
+    topics: Sequence[TopicSnapshot],
+    brokers: Sequence[BrokerInfo],
+    broker_list: Sequence[int],
+    *,
+    is_rack_aware: bool = True,
+    draw: Draw = random.randrange,
+    fixed_start_index: int | None = None,
+) -> GeneratedPlan:
+    """Spread topics over the brokers of ``broker_list``.
+
+    Topics are taken by name, so that the same draws give the same plan. A topic's factor is that of its first
+    partition. ``fixed_start_index`` replaces both draws of every topic.
+
+    Raises:
+        NotFound: a broker of the list is not alive. (Kafka's tool leaves it out without a word.)
+        BadRequest: there are too few brokers, or only some of them have a rack.
+    """
+    racks = {broker.id: broker.rack for broker in brokers}
+    dead = sorted(set(broker_list) - set(racks))
+    if dead:
+        known = ", ".join(map(str, sorted(racks))) or "none"
+        raise NotFound(f"no live broker has the id {dead[0]}", where="--broker-list", hint=f"live brokers: {known}")
+    with collector_paused():
+        proposed = _proposed(
+            topics, {broker: racks[broker] for broker in broker_list}, is_rack_aware, draw, fixed_start_index
+        )
+        current = {TopicPartition(topic.name, p.partition): p.replicas for topic in topics for p in topic.partitions}
+        return GeneratedPlan(dict(sorted(current.items())), dict(sorted(proposed.items())))
+
+
+def _proposed(
+    topics: Sequence[TopicSnapshot],
+    racks: Mapping[int, str | None],
+    is_rack_aware: bool,
+    draw: Draw,
+    fixed_start_index: int | None,
+) -> dict[TopicPartition, tuple[int, ...]]:
+    mode = RackAwareMode.ENFORCED if is_rack_aware else RackAwareMode.DISABLED
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    try:
+        usable = usable_racks(racks, mode)
+        for topic in sorted(topics, key=lambda one: one.name):
+            factor = topic.replication_factor
+            chosen = assign_replicas(
+                usable, len(topic.partitions), factor, fixed_start_index=fixed_start_index, draw=draw
+            )
+            for partition, replicas in chosen.items():
+                proposed[TopicPartition(topic.name, partition)] = replicas
+    except KafkaError as error:
+        raise BadRequest((error.message or error.code.name).rstrip("."), where="--broker-list") from error
+    return proposed

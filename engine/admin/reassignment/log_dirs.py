@@ -1,0 +1,180 @@
+"""Log dirs of replicas: how large the replicas are and where, and moving them between the dirs of their broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, NotFound, Refused
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.common.errors import ErrorCode, error_code
+from engine.common.model import TopicPartition
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from engine.protocol.apis.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+Replica = tuple[TopicPartition, int]
+"""A partition on a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlace:
+    """Where a replica is and how large. ``future_dir`` is the dir it is on its way to."""
+
+    log_dir: str | None = None
+    size_bytes: int = 0
+    future_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirs:
+    """What brokers told of their log dirs; ``dirs`` by broker, only of those that answered."""
+
+    dirs: Mapping[int, frozenset[str]]
+    offline: Mapping[int, tuple[str, ...]]
+    places: Mapping[Replica, ReplicaPlace]
+
+
+async def read_log_dirs(
+    cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None
+) -> LogDirs:
+    """Ask brokers for their log dirs and these partitions in them (None: all). Who does not answer is left out."""
+    wire = await cluster.wire()
+    dirs: dict[int, frozenset[str]] = {}
+    offline: dict[int, tuple[str, ...]] = {}
+    places: dict[Replica, ReplicaPlace] = {}
+    request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
+    for broker in sorted(brokers):
+        try:
+            response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
+        except AdminError as error:
+            cluster.observe(f"broker {broker} did not tell its log dirs: {error}")
+            continue
+        dirs[broker] = frozenset(result.log_dir for result in response.results if result.error_code == ErrorCode.NONE)
+        offline[broker] = tuple(result.log_dir for result in response.results if result.error_code != ErrorCode.NONE)
+        places |= _places(broker, response)
+    return LogDirs(dirs, offline, places)
+
+
+def check_log_dirs(plan: Sequence[PartitionMove], found: LogDirs) -> None:
+    """Raise NotFound where a plan names a log dir that its broker does not have or cannot use."""
+    for move in plan:
+        for broker, path in move.wanted_dirs.items():
+            if path not in found.dirs.get(broker, frozenset()):
+                known = ", ".join(sorted(found.dirs.get(broker, ()))) or "none that answer"
+                where = f"partition {move.name}"
+                raise NotFound(f"broker {broker} has no log dir {path}", where=where, hint=f"its log dirs: {known}")
+
+
+async def check_can_move(wire: WireCluster, plan: Sequence[PartitionMove]) -> None:
+    """Raise Refused where a broker cannot move replicas between its log dirs."""
+    for broker in sorted({broker for move in plan for broker in move.wanted_dirs}):
+        await wire.version(await wire.client_of(broker), ApiKey.ALTER_REPLICA_LOG_DIRS)
+
+
+async def move_log_dirs(wire: WireCluster, wanted: Mapping[Replica, str]) -> dict[Replica, ErrorCode]:
+    """Ask brokers to move replicas into these dirs; return the error of each, NONE where the move has begun.
+
+    A broker that does not have the replica yet remembers the dir for it, and answers REPLICA_NOT_AVAILABLE.
+    """
+    outcomes: dict[Replica, ErrorCode] = {}
+    for broker in sorted({broker for _, broker in wanted}):
+        by_dir: dict[str, list[TopicPartition]] = {}
+        for (name, at), path in wanted.items():
+            if at == broker:
+                by_dir.setdefault(path, []).append(name)
+        dirs = [
+            AlterReplicaLogDir(
+                path=path,
+                topics=[AlterReplicaLogDirTopic(name=t.topic, partitions=t.partitions) for t in _topics(names)],
+            )
+            for path, names in by_dir.items()
+        ]
+        response = await wire.call_broker(broker, AlterReplicaLogDirsRequest(dirs=dirs))
+        for topic in response.results:
+            for p in topic.partitions:
+                name = TopicPartition(topic.topic_name, p.partition_index)
+                outcomes[name, broker] = error_code(p.error_code)
+    return outcomes
+
+
+def refuse_moves(outcomes: Mapping[Replica, ErrorCode]) -> None:
+    """Raise Refused for the first move that a broker does not want."""
+    for (name, broker), code in outcomes.items():
+        if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
+            raise Refused(code, "the log dir could not be changed", where=f"{name} on broker {broker}")
+
+
+async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Replica]:
+    """Let replicas that are on their way into a dir of the plan stay where they are; return which."""
+    wanted = [move for move in plan if move.wanted_dirs]
+    if not wanted:
+        return []
+    live = await (await cluster.wire()).nodes()
+    brokers = {broker for move in wanted for broker in move.wanted_dirs} & set(live)
+    found = await read_log_dirs(cluster, brokers, [move.name for move in wanted])
+    back = {
+        (move.name, broker): place.log_dir
+        for move in wanted
+        for broker in move.wanted_dirs
+        if (place := found.places.get((move.name, broker))) and place.future_dir and place.log_dir
+    }
+    if back:
+        refuse_moves(await move_log_dirs(await cluster.wire(), back))
+    return sorted(back)
+
+
+def with_log_dirs(status: PartitionStatus, move: PartitionMove, found: LogDirs) -> PartitionStatus:
+    """Return a partition's status with regard to the log dirs that its replicas shall be in."""
+    if status.state is not ReassignmentState.COMPLETE:
+        return status
+    for broker, wanted in move.wanted_dirs.items():
+        state, reason = _dir_state(move.name, broker, wanted, found)
+        if state is not ReassignmentState.COMPLETE:
+            return PartitionStatus(*move.name, state, status.replicas, status.target, reason=reason)
+    return status
+
+
+def _dir_state(name: TopicPartition, broker: int, wanted: str, found: LogDirs) -> tuple[ReassignmentState, str | None]:
+    place = found.places.get((name, broker))
+    if place is None:
+        return ReassignmentState.FAILED, f"broker {broker} has it in no live log dir"
+    if place.future_dir == wanted:
+        return ReassignmentState.IN_PROGRESS, f"broker {broker} is moving it to {wanted}"
+    if place.future_dir is not None:
+        return ReassignmentState.FAILED, f"broker {broker} is moving it to {place.future_dir} instead of {wanted}"
+    if place.log_dir != wanted:
+        return ReassignmentState.FAILED, f"broker {broker} has it in {place.log_dir} and is not moving it to {wanted}"
+    return ReassignmentState.COMPLETE, None
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in found.items()]
+
+
+def _places(broker: int, response: DescribeLogDirsResponse) -> dict[Replica, ReplicaPlace]:
+    places: dict[Replica, ReplicaPlace] = {}
+    for result in response.results:
+        for topic in result.topics:
+            for p in topic.partitions:
+                replica = (TopicPartition(topic.name, p.partition_index), broker)
+                before = places.get(replica, ReplicaPlace())
+                if p.is_future_key:
+                    places[replica] = ReplicaPlace(before.log_dir, before.size_bytes, result.log_dir)
+                else:
+                    places[replica] = ReplicaPlace(result.log_dir, p.partition_size, before.future_dir)
+    return places

@@ -1,0 +1,118 @@
+"""A reassignment as it concerns single partitions: who sends to whom, and how far it is. Pure.
+
+Source of the rules: ReassignPartitionsCommand of Kafka 3.9 (KIP-455), with its own state for a partition that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+
+
+class ReassignmentState(StrEnum):
+    """How far one partition is."""
+
+    COMPLETE = "complete"
+    IN_PROGRESS = "in_progress"
+    FAILED = "failed"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition of a plan. ``remaining_bytes`` is None where nobody told the sizes; ``reason`` says what is wrong.
+
+    ``replicas`` are those it has now, the ones that come and go included.
+    """
+
+    topic: str
+    partition: int
+    state: ReassignmentState
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    remaining_bytes: int | None = None
+    reason: str | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFlow:
+    """The brokers that hold a partition now, and those that have to copy it."""
+
+    sources: frozenset[int]
+    destinations: frozenset[int]
+
+
+Flows = dict[TopicPartition, ReplicaFlow]
+
+
+def flows_of(
+    running: Mapping[TopicPartition, ReplicaAssignment],
+    plan: Iterable[PartitionMove],
+    current: Mapping[TopicPartition, ReplicaAssignment],
+) -> Flows:
+    """Return who copies from whom once ``plan`` runs beside the reassignments that are ``running`` already.
+
+    Replicas that a running reassignment adds are no sources yet.
+    """
+    flows = {
+        name: ReplicaFlow(frozenset(found.origin_replicas), frozenset(found.adding_replicas))
+        for name, found in running.items()
+    }
+    for move in plan:
+        present = running.get(move.name) or current[move.name]
+        sources = frozenset(present.origin_replicas)
+        flows[move.name] = ReplicaFlow(sources, frozenset(move.replicas) - sources)
+    return flows
+
+
+def brokers_of(flows: Flows) -> frozenset[int]:
+    """Return the brokers that send or receive."""
+    moving = [flow for flow in flows.values() if flow.destinations]
+    return frozenset().union(*(flow.sources | flow.destinations for flow in moving))
+
+
+def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
+    """Return how far a partition is. ``is_listed``: an older controller has it on its list of things to do.
+
+    The order of the replicas counts, for the first one is the preferred leader.
+    """
+    topic, partition = move.name
+    if found is None:
+        state, reason = ReassignmentState.NOT_FOUND, "no such partition"
+        return PartitionStatus(topic, partition, state, (), move.replicas, reason=reason)
+    assignment = found.assignment
+    if assignment.is_being_reassigned or is_listed:
+        return PartitionStatus(
+            topic,
+            partition,
+            ReassignmentState.IN_PROGRESS,
+            assignment.replicas,
+            move.replicas,
+            assignment.adding_replicas,
+            assignment.removing_replicas,
+            reason=_elsewhere(move, assignment),
+        )
+    if assignment.replicas == move.replicas:
+        return PartitionStatus(topic, partition, ReassignmentState.COMPLETE, assignment.replicas, move.replicas)
+    reason = "not there, and nothing moves it"
+    return PartitionStatus(
+        topic, partition, ReassignmentState.FAILED, assignment.replicas, move.replicas, reason=reason
+    )
+
+
+def _elsewhere(move: PartitionMove, assignment: ReplicaAssignment) -> str | None:
+    target = assignment.target_replicas
+    if not assignment.is_being_reassigned or target == move.replicas:
+        return None
+    return f"it is on its way to {','.join(map(str, target))} instead"

@@ -1,0 +1,157 @@
+"""Replication throttles as settings, with a mark by which anybody can tell klamm's from a person's. Pure.
+
+A throttle is a rate on brokers and lists of replicas on topics (KIP-73). klamm's part of a list begins with an entry
+that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). What stands before
+it was there before and stays; what follows is klamm's. The mark carries the rate, so that a rate that somebody changed
+afterwards is not mistaken for ours. Every Kafka since 0.10.1 takes such an entry and passes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment.moves import Flows
+
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+REPLICA_LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
+
+_REPLICATION_MARK = "2147483647"
+_LOG_DIRS_MARK = "2147483646"
+_MARKS = {_REPLICATION_MARK: (LEADER_RATE, FOLLOWER_RATE), _LOG_DIRS_MARK: (LOG_DIRS_RATE,)}
+_ALL = "*"
+RATE_MIN = 1024
+"""Below 1 KiB/s a throttle does not let even a request through in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Bytes a second between brokers, and between a broker's log dirs; None is no throttle."""
+
+    replication_rate: int | None = None
+    log_dirs_rate: int | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self.replication_rate is not None or self.log_dirs_rate is not None
+
+    def check(self) -> None:
+        """Raise BadRequest where a rate is senseless."""
+        for option, rate in (
+            ("--throttle", self.replication_rate),
+            ("--replica-alter-log-dirs-throttle", self.log_dirs_rate),
+        ):
+            if rate is not None and rate < RATE_MIN:
+                hint = "the unit is bytes a second: 50000000 is 50 MB/s"
+                raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=f"{option} {rate}", hint=hint)
+
+    @property
+    def broker_settings(self) -> dict[str, str]:
+        """The settings that each broker concerned gets."""
+        found: dict[str, str] = {}
+        if self.replication_rate is not None:
+            found |= {LEADER_RATE: str(self.replication_rate), FOLLOWER_RATE: str(self.replication_rate)}
+        if self.log_dirs_rate is not None:
+            found[LOG_DIRS_RATE] = str(self.log_dirs_rate)
+        return found
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        found = [] if self.replication_rate is None else [f"{self.replication_rate}:{_REPLICATION_MARK}"]
+        found += [] if self.log_dirs_rate is None else [f"{self.log_dirs_rate}:{_LOG_DIRS_MARK}"]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledList:
+    """A topic's list taken apart: the entries of others, klamm's marks (one for each rate it has used), its entries."""
+
+    others: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join((*self.others, *self.marks, *self.ours))
+
+
+def read_list(value: str | None) -> ThrottledList:
+    """Take the value of ``REPLICA_LISTS`` apart."""
+    entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
+    first = next((index for index, entry in enumerate(entries) if _rate_key_of(entry)), len(entries))
+    marks = tuple(entry for entry in entries[first:] if _rate_key_of(entry))
+    ours = tuple(entry for entry in entries[first:] if not _rate_key_of(entry))
+    return ThrottledList(tuple(entries[:first]), marks, ours)
+
+
+def replica_lists(flows: Flows) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return for each topic with something to copy the entries of both lists, sorted as texts as Kafka does."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for (topic, partition), flow in flows.items():
+        if flow.destinations:
+            lists = found.setdefault(topic, {LEADER_REPLICAS: set(), FOLLOWER_REPLICAS: set()})
+            lists[LEADER_REPLICAS].update(f"{partition}:{broker}" for broker in flow.sources)
+            lists[FOLLOWER_REPLICAS].update(f"{partition}:{broker}" for broker in flow.destinations)
+    return {topic: {key: tuple(sorted(v)) for key, v in lists.items()} for topic, lists in sorted(found.items())}
+
+
+def throttled_settings(
+    topic: str, present: Mapping[str, str], lists: Mapping[str, tuple[str, ...]], throttle: Throttle
+) -> dict[str, str]:
+    """Return the settings that put a topic's replicas under a throttle, with what others set kept.
+
+    Raises:
+        BadRequest: somebody throttles all replicas of the topic already.
+    """
+    settings = {}
+    for key in REPLICA_LISTS:
+        before = read_list(present.get(key))
+        if _ALL in before.others:
+            hint = f"look at it: klamm configs describe --topic {topic}; then delete it, or leave the throttle out"
+            raise BadRequest(f"{key} is set to * by somebody", where=f"topic {topic}", hint=hint)
+        marks = tuple(sorted({*before.marks, *throttle.marks}))
+        ours = tuple(sorted({*before.ours, *lists.get(key, ())}))
+        settings[key] = str(ThrottledList(before.others, marks, ours))
+    return settings
+
+
+def unthrottled_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what takes klamm's throttle off a topic: the settings to write, and those to delete."""
+    additions: dict[str, str] = {}
+    deletions: list[str] = []
+    for key in REPLICA_LISTS:
+        found = read_list(present.get(key))
+        if not found.marks:
+            continue
+        if found.others:
+            additions[key] = ",".join(found.others)
+        else:
+            deletions.append(key)
+    return additions, tuple(deletions)
+
+
+def is_marked(configs: Mapping[str, str]) -> bool:
+    """Whether klamm throttles some of a topic's replicas."""
+    return any(read_list(configs.get(key)).marks for key in REPLICA_LISTS)
+
+
+def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:
+    """Return for each rate setting of brokers the values that klamm gave it, as the marks in topics' settings tell."""
+    rates: dict[str, set[str]] = {key: set() for key in RATES}
+    for configs in topics:
+        for mark in (mark for key in REPLICA_LISTS for mark in read_list(configs.get(key)).marks):
+            for key in _rate_key_of(mark):
+                rates[key].add(mark.partition(":")[0])
+    return {key: frozenset(values) for key, values in rates.items()}
+
+
+def _rate_key_of(entry: str) -> tuple[str, ...]:
+    """Return the rate settings that a mark speaks of; none where the entry is an ordinary one."""
+    rate, _, broker = entry.partition(":")
+    return _MARKS.get(broker, ()) if rate.isdigit() else ()

@@ -1,0 +1,1 @@
+"""Records sent, read and deleted."""

@@ -1,0 +1,276 @@
+"""The oldest records of partitions deleted, on all replicas (DeleteRecords): what would go, and what became of it.
+
+Everything is checked before anything is sent: a cluster takes what it is given partition by partition, and what is
+gone is gone. The high watermark, where that is wanted, is fixed by the check: only what was shown is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from engine.admin.brokers.log_dirs import read_log_dirs
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import RETRY_PAUSE_S
+from engine.admin.configs.by_wire import read_effective
+from engine.admin.offsets.listing import Offsets, end_offsets, start_offsets
+from engine.admin.topics.describing import topic_not_found
+from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.topic_names import INTERNAL_TOPICS
+from engine.protocol.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+HIGH_WATERMARK = -1
+_EXAMPLE = 'write {"version":1,"partitions":[{"topic":"orders","partition":0,"offset":100}]}'
+_MARGIN_MS = 2000
+"""The brokers give up sooner than we do, so that they can say which partitions they wait for."""
+
+_TRIES = 3
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name)
+
+
+class DeletionResult(StrEnum):
+    """What became of one partition."""
+
+    DELETED = "deleted"
+    NOTHING_TO_DO = "nothing_to_do"
+    WOULD_BE_DELETED = "would_be_deleted"
+    UNDER_WAY = "under_way"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeletion:
+    """One partition.
+
+    Attributes:
+        start_offset, end_offset: of the log as it was, the end being the high watermark.
+        before_offset: records before it go, or have gone.
+        records: how many offsets that is; a compacted log has fewer records.
+        estimated_bytes: of one replica, at the log's average; None where nobody told its size.
+        low_watermark: the least start of all live replicas' logs afterwards.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    start_offset: int
+    end_offset: int
+    before_offset: int
+    records: int
+    estimated_bytes: int | None
+    result: DeletionResult
+    low_watermark: int | None = None
+    error: str | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def parse_offset_file(text: str, where: str) -> dict[TopicPartition, int]:
+    """Return the offsets of Kafka's ``{"version": 1, "partitions": [{"topic", "partition", "offset"}, …]}``.
+
+    Raises:
+        BadRequest: it is not of that form, lists nothing, or lists a partition twice.
+    """
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"not JSON: {error}", where=where, hint=_EXAMPLE) from error
+    entries = document.get("partitions") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise BadRequest("missing partitions field", where=where, hint=_EXAMPLE)
+    version = document.get("version", 1)
+    if version != 1:
+        raise BadRequest(f"not supported version field value {json.dumps(version)}", where=where)
+    wishes = [_wish(entry, where) for entry in entries]
+    twice = sorted({str(name) for name, _ in wishes if sum(name == other for other, _ in wishes) > 1})
+    if twice:
+        raise BadRequest(f"offset json file contains duplicate topic partitions: {', '.join(twice)}", where=where)
+    if not wishes:
+        raise BadRequest("the file lists no partition", where=where, hint=_EXAMPLE)
+    return dict(wishes)
+
+
+def _wish(entry: object, where: str) -> tuple[TopicPartition, int]:
+    fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    topic, partition, offset = fields.get("topic"), fields.get("partition"), fields.get("offset")
+    numbers = all(isinstance(one, int) and not isinstance(one, bool) for one in (partition, offset))
+    if not isinstance(topic, str) or not numbers or partition < 0 or offset < HIGH_WATERMARK:  # type: ignore[operator]
+        message = f"not a partition with an offset: {json.dumps(entry)}"
+        raise BadRequest(message, where=where, hint=_EXAMPLE)
+    return TopicPartition(topic, partition), offset  # type: ignore[arg-type, return-value]
+
+
+async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> list[RecordsDeletion]:
+    """Return what deleting the records before these offsets would do; nothing is changed.
+
+    Raises:
+        NotFound: a topic or partition does not exist.
+        BadRequest: an offset lies beyond the high watermark, or the topic's records cannot be deleted.
+        Refused: a partition has no leader, or its leader refuses to tell its offsets.
+        Unreachable: a leader does not answer.
+    """
+    internal = sorted({name.topic for name in wanted if name.topic in INTERNAL_TOPICS})
+    if internal:
+        raise BadRequest(f"records of Kafka's own topics are not deleted: {', '.join(internal)}")
+    leaders = await _leaders(cluster, sorted(wanted))
+    await _refuse_compacted(cluster, sorted({name.topic for name in wanted}))
+    wire = await cluster.wire()
+    starts = _known_offsets(await start_offsets(wire, leaders), "first")
+    ends = _known_offsets(await end_offsets(wire, leaders), "end")
+    beyond = [name for name in leaders if wanted[name] > ends[name]]
+    if beyond:
+        listed = ", ".join(f"{name} ends at {ends[name]}, not at {wanted[name]}" for name in beyond)
+        raise BadRequest(f"offset out of range: {listed}", hint="-1 means the end; see it with: klamm offsets")
+    sizes = await _sizes(cluster, leaders)
+    found = []
+    for name, leader in leaders.items():
+        start, end = starts[name], ends[name]
+        before = max(end if wanted[name] == HIGH_WATERMARK else wanted[name], start)
+        gone = before - start
+        size = sizes.get(name)
+        estimate = None if size is None else (round(size * gone / (end - start)) if gone else 0)
+        result = DeletionResult.WOULD_BE_DELETED if gone else DeletionResult.NOTHING_TO_DO
+        found.append(RecordsDeletion(*name, leader, start, end, before, gone, estimate, result))
+    return found
+
+
+async def delete_records(
+    cluster: Cluster, previews: Sequence[RecordsDeletion], *, waits: bool = True
+) -> list[RecordsDeletion]:
+    """Delete what was previewed; return what became of each.
+
+    With ``waits`` until all live replicas have done so, for the operation's time at most; else it is enough that the
+    leader has begun.
+    """
+    wanted = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+    if not wanted:
+        return list(previews)
+    cluster.accepted("what was sent is deleted all the same; see what is left with: klamm offsets --time earliest")
+    done: dict[TopicPartition, RecordsDeletion] = {}
+    for attempt in range(_TRIES):
+        for one in await _delete_once(cluster, wanted, waits=waits):
+            done[one.name] = one
+        moved = [one for one in wanted if done[one.name].error in _MOVED]
+        if not moved or attempt == _TRIES - 1:
+            break
+        # Leadership has moved since. The offsets are fixed, so nothing more goes if it is asked for again.
+        await asyncio.sleep(RETRY_PAUSE_S)
+        leaders = await _known_leaders(cluster, [one.name for one in moved])
+        wanted = [replace(one, leader=leaders[one.name]) for one in moved if leaders.get(one.name, NO_LEADER) >= 0]
+    return [done.get(one.name, one) for one in previews]
+
+
+async def _delete_once(cluster: Cluster, wanted: Sequence[RecordsDeletion], *, waits: bool) -> list[RecordsDeletion]:
+    by_leader: dict[int, list[RecordsDeletion]] = {}
+    for one in wanted:
+        by_leader.setdefault(one.leader, []).append(one)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_delete_at(cluster, leader, deletions, waits=waits), name=f"delete-records-at-{leader}")
+            for leader, deletions in by_leader.items()
+        ]
+    return [one for task in tasks for one in task.result()]
+
+
+async def _delete_at(
+    cluster: Cluster, leader: int, wanted: Sequence[RecordsDeletion], *, waits: bool
+) -> list[RecordsDeletion]:
+    topics: dict[str, list[DeleteRecordsPartition]] = {}
+    for one in wanted:
+        entry = DeleteRecordsPartition(partition_index=one.partition, offset=one.before_offset)
+        topics.setdefault(one.topic, []).append(entry)
+    wait_ms = max(int(cluster.timeout_s * 1000) - _MARGIN_MS, 500) if waits else 0
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+        timeout_ms=wait_ms,
+    )
+    try:
+        wire = await cluster.wire()
+        limit_ms = int(cluster.timeout_s * 1000)
+        response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=limit_ms)
+    except (AdminError, RemoteProtocolError) as error:
+        return [replace(one, result=DeletionResult.FAILED, error=str(error)) for one in wanted]
+    answers = {
+        TopicPartition(topic.name, p.partition_index): (error_code(p.error_code), p.low_watermark)
+        for topic in response.topics
+        for p in topic.partitions
+    }
+    return [_outcome(one, *answers.get(one.name, (ErrorCode.UNKNOWN_SERVER_ERROR, -1))) for one in wanted]
+
+
+def _outcome(one: RecordsDeletion, code: ErrorCode, low_watermark: int) -> RecordsDeletion:
+    """The leader has begun when it runs out of time: some replica has not followed yet."""
+    mark = None if low_watermark < 0 else low_watermark
+    if code is ErrorCode.NONE:
+        return replace(one, result=DeletionResult.DELETED, low_watermark=mark)
+    result = DeletionResult.UNDER_WAY if code is ErrorCode.REQUEST_TIMED_OUT else DeletionResult.FAILED
+    return replace(one, result=result, low_watermark=mark, error=code.name)
+
+
+async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    known = await _known_leaders(cluster, names)
+    unknown_topics = sorted({name.topic for name in names} - {name.topic for name in known})
+    if unknown_topics:
+        raise topic_not_found(unknown_topics)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        listed = ", ".join(map(str, unknown))
+        raise NotFound(f"no such partition: {listed}", hint="see them with: klamm topics describe TOPIC")
+    leaderless = [name for name in names if known[name] == NO_LEADER]
+    if leaderless:
+        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads it", where=", ".join(map(str, leaderless)))
+    return {name: known[name] for name in names}
+
+
+async def _known_leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the leaders (-1: none) of all partitions of the topics; a topic that does not exist has none."""
+    response = await (await cluster.wire()).metadata(sorted({name.topic for name in names}))
+    return {
+        TopicPartition(topic.name or "", p.partition_index): p.leader_id
+        for topic in response.topics
+        for p in topic.partitions
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+
+
+async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
+    policies = await read_effective(await cluster.wire(), topics, "cleanup.policy")
+    compacted = sorted(topic for topic, policy in policies.items() if policy is not None and "delete" not in policy)
+    if compacted:
+        hint = "add the policy first: klamm configs alter --topic T --add-config cleanup.policy=[compact,delete]"
+        raise BadRequest(f"only compacted, so records are not deleted by offset: {', '.join(compacted)}", hint=hint)
+
+
+def _known_offsets(offsets: Offsets, which: str) -> dict[TopicPartition, int]:
+    found = {}
+    for name, offset in offsets.items():
+        if isinstance(offset, Unknown):
+            message = f"its {which} offset is not known: {offset}"
+            raise Unreachable(message, where=str(name), hint="see who leads it: klamm topics describe")
+        found[name] = offset
+    return found
+
+
+async def _sizes(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the sizes of the leaders' logs, as far as they tell them."""
+    dirs = await read_log_dirs(cluster, sorted(set(leaders.values())), list(leaders))
+    return {
+        name: replica.size_bytes
+        for one in dirs
+        for replica in one.replicas
+        if leaders.get(name := TopicPartition(replica.topic, replica.partition)) == one.broker and not replica.is_future
+    }

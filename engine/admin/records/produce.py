@@ -1,0 +1,311 @@
+"""Sends records to a topic: batches per partition, one in flight each, tried again until they are in.
+
+Idempotent by default: the cluster gives an id, each batch a sequence number, and a batch that is sent twice is stored
+once (KIP-98). Order within a partition is kept also over retries. Not a library for applications: it lives as long as
+one command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.records.partitioner import StickyPartition, partition_for_key
+from engine.admin.topics.describing import topic_not_found
+from engine.common.errors import ErrorCode, error_code
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.protocol.apis.metadata import MetadataRequest
+from engine.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from engine.protocol.records.attributes import Codec
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.legacy import encode_message_set
+from engine.protocol.records.record import Record
+
+ALL_ACKS = -1
+_RECORD_OVERHEAD_BYTES = 32
+_SEQUENCE_MODULUS = 2**31
+_NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """How records are sent. ``delivery_timeout_s`` bounds the time in which nothing gets through."""
+
+    acks: int = ALL_ACKS
+    codec: Codec = Codec.NONE
+    is_idempotent: bool = True
+    batch_bytes: int = 256 * 1024
+    request_timeout_ms: int = 30_000
+    delivery_timeout_s: float = 30.0
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    """What went to one partition; offsets are None where the cluster did not tell them (acks 0)."""
+
+    topic: str
+    partition: int
+    record_count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records that are sent together."""
+
+    records: list[Record]
+    base_sequence: int = -1
+
+
+class _Lane:
+    """One partition on its way: records being gathered, and full batches in order. Owned by the producer."""
+
+    __slots__ = ("gathered", "gathered_bytes", "leader_id", "next_sequence", "ready", "result")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.gathered: list[Record] = []
+        self.gathered_bytes = 0
+        self.ready: deque[_Batch] = deque()
+        self.next_sequence = 0
+        self.leader_id = _NO_LEADER
+        self.result = PartitionResult(topic, partition)
+
+    def seal(self, *, is_idempotent: bool) -> None:
+        """Make a batch of what was gathered."""
+        batch = _Batch(self.gathered, self.next_sequence if is_idempotent else -1)
+        self.next_sequence = (self.next_sequence + len(self.gathered)) % _SEQUENCE_MODULUS
+        self.gathered, self.gathered_bytes = [], 0
+        self.ready.append(batch)
+
+    def split(self) -> None:
+        """Halve the first batch, which was too large."""
+        batch = self.ready.popleft()
+        middle = len(batch.records) // 2
+        second_sequence = -1 if batch.base_sequence < 0 else (batch.base_sequence + middle) % _SEQUENCE_MODULUS
+        self.ready.appendleft(_Batch(batch.records[middle:], second_sequence))
+        self.ready.appendleft(_Batch(batch.records[:middle], batch.base_sequence))
+
+
+class Producer:
+    """Sends to one topic. ``open``, then ``add`` and ``flush``, then ``results``."""
+
+    def __init__(self, wire: WireCluster, topic: str, options: ProducerOptions) -> None:
+        self._wire = wire
+        self._topic = topic
+        self._options = options
+        self._is_idempotent = options.is_idempotent and options.acks == ALL_ACKS
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._lanes: dict[int, _Lane] = {}
+        self._sticky = StickyPartition()
+        self._last_error = ErrorCode.NONE
+
+    async def open(self) -> None:
+        """Find the partitions, and get a producer id.
+
+        Raises:
+            NotFound: there is no such topic.
+            Refused, Unreachable: as they say.
+        """
+        await self._refresh()
+        if self._is_idempotent:
+            await self._get_producer_id()
+
+    def add(self, record: Record, partition: int | None = None) -> None:
+        """Take a record; it is sent with the next flush.
+
+        Raises:
+            NotFound: the topic has no such partition.
+        """
+        lane = self._lane_for(record, partition)
+        size_bytes = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        size_bytes += sum(len(key) + len(value or b"") for key, value in record.headers)
+        if lane.gathered and lane.gathered_bytes + size_bytes > self._options.batch_bytes:
+            lane.seal(is_idempotent=self._is_idempotent)
+            if record.key is None and partition is None:
+                self._sticky.next_batch(self._available())
+                lane = self._lane_for(record, partition)
+        lane.gathered.append(record)
+        lane.gathered_bytes += size_bytes
+
+    async def flush(self) -> None:
+        """Send everything that was added and wait until it is in.
+
+        Raises:
+            Refused: the cluster does not want a batch; what was sent before it is in.
+            Unreachable: nothing got through for the delivery time-out.
+        """
+        for lane in self._lanes.values():
+            if lane.gathered:
+                lane.seal(is_idempotent=self._is_idempotent)
+        while waiting := [lane for lane in self._lanes.values() if lane.ready]:
+            before = sum(len(lane.ready) for lane in waiting)
+            try:
+                async with asyncio.timeout(self._options.delivery_timeout_s):
+                    while before == sum(len(lane.ready) for lane in waiting):
+                        await self._send_round(waiting)
+            except TimeoutError as error:
+                raise self._gave_up() from error
+        self._sticky.next_batch(self._available())
+
+    @property
+    def results(self) -> list[PartitionResult]:
+        """What went where, by partition."""
+        return [lane.result for _, lane in sorted(self._lanes.items()) if lane.result.record_count]
+
+    async def _get_producer_id(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        async with asyncio.timeout(self._options.delivery_timeout_s):
+            while True:
+                try:
+                    response = await self._wire.call_any(request)
+                except Refused as error:
+                    if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                        raise
+                    self._is_idempotent = False
+                    return
+                if not error_code(response.error_code).is_retriable:
+                    break
+                await asyncio.sleep(RETRY_PAUSE_S)
+        refuse(response.error_code, None, "producer id")
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+
+    async def _refresh(self) -> None:
+        response = await self._wire.metadata([self._topic])
+        if not response.topics or response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise topic_not_found([self._topic])
+        topic = response.topics[0]
+        if not error_code(topic.error_code).is_retriable:
+            refuse(topic.error_code, None, f"topic {self._topic}")
+        for partition in topic.partitions:
+            index = partition.partition_index
+            lane = self._lanes.setdefault(index, _Lane(self._topic, index))
+            lane.leader_id = partition.leader_id
+
+    def _available(self) -> list[int]:
+        led = sorted(partition for partition, lane in self._lanes.items() if lane.leader_id != _NO_LEADER)
+        return led or sorted(self._lanes)
+
+    def _lane_for(self, record: Record, partition: int | None) -> _Lane:
+        if partition is None:
+            if record.key is None:
+                partition = self._sticky.current(self._available())
+            else:
+                partition = partition_for_key(record.key, len(self._lanes))
+        if partition not in self._lanes:
+            hint = f"it has the partitions 0 to {len(self._lanes) - 1}"
+            raise NotFound(f"topic {self._topic!r} has no partition {partition}", hint=hint)
+        return self._lanes[partition]
+
+    async def _send_round(self, waiting: Iterable[_Lane]) -> None:
+        """Send the first batch of each lane to its leader; whatever may be tried again is left where it is."""
+        by_leader: dict[int, list[_Lane]] = {}
+        for lane in waiting:
+            if lane.ready:
+                by_leader.setdefault(lane.leader_id, []).append(lane)
+        leaderless = by_leader.pop(_NO_LEADER, [])
+        sends = (self._send(leader, lanes) for leader, lanes in by_leader.items())
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if leaderless:
+            self._last_error = ErrorCode.LEADER_NOT_AVAILABLE
+        if leaderless or not all(outcomes):
+            await asyncio.sleep(RETRY_PAUSE_S)
+            await self._try_refresh()
+
+    async def _try_refresh(self) -> None:
+        try:
+            await self._refresh()
+        except Unreachable:
+            self._last_error = ErrorCode.NETWORK_EXCEPTION
+
+    async def _send(self, leader_id: int, lanes: list[_Lane]) -> bool:
+        """Send one request; return False where something has to be tried again."""
+        try:
+            client = await self._wire.client_of(leader_id)
+            version = await self._wire.version(client, ApiKey.PRODUCE)
+            request = self._request(lanes, version)
+            if self._options.acks == 0:
+                client.post(request, version).cancel()
+                # Nobody answers a request without acks: the answer to the next one says that it was read.
+                await self._wire.call_broker(leader_id, MetadataRequest(topics=[]))
+                for lane in lanes:
+                    _delivered(lane, None)
+                return True
+            response = await self._wire.call_broker(leader_id, request)
+        except (Unreachable, NotFound):
+            self._last_error = ErrorCode.NETWORK_EXCEPTION
+            return False
+        by_partition = {lane.result.partition: lane for lane in lanes}
+        settled = [self._settle(by_partition[p.index], p) for t in response.responses for p in t.partition_responses]
+        return all(settled)
+
+    def _request(self, lanes: Iterable[_Lane], version: int) -> ProduceRequest:
+        data = [
+            PartitionProduceData(index=lane.result.partition, records=self._encoded(lane.ready[0], version))
+            for lane in lanes
+        ]
+        return ProduceRequest(
+            acks=self._options.acks,
+            timeout_ms=self._options.request_timeout_ms,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=data)],
+        )
+
+    def _encoded(self, batch: _Batch, version: int) -> bytes:
+        codec = self._options.codec
+        if version < 3:
+            for index, record in enumerate(batch.records):
+                record.offset = index
+            return encode_message_set(batch.records, 1 if version == 2 else 0, codec=codec)
+        return encode_batch(
+            batch.records,
+            codec=codec,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+
+    def _settle(self, lane: _Lane, answer: PartitionProduceResponse) -> bool:
+        code = error_code(answer.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            _delivered(lane, answer.base_offset if answer.base_offset >= 0 else None)
+            return True
+        if code is ErrorCode.MESSAGE_TOO_LARGE and len(lane.ready[0].records) > 1:
+            lane.split()
+            return True
+        if code.is_retriable and code is not ErrorCode.CORRUPT_MESSAGE:
+            self._last_error = code
+            return False
+        where = f"topic {self._topic} partition {lane.result.partition}"
+        message = answer.error_message or next((e.batch_index_error_message for e in answer.record_errors), None)
+        raise Refused(code, message, where=where)
+
+    def _gave_up(self) -> Refused | Unreachable:
+        limit = f"within {self._options.delivery_timeout_s:g} s"
+        where = f"topic {self._topic}"
+        if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
+            hint = "the records may be stored or not; give it more time with --timeout SECONDS"
+            return Unreachable(f"no broker took the records {limit}", where=where, hint=hint)
+        return Refused(self._last_error, f"not accepted {limit}", where=where)
+
+
+def _delivered(lane: _Lane, base_offset: int | None) -> None:
+    batch, result = lane.ready.popleft(), lane.result
+    result.record_count += len(batch.records)
+    if base_offset is not None:
+        if result.first_offset is None:
+            result.first_offset = base_offset
+        result.last_offset = base_offset + len(batch.records) - 1

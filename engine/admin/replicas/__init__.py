@@ -1,0 +1,1 @@
+"""Replicas of partitions compared with each other."""

@@ -1,0 +1,340 @@
+"""Compares the replicas of live partitions: every replica is read as a debugging consumer, up to the high watermark.
+
+The range is fixed at the beginning: from the largest log start of all replicas to the leader's high watermark. Replicas
+are read in step, a chunk each at a time, so that memory is bounded whatever the partitions' sizes. Equal bytes are the
+usual case and cost one comparison; only where bytes differ are batches looked at one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.admin.cluster.asking import answer_limit
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, Refused, Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.configs.by_wire import read_effective
+from engine.admin.offsets.asking import EARLIEST, LATEST
+from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
+from engine.common.errors import ErrorCode, KafkaError, error_code
+from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, NO_LEADER, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.protocol.declaration import Request
+from engine.protocol.records.checksum import verify_crc
+from engine.protocol.records.header import iter_batches
+
+CHUNK_BYTES = 1024 * 1024
+PARTITIONS_AT_ONCE = 4
+_NAMES_VERSION_MAX = 12
+"""From version 13 on Fetch names topics by id, which older brokers do not have."""
+_MAX_WAIT_MS = 500
+_EMPTY_ANSWERS_MAX = 5
+
+OnOffsets = Callable[[int], None]
+"""Is told how many offsets were compared since the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaVerdict:
+    """One replica. ``agrees`` None: it could not be read, ``error`` says why; ``lag`` is the most that was seen."""
+
+    broker: int
+    log_end_offset: int | None
+    lag: int | None
+    agrees: bool | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerification:
+    """One partition. Offsets ``from_offset`` to ``to_offset`` - 1 were compared; None where nobody leads."""
+
+    topic: str
+    partition: int
+    from_offset: int | None
+    to_offset: int | None
+    replicas: tuple[ReplicaVerdict, ...]
+    first_difference: Difference | None = None
+
+    @property
+    def is_good(self) -> bool:
+        return all(replica.agrees for replica in self.replicas)
+
+
+@dataclass(slots=True)
+class _Replica:
+    """One replica while it is being read. Owned by the verification of its partition."""
+
+    broker: int
+    end: int = 0
+    log_end_offset: int | None = None
+    lag: int | None = None
+    agrees: bool = True
+    error: str | None = None
+    chunk: bytes = field(default=b"", repr=False)
+
+    @property
+    def is_readable(self) -> bool:
+        return self.agrees and self.error is None
+
+    def verdict(self) -> ReplicaVerdict:
+        agrees = None if self.error is not None else self.agrees
+        return ReplicaVerdict(self.broker, self.log_end_offset, self.lag, agrees, self.error)
+
+
+async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:
+    """Return the names of those that are compacted, or may be: where no broker tells soon, that is complained about."""
+    asked = [topic.name for topic in topics if topic.configs is not None]
+    policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
+    untold = {topic.name for topic in topics} - policies.keys()
+    if untold:
+        count = f"{len(untold)} topic{'' if len(untold) == 1 else 's'}"
+        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by the records alone")
+    return frozenset(untold | {name for name, policy in policies.items() if "compact" in (policy or "")})
+
+
+async def verify_replicas(
+    cluster: Cluster,
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
+    compacted_topics: frozenset[str],
+    on_offsets: OnOffsets,
+) -> list[PartitionVerification]:
+    """Compare the replicas of each partition; return the verdicts by name."""
+    wire = await cluster.wire()
+    live = frozenset(await wire.nodes())
+    gate = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+
+    async def one(name: TopicPartition, partition: PartitionSnapshot) -> PartitionVerification:
+        async with gate:
+            is_compacted = name.topic in compacted_topics
+            return await PartitionVerifier(wire, name, partition, live, is_compacted, on_offsets).run()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(n, p), name=f"verify-{n}") for n, p in sorted(partitions.items())]
+    return [task.result() for task in tasks]
+
+
+class PartitionVerifier:
+    """Compares the replicas of one partition, once. Nobody waits a second time for a broker that gave no answer."""
+
+    def __init__(
+        self,
+        wire: WireCluster,
+        name: TopicPartition,
+        partition: PartitionSnapshot,
+        live: frozenset[int],
+        is_compacted: bool,
+        on_offsets: OnOffsets,
+    ) -> None:
+        self._wire = wire
+        self._name = name
+        self._is_compacted = is_compacted
+        self._on_offsets = on_offsets
+        self._replicas = {
+            broker: _Replica(broker, error=None if broker in live else "its broker is dead")
+            for broker in partition.replicas
+        }
+        self._leader_id = partition.leader if partition.leader in live else NO_LEADER
+        self._from = self._to = 0
+        self._next = 0
+        self._first: Difference | None = None
+
+    async def run(self) -> PartitionVerification:
+        """Compare, and return the verdict."""
+        leader = self._replicas.get(self._leader_id)
+        if leader is None:
+            for replica in self._replicas.values():
+                replica.error = replica.error or "nobody leads the partition"
+            return self._verification(None, None)
+        try:
+            await self._find_range(leader)
+            while self._next < self._to and leader.is_readable and len(self._readable()) > 1:
+                await self._step(leader)
+            if not leader.agrees:
+                self._give_up_comparing(leader)
+            self._on_offsets(max(0, self._to - self._next))
+            await self._look_at_ends()
+        except AdminError as error:
+            leader.error = error.message
+        if leader.error is not None:
+            for replica in self._replicas.values():
+                replica.error = replica.error or f"the leader could not be read: {leader.error}"
+        return self._verification(self._from, self._to)
+
+    def _give_up_comparing(self, leader: _Replica) -> None:
+        """Say of those that agreed so far that there is nothing sound to compare the rest with."""
+        for replica in self._replicas.values():
+            if replica is not leader and replica.is_readable:
+                replica.error = "the leader's own batch is corrupt, the rest was not compared"
+
+    def _verification(self, start: int | None, stop: int | None) -> PartitionVerification:
+        verdicts = tuple(replica.verdict() for replica in self._replicas.values())
+        return PartitionVerification(*self._name, start, stop, verdicts, self._first)
+
+    def _readable(self) -> list[_Replica]:
+        return [r for r in self._replicas.values() if r.is_readable and self._next < r.end]
+
+    async def _find_range(self, leader: _Replica) -> None:
+        self._to = await self._offset(leader.broker, LATEST, CONSUMER_REPLICA_ID)
+        await self._look_at_ends()
+        for replica in self._replicas.values():
+            replica.end = min(self._to, replica.log_end_offset or 0)
+        await self._move_to_log_start()
+        self._from = self._next
+
+    async def _look_at_ends(self) -> None:
+        """Take the replicas' log ends, and how far they are behind the high watermark of the beginning."""
+        for replica in self._replicas.values():
+            if replica.error is not None:
+                continue
+            try:
+                end = await self._offset(replica.broker, LATEST, DEBUGGING_REPLICA_ID)
+            except AdminError as error:
+                replica.error = error.message
+                continue
+            replica.log_end_offset = end
+            replica.lag = max(replica.lag or 0, self._to - end, 0)
+
+    async def _move_to_log_start(self) -> None:
+        """Go on where all replicas still have records: retention is not a difference."""
+        starts = []
+        for replica in self._replicas.values():
+            if replica.is_readable:
+                try:
+                    starts.append(await self._offset(replica.broker, EARLIEST, DEBUGGING_REPLICA_ID))
+                except AdminError as error:
+                    replica.error = error.message
+        before, self._next = self._next, min(max([self._next, *starts]), self._to)
+        if before:
+            self._on_offsets(self._next - before)
+
+    async def _step(self, leader: _Replica) -> None:
+        """Read a chunk of each replica and compare as far as all of them reach."""
+        active = self._readable()
+        async with asyncio.TaskGroup() as group:
+            for replica in active:
+                group.create_task(self._fetch(replica), name=f"fetch-{self._name}-{replica.broker}")
+        if any(replica.error == ErrorCode.OFFSET_OUT_OF_RANGE.name for replica in active):
+            for replica in active:
+                replica.error = None if replica.error == ErrorCode.OFFSET_OUT_OF_RANGE.name else replica.error
+            before = self._next
+            await self._move_to_log_start()
+            if self._next == before:
+                raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {before} cannot be read")
+            return
+        active = [replica for replica in active if replica.error is None]
+        if leader.error is not None or len(active) < 2:
+            return
+        reached = self._equal_until(active)
+        if reached is None:
+            reached = self._compare(leader, active)
+        self._on_offsets(min(reached, self._to) - self._next)
+        self._next = reached
+
+    def _equal_until(self, active: Sequence[_Replica]) -> int | None:
+        """Return the offset after the batches that are the same sound bytes everywhere; None where there are none."""
+        shortest = min(active, key=lambda replica: len(replica.chunk))
+        if not shortest.chunk or not all(replica.chunk.startswith(shortest.chunk) for replica in active):
+            return None
+        reached = None
+        try:
+            for position, header in iter_batches(shortest.chunk):
+                if not verify_crc(shortest.chunk, position, header.size_bytes):
+                    return None
+                reached = header.next_offset
+        except KafkaError:
+            return None
+        return reached
+
+    def _compare(self, leader: _Replica, active: Sequence[_Replica]) -> int:
+        """Compare unit by unit up to where the shortest chunk ends; return that offset."""
+        found: dict[int, dict[int, Unit]] = {}
+        reached = self._to
+        for replica in active:
+            try:
+                read = list(units(replica.chunk, self._next, self._to, is_compacted=self._is_compacted))
+            except KafkaError as error:
+                replica.error = f"its bytes cannot be read: {error}"
+                continue
+            found[replica.broker] = {unit.first_offset: unit for unit in read}
+            reached = min(reached, max(self._end_of(replica), self._next + 1))
+        ours = found.get(leader.broker, {})
+        for replica in active:
+            if replica is not leader and replica.broker in found:
+                self._compare_with(leader, replica, ours, found[replica.broker], min(reached, replica.end))
+        return reached
+
+    def _compare_with(
+        self, leader: _Replica, replica: _Replica, ours: Mapping[int, Unit], theirs: Mapping[int, Unit], stop: int
+    ) -> None:
+        for offset in sorted(offset for offset in {*ours, *theirs} if offset < stop):
+            pair = ours.get(offset), theirs.get(offset)
+            kind = compare(*pair, is_compacted=self._is_compacted)
+            if kind is None:
+                continue
+            replica.agrees = kind is DifferenceKind.CORRUPT and not (pair[1] is None or pair[1].is_corrupt)
+            leader.agrees = leader.agrees and not (
+                kind is DifferenceKind.CORRUPT and bool(pair[0] and pair[0].is_corrupt)
+            )
+            if self._first is None or offset < self._first.offset:
+                self._first = difference(kind, (leader.broker, pair[0]), (replica.broker, pair[1]))
+            return
+
+    def _end_of(self, replica: _Replica) -> int:
+        """Return the offset after a replica's chunk; a chunk without batches reaches to the replica's end."""
+        reached = replica.end
+        for _, header in iter_batches(replica.chunk):
+            reached = header.next_offset
+        return reached
+
+    async def _fetch(self, replica: _Replica) -> None:
+        """Read a chunk at the present offset; the replica's error is set where that is not possible."""
+        wanted = FetchPartition(
+            partition=self._name.partition, fetch_offset=self._next, partition_max_bytes=CHUNK_BYTES
+        )
+        request = FetchRequest(
+            replica_id=DEBUGGING_REPLICA_ID,
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=CHUNK_BYTES,
+            topics=[FetchTopic(topic=self._name.topic, partitions=[wanted])],
+        )
+        replica.chunk = b""
+        try:
+            for _ in range(_EMPTY_ANSWERS_MAX):
+                response = await self._ask(replica.broker, request, version_max=_NAMES_VERSION_MAX)
+                data = response.responses[0].partitions[0] if response.responses else None
+                code = error_code(response.error_code if data is None else data.error_code)
+                if code is not ErrorCode.NONE:
+                    replica.error = code.name
+                    return
+                replica.chunk = b"" if data is None or data.records is None else bytes(data.records)
+                if replica.chunk:
+                    return
+        except AdminError as error:
+            replica.error = error.message
+
+    async def _ask(self, broker: int, request: Request, *, version_max: int | None = None) -> Any:
+        """Ask one broker; raises Unreachable where it does not answer in time, at once if it has not before."""
+        if broker in self._wire.silent:
+            raise Unreachable(self._wire.silent[broker], where=f"broker {broker}")
+        async with answer_limit(self._wire, broker):
+            return await self._wire.call_broker(broker, request, version_max=version_max)
+
+    async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
+        """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""
+        partition = ListOffsetsPartition(partition_index=self._name.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=replica_id, topics=[ListOffsetsTopic(name=self._name.topic, partitions=[partition])]
+        )
+        response = await self._ask(broker, request)
+        answer = response.topics[0].partitions[0]
+        code = error_code(answer.error_code)
+        if code is not ErrorCode.NONE:
+            raise Refused(code, where=f"{self._name} on broker {broker}")
+        return int(answer.old_style_offsets[0]) if answer.old_style_offsets else int(answer.offset)

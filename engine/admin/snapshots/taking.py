@@ -1,0 +1,59 @@
+"""Takes a ClusterSnapshot of a live cluster, from the znodes or from one Metadata answer and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.members import ClusterMembers, read_members
+from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.target import Side
+from engine.admin.snapshots.file import load_snapshot
+from engine.admin.topics.reading import topic_reader
+from engine.common.clock import Clock, SystemClock
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+
+
+async def read_snapshot(
+    cluster: Cluster, clock: Clock | None = None, *, on_unreadable: Complain | None = None
+) -> ClusterSnapshot:
+    """Return the whole cluster as it is now; a snapshot that was named is read from its file.
+
+    Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``;
+    the latter hears of settings that no broker tells, too.
+    """
+    if cluster.target.snapshot is not None:
+        return load_snapshot(cluster.target.snapshot)
+    members = await read_members(cluster)
+    reader = await topic_reader(
+        cluster, on_unreadable=on_unreadable or cluster.complain, on_unknown_settings=cluster.complain
+    )
+    topics = await reader.topics([entry.topic for entry in await reader.names()])
+    is_zookeeper = cluster.reads_from is Side.ZOOKEEPER
+    return ClusterSnapshot(
+        brokers=members.brokers,
+        topics=tuple(topics),
+        source=SnapshotSource.ZOOKEEPER if is_zookeeper else SnapshotSource.WIRE,
+        taken_at_ms=(clock or SystemClock()).now_ms(),
+        cluster_id=members.cluster_id,
+        controller_id=members.controller_id,
+        controller_epoch=members.controller_epoch,
+        broker_configs=await _broker_configs(cluster, members),
+    )
+
+
+async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
+    """Return the dynamic settings of brokers that have any; the cluster-wide defaults stand under None."""
+    from engine.admin.configs.reading import config_reader
+    from engine.admin.configs.values import EntityType, settings_of
+
+    live = {broker.id for broker in members.brokers}
+    found: dict[int | None, Mapping[str, str]] = {}
+    for one in await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False):
+        broker_id = None if one.entity_name is None else int(one.entity_name)
+        if one.error is not None:
+            cluster.observe(f"the settings of broker {broker_id} are not known: {one.error}")
+        settings = settings_of(one)
+        if settings and (broker_id is None or broker_id in live):
+            found[broker_id] = settings
+    return found

@@ -1,0 +1,178 @@
+"""What somebody wants done to topics, as checked values; and what became of it. Carried out elsewhere.
+
+By the wire: ``topic_changes_wire``; through the znodes: ``topic_changes_zk``. Error texts are those of kafka-topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.common.topic_names import has_collision_chars, invalid_topic_name
+
+REPLICATION_FACTOR_MAX = 32767
+
+METRIC_NAME_WARNING = (
+    "topics with a period ('.') or underscore ('_') could collide in metric names; it is best to use either, not both"
+)
+
+ReplicaLists = tuple[tuple[int, ...], ...]
+"""The replicas of each partition, the preferred one first."""
+
+
+class TopicOutcome(StrEnum):
+    """What became of one topic."""
+
+    CREATED = "created"
+    ALTERED = "altered"
+    DELETED = "deleted"
+    MARKED_FOR_DELETION = "marked for deletion"
+    EXISTS = "exists"
+    WOULD_BE_CREATED = "would be created"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """The result for one topic; numbers are None where the cluster did not tell them."""
+
+    topic: str
+    result: TopicOutcome
+    topic_id: str | None = None
+    partition_count: int | None = None
+    replication_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made. Without an assignment, None leaves count and factor to the cluster's defaults."""
+
+    name: str
+    partition_count: int | None = None
+    replication_factor: int | None = None
+    assignment: ReplicaLists = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (METRIC_NAME_WARNING,) if has_collision_chars(self.name) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAlteration:
+    """More partitions for a topic, other settings, or both.
+
+    ``assignment`` is, as in kafka-topics, that of all partitions; those that are there already are passed over.
+    """
+
+    name: str
+    partition_count: int | None = None
+    assignment: ReplicaLists | None = None
+    additions: Mapping[str, str] = field(default_factory=dict)
+    deletions: tuple[str, ...] = ()
+
+    @property
+    def changes_configs(self) -> bool:
+        return bool(self.additions or self.deletions)
+
+    @property
+    def summary(self) -> str:
+        """What is to be changed, in one line."""
+        parts = [] if self.partition_count is None else [f"{self.partition_count} partitions"]
+        parts += [f"{key}={value}" for key, value in self.additions.items()]
+        parts += [f"without {key}" for key in self.deletions]
+        return f"{self.name} ({', '.join(parts)})"
+
+    def check(self) -> None:
+        """Raise BadRequest where nothing is asked for, or what is asked for contradicts itself."""
+        check_counts(self.partition_count, None)
+        if self.partition_count is None and not self.changes_configs:
+            raise BadRequest("nothing to alter", hint="give --partitions, --config or --delete-config")
+        if self.assignment is not None and self.partition_count != len(self.assignment):
+            message = f"--replica-assignment assigns {len(self.assignment)} partitions"
+            raise BadRequest(message, hint=f"give --partitions {len(self.assignment)} with it")
+        both = sorted(set(self.additions) & set(self.deletions))
+        if both:
+            raise BadRequest(f"both set and deleted: {', '.join(both)}")
+
+    def assignment_after(self, present_count: int) -> ReplicaLists | None:
+        """Return the replicas of the partitions beyond those that are there, or None for an automatic assignment."""
+        return None if self.assignment is None else self.assignment[present_count:]
+
+
+def check_new_topic(topic: NewTopic) -> None:
+    """Check what can be told without asking the cluster.
+
+    Raises:
+        BadRequest: name, count or factor can be none of a topic, or contradict the assignment.
+    """
+    reason = invalid_topic_name(topic.name)
+    if reason is not None:
+        hint = "use at most 249 of: letters, digits, dot, underscore, hyphen"
+        raise BadRequest(f"topic name is invalid: {reason}", hint=hint)
+    if topic.assignment and (topic.partition_count is not None or topic.replication_factor is not None):
+        hint = "the assignment tells both counts: leave --partitions and --replication-factor out"
+        raise BadRequest("--replica-assignment cannot be used with --partitions or --replication-factor", hint=hint)
+    check_counts(topic.partition_count, topic.replication_factor)
+
+
+def check_counts(partition_count: int | None, replication_factor: int | None) -> None:
+    """Raise BadRequest where a count is out of its range."""
+    if partition_count is not None and partition_count < 1:
+        raise BadRequest("the partitions must be greater than 0", where=f"--partitions {partition_count}")
+    if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
+        message = f"the replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
+        raise BadRequest(message, where=f"--replication-factor {replication_factor}")
+
+
+def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
+    """Raise NotFound where an assignment by hand names a broker that is not there.
+
+    Kafka's controller takes such a topic and leaves the replica offline until a broker comes with that id.
+    """
+    unknown = sorted({broker for replicas in assignment for broker in replicas} - set(live))
+    if unknown:
+        known = ", ".join(map(str, sorted(live))) or "none"
+        message = f"no live broker has the id {unknown[0]}"
+        raise NotFound(message, where="--replica-assignment", hint=f"live brokers: {known}")
+
+
+def parse_replica_assignment(text: str) -> ReplicaLists:
+    """Return the replicas of ``0:1,1:2``: one part per partition, brokers separated by colons.
+
+    Raises:
+        BadRequest: a part is no list of broker ids, names a broker twice, or is longer than the first.
+    """
+    assignment: list[tuple[int, ...]] = []
+    for index, part in enumerate(text.split(",")):
+        try:
+            replicas = tuple(int(broker) for broker in part.split(":"))
+        except ValueError:
+            hint = "write BROKER:BROKER,BROKER:BROKER with one part per partition"
+            raise BadRequest(f"not a list of broker ids: {part!r}", where="--replica-assignment", hint=hint) from None
+        duplicates = sorted({broker for broker in replicas if replicas.count(broker) > 1})
+        if duplicates:
+            listed = ", ".join(map(str, duplicates))
+            message = f"partition replica lists may not contain duplicate entries: {listed}"
+            raise BadRequest(message, where="--replica-assignment")
+        if assignment and len(replicas) != len(assignment[0]):
+            message = f"partition {index} has different replication factor: {list(replicas)}"
+            raise BadRequest(message, where="--replica-assignment")
+        assignment.append(replicas)
+    return tuple(assignment)
+
+
+def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
+    """Return keys and values of ``key=value`` texts.
+
+    Raises:
+        BadRequest: a text is not of that form.
+    """
+    configs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise BadRequest(f"not KEY=VALUE: {text!r}", where="--config")
+        configs[key.strip()] = value.strip()
+    return configs

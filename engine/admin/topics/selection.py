@@ -1,0 +1,66 @@
+"""Which topics a caller means: exact names, or regular expressions as Kafka's tools take them.
+
+A name is one that a topic could have; anything else is a pattern that must match the whole name, where a comma is an
+alternative. A dot alone makes no pattern: it may stand in a name. Exact names are looked up without listing all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.topic_names import invalid_topic_name
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """What was asked for. Nothing named means all topics."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        return not self.names and not self.patterns
+
+    @property
+    def wants_list(self) -> bool:
+        """The names of all topics must be read to find what is meant."""
+        return self.is_all or bool(self.patterns)
+
+    def choose(self, known: Iterable[str]) -> list[str]:
+        """Return the chosen ones of the topics that there are, by name; exact names that are not known are left out."""
+        return sorted(
+            name
+            for name in known
+            if self.is_all or name in self.names or any(pattern.fullmatch(name) for pattern in self.patterns)
+        )
+
+    def unmatched(self, known: Iterable[str]) -> list[str]:
+        """Return names and patterns that no known topic answers to."""
+        there = set(known)
+        missing = [name for name in self.names if name not in there]
+        missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in there)]
+        return missing
+
+
+def select_topics(texts: Sequence[str]) -> TopicSelection:
+    """Return the selection that the texts mean.
+
+    Raises:
+        BadRequest: a text is neither a name nor a regular expression.
+    """
+    names: list[str] = []
+    patterns: list[re.Pattern[str]] = []
+    for text in texts:
+        parts = [part.strip() for part in text.strip("\"'").split(",")]
+        if all(invalid_topic_name(part) is None for part in parts):
+            names.extend(parts)
+            continue
+        try:
+            patterns.append(re.compile("|".join(parts)))
+        except re.error as error:
+            raise BadRequest(f"neither a topic's name nor a regular expression ({error})", where=text) from error
+    return TopicSelection(tuple(dict.fromkeys(names)), tuple(patterns))

@@ -1,0 +1,1 @@
+"""ZooKeeper's tree as Kafka uses it, decoded for people."""

@@ -1,0 +1,130 @@
+"""Looks at znodes: one, or a whole tree read level by level with all reads of a level in flight at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.znodes.decoding import decode_znode, raw_text
+from engine.zk.client import ZkClient
+from engine.zk.errors import NoNode, ZooKeeperError
+from engine.zk.operations import ZnodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """One znode as it is shown. ``data`` is decoded, or text where the raw form was wanted."""
+
+    path: str
+    kind: str | None
+    data: object
+    complaint: str | None
+    version: int
+    children_count: int
+    ephemeral_owner: str | None
+    czxid: int
+    mzxid: int
+    created: datetime
+    modified: datetime
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2] or "/"
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.path == "/" else self.path.count("/")
+
+
+async def get_znode(zk: ZkClient, path: str, *, raw: bool = False) -> Znode:
+    """Return one znode.
+
+    Raises:
+        BadRequest: not a path.
+        NotFound: there is no such znode.
+    """
+    path = checked_path(path)
+    try:
+        data, stat = await zk.get(path)
+    except NoNode as error:
+        raise _missing(path) from error
+    return _znode(path, data, stat, raw=raw)
+
+
+async def get_tree(zk: ZkClient, path: str, *, depth_max: int | None = None, raw: bool = False) -> list[Znode]:
+    """Return a znode and all below it, depth first by name; what goes away meanwhile is left out.
+
+    Args:
+        depth_max: how many levels below the root to show.
+
+    Raises:
+        BadRequest: not a path.
+        NotFound: there is no such znode.
+    """
+    root = checked_path(path)
+    found = {root: await get_znode(zk, root, raw=raw)}
+    level, depth = [root], 0
+    while level and (depth_max is None or depth < depth_max):
+        level = await _children_of(zk, [path for path in level if found[path].children_count])
+        answers = await zk.get_many(level)
+        for child, answer in zip(level, answers, strict=True):
+            if isinstance(answer, ZooKeeperError):
+                _only_no_node(answer)
+            else:
+                found[child] = _znode(child, *answer, raw=raw)
+        level = [path for path in level if path in found]
+        depth += 1
+    return [found[path] for path in sorted(found, key=lambda path: path.split("/"))]
+
+
+def checked_path(path: str) -> str:
+    """Return a path as ZooKeeper wants it; a slash at the end is taken off.
+
+    Raises:
+        BadRequest: it does not begin with a slash, or has an empty part.
+    """
+    trimmed = path.rstrip("/") or "/"
+    if not trimmed.startswith("/") or "//" in trimmed:
+        raise BadRequest(f"not a path: {path!r}", hint="a path begins with / and is counted from the chroot")
+    return trimmed
+
+
+async def _children_of(zk: ZkClient, paths: Sequence[str]) -> list[str]:
+    children: list[str] = []
+    for path, answer in zip(paths, await zk.children_many(paths), strict=True):
+        if isinstance(answer, ZooKeeperError):
+            _only_no_node(answer)
+        else:
+            prefix = "" if path == "/" else path
+            children += [f"{prefix}/{name}" for name in answer]
+    return children
+
+
+def _only_no_node(error: ZooKeeperError) -> None:
+    """A znode that went while the tree was read is no error; anything else is."""
+    if not isinstance(error, NoNode):
+        raise error
+
+
+def _znode(path: str, data: bytes, stat: ZnodeStat, *, raw: bool) -> Znode:
+    decoded = decode_znode(path, data, stat)
+    return Znode(
+        path=path,
+        kind=decoded.kind,
+        data=raw_text(data) if raw else decoded.value,
+        complaint=None if raw else decoded.complaint,
+        version=stat.version,
+        children_count=stat.num_children,
+        ephemeral_owner=f"0x{stat.ephemeral_owner & (1 << 64) - 1:x}" if stat.ephemeral_owner else None,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        created=datetime.fromtimestamp(stat.ctime_ms / 1000, UTC),
+        modified=datetime.fromtimestamp(stat.mtime_ms / 1000, UTC),
+    )
+
+
+def _missing(path: str) -> NotFound:
+    parent = path.rpartition("/")[0] or "/"
+    return NotFound("no such znode", where=path, hint=f"see what is there: klamm zk tree {parent} --depth 1")

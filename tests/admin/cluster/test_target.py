@@ -1,0 +1,161 @@
+"""Which cluster is meant: the order of what names it, and what is not allowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.profiles import Profile, add_profile, load_profiles, set_default
+from engine.admin.cluster.target import ClusterTarget, Naming, Origin, Side, parse_addresses, resolve_target
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+def profiles_file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "klamm" / "clusters.toml"
+
+
+def write_profiles(tmp_path: Path, text: str) -> None:
+    path = profiles_file(tmp_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def write_local(tmp_path: Path) -> None:
+    (tmp_path / ".klamm").mkdir()
+    record = {"zookeeper": "127.0.0.9:2181", "bootstrap_servers": "127.0.0.9:9092", "dir": "x", "brokers": []}
+    (tmp_path / ".klamm" / "local.json").write_text(json.dumps(record))
+
+
+def resolve(tmp_path: Path, environment: dict[str, str], **naming: str) -> ClusterTarget:
+    return resolve_target(Naming(**naming), environment, tmp_path)  # type: ignore[arg-type]
+
+
+def test_what_is_named_wins_in_this_order(tmp_path: Path, environment: dict[str, str]) -> None:
+    with pytest.raises(BadRequest) as nothing:
+        resolve(tmp_path, environment)
+    assert all(way in (nothing.value.hint or "") for way in ("--zookeeper", "--cluster", "local up"))
+
+    write_profiles(tmp_path, 'default = "dev"\n[clusters.dev]\nzookeeper = "dev:2181/kafka"\n')
+    assert resolve(tmp_path, environment).origin is Origin.PROFILE
+    write_local(tmp_path)
+    assert resolve(tmp_path, environment).origin is Origin.LOCAL
+    environment["KLAMM_BOOTSTRAP_SERVER"] = "env:1"
+    assert resolve(tmp_path, environment).bootstrap == (("env", 1),)
+    named = resolve(tmp_path, environment, zookeeper="z:2181")
+    assert (named.origin, named.bootstrap) == (Origin.OPTIONS, ()), "the environment's brokers must not be mixed in"
+
+
+def test_the_local_cluster_is_read_from_zookeeper_and_changed_by_the_wire(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_local(tmp_path)
+    target = resolve(tmp_path, environment)
+    assert (target.zookeeper, target.bootstrap) == ("127.0.0.9:2181", (("127.0.0.9", 9092),))
+    assert (target.reads_from, target.changes_by) == (Side.ZOOKEEPER, Side.WIRE)
+
+
+@pytest.mark.parametrize(
+    ("naming", "reads", "changes"),
+    [
+        ({"zookeeper": "z:1"}, Side.ZOOKEEPER, Side.ZOOKEEPER),
+        ({"bootstrap_servers": "b:1"}, Side.WIRE, Side.WIRE),
+        ({"zookeeper": "z:1", "bootstrap_servers": "b:1"}, Side.ZOOKEEPER, Side.WIRE),
+        ({"zookeeper": "z:1", "bootstrap_servers": "b:1", "via": Side.WIRE}, Side.WIRE, Side.WIRE),
+        ({"zookeeper": "z:1", "bootstrap_servers": "b:1", "via": Side.ZOOKEEPER}, Side.ZOOKEEPER, Side.ZOOKEEPER),
+    ],
+)
+def test_which_side_is_asked(
+    tmp_path: Path, environment: dict[str, str], naming: dict[str, str], reads: Side, changes: Side
+) -> None:
+    target = resolve(tmp_path, environment, **naming)
+    assert (target.reads_from, target.changes_by) == (reads, changes)
+
+
+def test_naming_two_clusters_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
+    for two in ({"cluster": "a", "zookeeper": "z:1"}, {"cluster": "a", "snapshot": "s"}):
+        with pytest.raises(BadRequest, match="more than one"):
+            resolve(tmp_path, environment, **two)
+    with pytest.raises(BadRequest, match="wants a ZooKeeper"):
+        resolve(tmp_path, environment, bootstrap_servers="b:1", via=Side.ZOOKEEPER)
+
+
+def test_addresses() -> None:
+    assert parse_addresses("a:1,b:2, [::1]:3") == (("a", 1), ("b", 2), ("::1", 3))
+    assert parse_addresses("a") == (("a", 9092),)
+    for bad in ("", "a:x", "a:0", "a:70000", ",", ":1"):
+        with pytest.raises(BadRequest):
+            parse_addresses(bad)
+
+
+def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.toml"
+    add_profile(load_profiles(path), Profile("dev", zookeeper="z:2181"))
+    path.write_text("# mine\n" + path.read_text())
+    add_profile(load_profiles(path), Profile("prod.eu", bootstrap_servers="b:1", command_config="/c d", read_only=True))
+    profiles = load_profiles(path)
+    assert "# mine" in path.read_text()
+    assert profiles.default_name == "dev"
+    assert profiles.named("prod.eu") == Profile("prod.eu", None, "b:1", "/c d", True, False)
+    set_default(profiles, "prod.eu")
+    assert load_profiles(path).default_name == "prod.eu"
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        (Profile("dev", zookeeper="z"), "is there already"),
+        (Profile("a b", zookeeper="z"), "cannot be called"),
+        (Profile("new"), "needs an address"),
+    ],
+)
+def test_profiles_that_cannot_be_added(tmp_path: Path, profile: Profile, message: str) -> None:
+    path = tmp_path / "clusters.toml"
+    add_profile(load_profiles(path), Profile("dev", zookeeper="z:2181"))
+    with pytest.raises(BadRequest, match=message):
+        add_profile(load_profiles(path), profile)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "default = 1",
+        "[clusters.a]\nzookeper = 'z'",
+        "[clusters.a]\nzookeeper = 1",
+        "[clusters.a]\nread_only = 'yes'\nzookeeper = 'z'",
+        "[clusters.a]",
+        "clusters = []",
+        "not toml",
+    ],
+)
+def test_a_bad_profiles_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "clusters.toml"
+    path.write_text(text)
+    with pytest.raises(BadRequest) as bad:
+        load_profiles(path)
+    assert str(path) in (bad.value.where or "")
+
+
+def test_an_unknown_profile_lists_the_known_ones(tmp_path: Path, environment: dict[str, str]) -> None:
+    write_profiles(tmp_path, '[clusters.dev]\nzookeeper = "z:1"\n')
+    with pytest.raises(NotFound) as unknown:
+        resolve(tmp_path, environment, cluster="prod")
+    assert "dev" in (unknown.value.hint or "")
+
+
+def test_a_client_file_that_asks_for_more_than_there_is(tmp_path: Path, environment: dict[str, str]) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    with pytest.raises(BadRequest, match="SASL_SSL"):
+        resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file))
+    file.write_text("client.id=me\nrequest.timeout.ms=5000\n")
+    properties = resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file)).client_properties
+    assert (properties.client_id, properties.request_timeout_ms) == ("me", 5000)
+    with pytest.raises(NotFound):
+        resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(tmp_path / "no"))

@@ -1,0 +1,55 @@
+"""Nobody answers, or somebody else does: what is said of it, and how soon."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, open_zookeeper
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+from engine.network.client import BrokerClient
+from engine.network.errors import ConnectFailed
+
+
+def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:
+    started = time.monotonic()
+    with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as told:
+        asyncio.run(open_zookeeper(f"{own_loopback_address()}:1", timeout_s=60))
+    assert time.monotonic() - started < CONNECT_TIMEOUT_MAX_S
+    assert "is it running there?" in (told.value.hint or "")
+    assert "--via wire" not in (told.value.hint or "")
+
+
+def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
+    with socket.create_server((own_loopback_address(), 0)) as listening:
+        host, port = listening.getsockname()
+        with pytest.raises(Unreachable, match="ZooKeeper does not answer") as told:
+            asyncio.run(open_zookeeper(f"{host}:{port}", timeout_s=5, has_brokers=True))
+    assert "--bootstrap-server" in (told.value.hint or "")
+    assert "the brokers may answer: --via wire" in (told.value.hint or "")
+
+
+def test_a_zookeeper_named_as_a_broker(zookeeper: EmbeddedZooKeeper) -> None:
+    host, _, port = zookeeper.connect_string.partition(":")
+    target = ClusterTarget("test", Origin.OPTIONS, bootstrap=((host, int(port)),))
+
+    async def ask() -> None:
+        async with Cluster(target, timeout_s=20) as cluster:
+            await (await cluster.wire()).nodes()
+
+    with pytest.raises(Unreachable) as told:
+        asyncio.run(ask())
+    assert "a ZooKeeper is named with --zookeeper" in (told.value.hint or "")
+
+
+def test_a_refused_connection_is_told_in_words() -> None:
+    client = BrokerClient(own_loopback_address(), 1, client_id="test")
+    with pytest.raises(ConnectFailed, match=r"cannot connect \(connection refused\): 127"):
+        asyncio.run(client.connect())

@@ -1,0 +1,354 @@
+"""Whom the tools ask over the wire, and what they make of rare answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
+
+from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
+from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay, Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.configs.quotas_by_wire import describe_clients
+from engine.admin.configs.values import EntityType
+from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
+from engine.admin.topics.changes import NewTopic, TopicOutcome
+from engine.admin.topics.requests import create_topic, delete_topics
+from engine.common.errors import ErrorCode
+from engine.network.client import BrokerClient
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from engine.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
+from engine.protocol.apis.describe_configs import DescribeConfigsResponse
+from engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from engine.protocol.apis.metadata import MetadataRequest
+
+Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
+
+
+def play(scene: Scene, **options: Any) -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2, **options) as cluster:
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=2000))
+            try:
+                await scene(cluster, wire)
+            finally:
+                await wire.close()
+
+    asyncio.run(playing())
+
+
+def created(code: int = 0, message: str | None = None) -> Callable[[Any], CreateTopicsResponse]:
+    return lambda request: CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=request.topics[0].name, error_code=code, error_message=message)]
+    )
+
+
+def test_a_controller_that_has_moved_is_found_again() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        def moved(request: CreateTopicsRequest) -> CreateTopicsResponse:
+            cluster.controller_id = 1
+            return created(ErrorCode.NOT_CONTROLLER)(request)
+
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = moved
+        cluster.brokers[1].answers[ApiKey.CREATE_TOPICS] = created()
+        change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
+        assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
+        assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
+def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+        tell = second.answers[ApiKey.METADATA]
+
+        def replaced(request: Any) -> Any:
+            """Answer as before, and let the other one be the controller from then on."""
+            answer = SILENCE if isinstance(request, ListPartitionReassignmentsRequest) else tell(request)
+            cluster.controller_id = 1
+            return answer
+
+        first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = replaced
+        await wire.nodes()
+        if not is_frozen:
+            await first.stop()
+            second.answers[ApiKey.METADATA] = replaced
+        assert await read_reassignments(wire, limit_s=50) == {}
+        assert len(second.requests(ListPartitionReassignmentsRequest)) == 1
+
+    play(scene)
+
+
+def test_a_change_waits_for_the_controller_after_one_that_has_died() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        for broker in cluster.brokers:
+            broker.answers[ApiKey.CREATE_TOPICS] = created()
+        await wire.nodes()
+        await first.stop()
+        while wire.has_connection(0):
+            await asyncio.sleep(0.01)
+        wire.operation_s = 0.2
+        with pytest.raises(Unreachable, match=r"cannot connect") as told:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        assert (told.value.where, "another is elected" in (told.value.hint or "")) == ("broker 0, the controller", True)
+        tell = second.answers[ApiKey.METADATA]
+
+        def replaced(request: Any) -> Any:
+            answer = tell(request)
+            cluster.controller_id = 1
+            return answer
+
+        second.answers[ApiKey.METADATA] = replaced
+        wire.operation_s = 60
+        change = await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        assert (change.result, len(second.requests(CreateTopicsRequest))) == (TopicOutcome.CREATED, 1)
+
+    play(scene)
+
+
+def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
+        with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as told:
+            await read_reassignments(wire, limit_s=0.3)
+        assert (told.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
+        cluster.leaders = {"t": [1]}
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
+        wire.operation_s = 1.0
+        complaints: list[str] = []
+        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+        assert (topic.partitions[0].leader, complaints) == (
+            1, ["reassignments are not known: no answer within 0.2 s: broker 0, the controller"],
+        )  # fmt: skip
+
+    play(scene)
+
+
+def test_credentials_are_not_waited_for_without_a_word() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        answers = cluster.brokers[0].answers
+        answers[ApiKey.DESCRIBE_CLIENT_QUOTAS] = lambda _: DescribeClientQuotasResponse(entries=[])
+        answers[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS] = lambda _: SILENCE
+        wire.operation_s = 0.5
+        with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+            await describe_clients(wire, EntityType.USER, None)
+        assert told.value.where == "broker 0, the controller"
+
+    play(scene)
+
+
+def test_a_controller_that_is_gone_keeps_no_topic_from_being_described() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.leaders = {"t": [0]}
+        cluster.controller_id = 1
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
+        await wire.nodes()
+        await cluster.brokers[1].stop()
+        complaints: list[str] = []
+        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+        assert (topic.partitions[0].leader, complaints[0][:28]) == (0, "reassignments are not known:")
+
+    play(scene)
+
+
+def test_without_a_controller_the_tools_wait_for_one() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.controller_id = -1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await wire.controller_id()
+        cluster.controller_id = 1
+        assert await wire.controller_id() == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.TOPIC_ALREADY_EXISTS, Refused),
+        (ErrorCode.POLICY_VIOLATION, Refused),
+        (ErrorCode.REQUEST_TIMED_OUT, StillUnderWay),
+        (119, Refused),
+        (30_000, Refused),
+    ],
+)
+def test_refusals_carry_the_clusters_words(code: int, error: type[Exception]) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = created(code, "because of this")
+        with pytest.raises(error) as refused:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
+        if isinstance(refused.value, Refused):
+            assert refused.value.message == "because of this"
+            assert refused.value.where == "topic t"
+
+    play(scene)
+
+
+def test_if_not_exists() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = created(ErrorCode.TOPIC_ALREADY_EXISTS)
+        change = await create_topic(wire, NewTopic("t"), timeout_ms=1000, if_not_exists=True)
+        assert change.result is TopicOutcome.EXISTS
+
+    play(scene)
+
+
+@pytest.mark.parametrize("answer", [HANG_UP, SILENCE])
+def test_a_change_without_an_answer_is_not_sent_again(answer: object) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = lambda request: answer
+        with pytest.raises(Unreachable) as lost:
+            await create_topic(wire, NewTopic("t"), timeout_ms=200)
+        assert lost.value.where == f"{cluster.brokers[0].host}:9092"
+        assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [1, 5, 6])
+def test_deleting_in_every_form_of_the_request(version: int) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        def answer(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+            names = [topic.name for topic in request.topics] or request.topic_names
+            codes = {"a": 0, "b": int(ErrorCode.TOPIC_DELETION_DISABLED), "c": int(ErrorCode.REQUEST_TIMED_OUT)}
+            return DeleteTopicsResponse(
+                responses=[DeletableTopicResult(name=name, error_code=codes[name or ""]) for name in names]
+            )
+
+        cluster.brokers[0].answers[ApiKey.DELETE_TOPICS] = answer
+        changes, refusals = await delete_topics(wire, ["a", "b", "c"], timeout_ms=1000)
+        assert [(c.topic, c.result) for c in changes] == [
+            ("a", TopicOutcome.DELETED),
+            ("c", TopicOutcome.MARKED_FOR_DELETION),
+        ]
+        assert [(error.message, error.where) for error in refusals] == [("TOPIC_DELETION_DISABLED", "topic b")]
+
+    play(scene, version_max={ApiKey.DELETE_TOPICS: version})
+
+
+def test_the_first_broker_that_answers_is_enough() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        await cluster.brokers[0].stop()
+        assert sorted(await wire.nodes()) == [0, 1]
+
+    play(scene)
+
+
+def test_nobody_answers() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        for broker in cluster.brokers:
+            await broker.stop()
+        with pytest.raises(Unreachable) as nobody:
+            await wire.nodes()
+        assert all(str(broker.port) in (nobody.value.where or "") for broker in cluster.brokers)
+
+    play(scene)
+
+
+def test_a_broker_id_that_nobody_has() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with pytest.raises(NotFound) as unknown:
+            await wire.client_of(7)
+        assert unknown.value.hint == "live brokers: 0, 1"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 12])
+def test_no_version_of_metadata_creates_a_topic(version: int) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.leaders = {"a": [0], "b": [0]}
+        response = await wire.metadata(["a"])
+        assert [topic.name for topic in response.topics] == ["a"]
+        (request,) = cluster.brokers[0].requests(MetadataRequest)
+        if version >= 4:
+            assert not request.allow_auto_topic_creation
+        else:
+            assert not request.topics, "an old broker may create what it is asked for by name"
+
+    play(scene, version_max={ApiKey.METADATA: version})
+
+
+def test_an_api_that_the_broker_does_not_have() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with pytest.raises(Refused) as refused:
+            await create_topic(wire, NewTopic("t"), timeout_ms=1000)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    play(scene)
+
+
+def test_a_first_broker_that_is_frozen_or_gone_holds_nobody_up() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            for first in (frozen.getsockname(), ("127.0.0.1", 1)):
+                asked = WireCluster([first, *cluster.bootstrap], properties=ClientProperties(request_timeout_ms=19_000))
+                try:
+                    assert sorted(await asked.nodes()) == [0, 1]
+                finally:
+                    await asked.close()
+
+    play(scene)
+
+
+def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told() -> None:
+    async def scene(_: ScriptedCluster, __: WireCluster) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            address = frozen.getsockname()
+            wire = WireCluster([("127.0.0.1", 1), address], properties=ClientProperties(request_timeout_ms=200))
+            with pytest.raises(Unreachable, match="no answer") as told:
+                await wire.nodes()
+            assert told.value.where == f"127.0.0.1:{address[1]}"
+            assert "--timeout" in (told.value.hint or "")
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("file", "operation_s", "limit_ms"),
+    [
+        ({}, None, 30_000),
+        ({}, 0.5, 500),
+        ({}, 300.0, 300_000),
+        ({"request.timeout.ms": "7000"}, 300.0, 7000),
+        ({"request.timeout.ms": "7000"}, 0.5, 500),
+        ({"request.timeout.ms": "7000"}, None, 7000),
+    ],
+)
+def test_how_long_one_answer_is_waited_for(
+    tmp_path: Path, file: dict[str, str], operation_s: float | None, limit_ms: int
+) -> None:
+    """As long as the operation has, no longer than the properties file says where it says anything."""
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in file.items()))
+    seen: list[int] = []
+
+    class Client(BrokerClient):
+        def __init__(self, host: str, port: int, *, request_timeout_ms: int = 0, **options: Any) -> None:
+            super().__init__(host, port, request_timeout_ms=request_timeout_ms, **options)
+            seen.append(request_timeout_ms)
+
+    async def ask() -> None:
+        wire = WireCluster([("127.0.0.1", 1)], properties=load_client_properties(path), request_timeout_s=operation_s)
+        with pytest.raises(Unreachable):
+            await wire.metadata([])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.admin.cluster.wire.BrokerClient", Client)
+        asyncio.run(ask())
+    assert set(seen) == {limit_ms}

@@ -1,0 +1,202 @@
+"""Topics whose settings no broker tells: everything else is told of them, and nothing is taken for granted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
+
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.configs.by_snapshot import SnapshotConfigReader
+from engine.admin.configs.by_wire import WireConfigReader
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.health.checks import assess
+from engine.admin.health.report import Check, HealthFacts
+from engine.admin.topics.by_wire import WireTopicReader
+from engine.admin.topics.describing import DescribeOptions, describe_topics
+from engine.admin.topics.filters import PartitionFilter
+from engine.admin.topics.reader import SnapshotTopicReader
+from engine.admin.topics.selection import select_topics
+from engine.common.errors import ErrorCode
+from engine.common.model import BrokerInfo
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+
+Scene = Callable[[ScriptedCluster, WireTopicReader], Awaitable[None]]
+
+
+def play(scene: Scene, complaints: list[str] | None) -> None:
+    """Play with a reader that may take 0.2 s for settings, of two topics with a partition each."""
+
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(1) as cluster:
+            cluster.leaders = {"t": [0], "u": [0]}
+            cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: (
+                ListPartitionReassignmentsResponse()
+            )
+            properties = ClientProperties(request_timeout_ms=20_000)
+            wire = WireCluster(cluster.bootstrap, properties=properties, request_timeout_s=1.0)
+            on_unknown = None if complaints is None else complaints.append
+            try:
+                await scene(cluster, WireTopicReader(wire, on_unknown=on_unknown))
+            finally:
+                await wire.close()
+
+    asyncio.run(playing())
+
+
+def answering(codes: Iterable[ErrorCode]) -> Callable[[DescribeConfigsRequest], DescribeConfigsResponse]:
+    """Answer with an override of each resource whose code is NONE."""
+    override = DescribeConfigsResourceResult(name="retention.ms", value="7", config_source=1)
+    return lambda request: DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=None if code is ErrorCode.NONE else "damaged",
+                resource_type=2,
+                resource_name=resource.resource_name,
+                configs=[override] if code is ErrorCode.NONE else [],
+            )
+            for resource, code in zip(request.resources, codes, strict=True)
+        ]
+    )
+
+
+def test_where_settings_are_waited_for_the_rest_is_told() -> None:
+    complaints: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        described = await describe_topics(reader, select_topics(["t", "u"]), DescribeOptions())
+        assert [(t.topic, t.configs, t.partitions[0].leader) for t in described] == [("t", None, 0), ("u", None, 0)]
+        assert complaints == ["settings of 2 topics are not known: no answer within 0.2 s"]
+        unavailable = DescribeOptions((PartitionFilter.UNAVAILABLE,))
+        assert await describe_topics(reader, select_topics(["t"]), unavailable) == []
+
+    play(scene, complaints)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DescribeOptions((PartitionFilter.UNDER_MIN_ISR,)),
+        DescribeOptions((PartitionFilter.UNAVAILABLE, PartitionFilter.AT_MIN_ISR)),
+        DescribeOptions(with_overrides_only=True),
+    ],
+    ids=["under-min-isr", "at-min-isr", "overrides"],
+)
+def test_who_asks_by_settings_is_refused(options: DescribeOptions) -> None:
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        with pytest.raises(Unreachable, match=r"not known") as told:
+            await describe_topics(reader, select_topics(["t"]), options)
+        assert "ZooKeeper" in (told.value.hint or "")
+
+    play(scene, [])
+
+
+@pytest.mark.parametrize("whose", ["one", "all"])
+def test_who_asks_for_settings_alone_hears_whose_silence_it_is(whose: str) -> None:
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+        try:
+            with pytest.raises(Unreachable, match=r"no answer within 0.8 s") as told:
+                if whose == "one":
+                    await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+                else:
+                    await WireConfigReader(wire).describe_all(EntityType.TOPIC, include_all=False)
+        finally:
+            await wire.close()
+        assert "ZooKeeper" in (told.value.hint or "")
+
+    play(scene, None)
+
+
+def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as cluster:
+            cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+            cluster.brokers[1].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+            try:
+                told = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
+            finally:
+                await wire.close()
+            # The last are the defaults of all brokers, which any broker tells.
+            assert [(one.entity_name, len(one.configs), one.error) for one in told] == [
+                ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
+            ]  # fmt: skip
+
+    asyncio.run(playing())
+
+
+def test_one_topic_with_damaged_settings_does_not_hide_the_others() -> None:
+    complaints: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        codes = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
+        described = await describe_topics(reader, select_topics(["t", "u"]), DescribeOptions())
+        assert [t.configs for t in described] == [None, {"retention.ms": "7"}]
+        assert complaints == ["settings of topic t are not known: damaged"]
+
+    play(scene, complaints)
+
+
+@pytest.mark.parametrize("complaints", [[], None], ids=["tolerant", "strict"])
+def test_a_topic_that_vanishes_meanwhile_has_no_settings_and_is_no_alarm(complaints: list[str] | None) -> None:
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
+        topics = tuple(await reader.topics(["t", "u"]))
+        assert [topic.configs for topic in topics] == [{}, {"retention.ms": "7"}]
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2)
+        under = DescribeOptions((PartitionFilter.UNDER_MIN_ISR,))
+        assert await describe_topics(reader, select_topics(["t", "u"]), under) == []
+        snapshot = ClusterSnapshot((BrokerInfo(0, ()),), topics, SnapshotSource.WIRE, 0, None, 0)
+        assert assess(HealthFacts(snapshot)).reasons == ()
+
+    play(scene, complaints)
+    assert not complaints
+
+
+def test_who_wants_to_change_something_gets_the_error() -> None:
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        codes = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering(codes)
+        with pytest.raises(Refused, match="damaged"):
+            await reader.topics(["t", "u"])
+
+    play(scene, None)
+
+
+def test_a_snapshot_keeps_what_is_unknown() -> None:
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        topics = tuple(await reader.topics(["t", "u"]))
+        taken = ClusterSnapshot((BrokerInfo(0, ()),), topics, SnapshotSource.WIRE, 0, None, 0)
+        snapshot = snapshot_from_json(snapshot_to_json(taken))
+        assert [topic.configs for topic in snapshot.topics] == [None, None]
+        assert await SnapshotTopicReader(snapshot).min_isr(snapshot.topics) == {}
+        with pytest.raises(Unreachable, match="the settings of topic t are not known"):
+            await SnapshotConfigReader(snapshot).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+        (reason,) = assess(HealthFacts(snapshot)).reasons
+        assert (reason.check, reason.examples) == (Check.UNKNOWN_SETTINGS, ("topic t", "topic u"))
+        known = replace(snapshot, topics=tuple(replace(topic, configs={}) for topic in snapshot.topics))
+        assert assess(HealthFacts(known)).reasons == ()
+
+    play(scene, [])

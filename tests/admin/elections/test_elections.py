@@ -1,0 +1,112 @@
+"""Who would be elected, and which partitions a caller means."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.elections.values import (
+    ElectionResult,
+    ElectionScope,
+    ElectionType,
+    parse_election_file,
+    preview,
+    read_scope,
+    scope_of,
+)
+from engine.admin.topics.reader import SnapshotTopicReader
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+
+
+def partition(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, index: int = 0) -> PartitionSnapshot:
+    return PartitionSnapshot(index, ReplicaAssignment(replicas), leader, isr)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "leader", "live", "after", "obstacle"),
+    [
+        ((2, 4), (2, 4), 2, {2, 4}, 2, None),
+        ((2, 4), (2, 4), 4, {2, 4}, 2, None),
+        ((2, 4), (4,), 4, {2, 4}, 4, "preferred replica 2 is not in sync"),
+        ((2, 4), (2, 4), 4, {4}, 4, "preferred replica 2 is dead"),
+        ((2, 4), (2,), -1, {2, 4}, 2, None),
+        ((2, 4), (2,), 2, {4}, 2, "preferred replica 2 is dead"),
+    ],
+)
+def test_preferred_leaders(
+    replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, live: set[int], after: int, obstacle: str | None
+) -> None:
+    name = TopicPartition("t", 0)
+    (found,) = preview(ElectionType.PREFERRED, {name: partition(replicas, isr, leader)}, live)
+    assert (found.after, found.obstacle) == (after, obstacle)
+    assert found.is_needed == (obstacle is not None or leader != after)
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "live", "after", "result"),
+    [
+        ((1, 2), 1, {1, 2, 3}, 1, ElectionResult.NOT_NEEDED),
+        ((1,), -1, {2, 3}, 2, ElectionResult.WOULD_BE_ELECTED),
+        ((3,), -1, {2, 3}, 3, ElectionResult.WOULD_BE_ELECTED),
+        ((1,), -1, set(), -1, ElectionResult.WOULD_FAIL),
+        ((1,), 1, {3}, 3, ElectionResult.WOULD_BE_ELECTED),
+    ],
+)
+def test_unclean_leaders(isr: tuple[int, ...], leader: int, live: set[int], after: int, result: ElectionResult) -> None:
+    (found,) = preview(ElectionType.UNCLEAN, {TopicPartition("t", 0): partition((1, 2, 3), isr, leader)}, live)
+    assert (found.after, found.as_result().result) == (after, result)
+
+
+def test_each_partition_belongs_to_the_topic_beside_it() -> None:
+    assert scope_of(["a"], [0, 3]).wanted == (("a", 0), ("a", 3))
+    assert scope_of(["a", "b"], [0, 1]).wanted == (("a", 0), ("b", 1))
+    assert scope_of(["a", "b", "a"], []).wanted == (("a", None), ("b", None))
+    with pytest.raises(BadRequest, match="2 topics, but 1 partitions"):
+        scope_of(["a", "b"], [0])
+    with pytest.raises(BadRequest, match="only allowed with --topic"):
+        scope_of([], [0])
+
+
+def test_an_election_file() -> None:
+    text = '{"version":1,"partitions":[{"topic":"el","partition":1},{"topic":"el","partition":2}]}'
+    assert parse_election_file(text, "f").wanted == (("el", 1), ("el", 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"partitions":[{"topic":"el","partition":1},{"topic":"el","partition":1}]}', "duplicate partitions: el-1"),
+        ("{}", 'missing "partitions" field'),
+        ("", "the file is empty"),
+        ("nonsense", "not JSON"),
+        ('{"partitions":[]}', "lists no partition"),
+        ('{"partitions":[{"topic":"el"}]}', "not a topic with a partition"),
+        ('{"partitions":[{"topic":"el","partition":true}]}', "not a topic with a partition"),
+        ('["el"]', 'missing "partitions" field'),
+    ],
+)
+def test_election_files_that_make_no_sense(text: str, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        parse_election_file(text, "f")
+
+
+def test_a_scope_is_read_from_the_cluster() -> None:
+    topics = (
+        TopicSnapshot("a", (partition((1,), (1,), 1), partition((2,), (2,), 2, 1))),
+        TopicSnapshot("b", (partition((1,), (1,), 1),)),
+    )
+    reader = SnapshotTopicReader(ClusterSnapshot((), topics, SnapshotSource.WIRE, 0))
+
+    def names(scope: ElectionScope) -> list[str]:
+        return [str(name) for name in asyncio.run(read_scope(reader, scope))]
+
+    assert names(ElectionScope()) == ["a-0", "a-1", "b-0"]
+    assert names(ElectionScope((("a", None),))) == ["a-0", "a-1"]
+    assert names(ElectionScope((("b", 0), ("a", 1)))) == ["a-1", "b-0"]
+    with pytest.raises(NotFound, match="'c' does not exist"):
+        names(ElectionScope((("c", None),)))
+    with pytest.raises(NotFound, match="partition a-7 does not exist"):
+        names(ElectionScope((("a", 7),)))

@@ -1,0 +1,130 @@
+"""What the health checks find in facts made for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.admin.health.checks import assess
+from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
+from engine.common.model import BrokerInfo, ReplicaAssignment
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+
+
+def partition(
+    replicas: tuple[int, ...], isr: tuple[int, ...] | None = None, leader: int | None = None, index: int = 0
+) -> PartitionSnapshot:
+    return PartitionSnapshot(
+        index, ReplicaAssignment(replicas), replicas[0] if leader is None else leader, replicas if isr is None else isr
+    )
+
+
+def facts(*partitions: PartitionSnapshot, live: tuple[int, ...] = (0, 1, 2), **more: object) -> HealthFacts:
+    numbered = tuple(replace(one, partition=index) for index, one in enumerate(partitions))
+    brokers = tuple(BrokerInfo(broker, ()) for broker in live)
+    snapshot = ClusterSnapshot(brokers, (TopicSnapshot("t", numbered),), SnapshotSource.ZOOKEEPER, 0, None, 0)
+    return HealthFacts(snapshot, **more)  # type: ignore[arg-type]
+
+
+def found(facts: HealthFacts) -> dict[Check, tuple[str, ...]]:
+    return {reason.check: reason.examples for reason in assess(facts).reasons}
+
+
+def test_a_healthy_cluster() -> None:
+    report = assess(facts(partition((0, 1)), seen_controllers={0: 0, 1: 0, 2: None}, zookeeper_ms=2.0))
+    assert (report.status, report.reasons) == (HealthStatus.OK, ())
+
+
+def test_partitions_that_are_offline_or_too_thin() -> None:
+    seen = found(facts(partition((0, 1), (0,), -1), partition((1, 2), (1,)), min_isr={"t": 2}))
+    assert seen[Check.OFFLINE_PARTITIONS] == ("t-0 (leader none, replicas 0,1)",)
+    assert seen[Check.UNDER_MIN_ISR] == ("t-1 (1 in sync, 2 wanted)",)
+    dead_leader = found(facts(partition((0, 3), (0, 3), 3)))
+    assert dead_leader[Check.OFFLINE_PARTITIONS] == ("t-0 (leader 3, dead, replicas 0,3)",)
+
+
+def test_under_replication_has_a_cause() -> None:
+    moving = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0,))
+    behind = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 1, (1,))
+    seen = found(facts(partition((0, 3), (0,)), partition((0, 1), (0,)), moving, behind))
+    assert seen[Check.UNDER_REPLICATED_DEAD_BROKER] == ("t-0 (broker 3 not in sync)",)
+    assert seen[Check.UNDER_REPLICATED_LAGGING] == ("t-1 (broker 1 not in sync)", "t-3 (broker 0 not in sync)")
+    assert seen[Check.UNDER_REPLICATED_MOVING] == ("t-2 (broker 1 not in sync)",)
+    assert seen[Check.MISSING_BROKERS] == ("broker 3: 1 replica",)
+
+
+def test_a_move_that_goes_well_is_a_warning_only() -> None:
+    report = assess(facts(PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1))))
+    assert report.status is HealthStatus.WARNING
+    assert [reason.check for reason in report.reasons] == [Check.RUNNING_REASSIGNMENTS]
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "seen", "check"),
+    [
+        (-1, {}, Check.NO_CONTROLLER),
+        (7, {}, Check.NO_CONTROLLER),
+        (0, {0: 0, 1: 1}, Check.SEVERAL_CONTROLLERS),
+    ],
+)
+def test_controllers(controller_id: int, seen: dict[int, int | None], check: Check) -> None:
+    healthy = facts(partition((0, 1)))
+    changed = replace(healthy, snapshot=replace(healthy.snapshot, controller_id=controller_id), seen_controllers=seen)
+    assert list(found(changed)) == [check]
+    assert assess(changed).status is HealthStatus.CRITICAL
+
+
+def test_leaders_that_are_not_the_preferred_ones() -> None:
+    one_of_ten = [partition((0, 1))] * 9 + [partition((0, 1), leader=1)]
+    assert found(facts(*one_of_ten)) == {}
+    two_of_ten = [partition((0, 1))] * 8 + [partition((0, 1), leader=1)] * 2
+    assert found(facts(*two_of_ten))[Check.PREFERRED_LEADER_IMBALANCE] == (
+        "broker 0 does not lead 2 of the 10 partitions it is preferred for",
+    )
+
+
+def test_throttles_that_serve_nothing() -> None:
+    idle = facts(partition((0, 1)))
+    throttled = replace(idle.snapshot.topics[0], configs={"leader.replication.throttled.replicas": "0:0"})
+    rates = {1: {"leader.replication.throttled.rate": "5000"}}
+    leaked = replace(idle, snapshot=replace(idle.snapshot, topics=(throttled,), broker_configs=rates))
+    assert found(leaked)[Check.LEAKED_THROTTLES] == (
+        "topic t: leader.replication.throttled.replicas=0:0",
+        "broker 1: leader.replication.throttled.rate=5000",
+    )
+    moving = replace(throttled, partitions=(PartitionSnapshot(0, ReplicaAssignment((2, 0), (2,)), 0, (0,)),))
+    running = replace(leaked, snapshot=replace(leaked.snapshot, topics=(moving,)))
+    assert Check.LEAKED_THROTTLES not in found(running)
+
+
+def test_what_brokers_and_zookeeper_say() -> None:
+    seen = assess(
+        facts(
+            partition((0, 1)),
+            offline_log_dirs={1: ("/d1",)},
+            silent_brokers={2: "no answer within 5 s"},
+            deletion_ages_ms={"old": 90_000, "new": 2_000},
+            listed_reassignments=("t-0",),
+            zookeeper_ms=250.0,
+        )
+    )
+    assert {(r.check, r.severity, r.count) for r in seen.reasons} == {
+        (Check.OFFLINE_LOG_DIRS, Severity.CRITICAL, 1),
+        (Check.SILENT_BROKERS, Severity.CRITICAL, 1),
+        (Check.DELETION_STUCK, Severity.WARNING, 1),
+        (Check.RUNNING_REASSIGNMENTS, Severity.WARNING, 1),
+        (Check.ZOOKEEPER_SLOW, Severity.WARNING, 1),
+    }
+    assert [reason.severity for reason in seen.reasons][:2] == [Severity.CRITICAL] * 2
+
+
+def test_a_move_to_a_dead_broker_is_told_first() -> None:
+    going = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1))
+    stuck = PartitionSnapshot(0, ReplicaAssignment((7, 0, 1), (7,), (1,)), 0, (0, 1))
+    assert found(facts(going, stuck))[Check.RUNNING_REASSIGNMENTS] == ("t-1 (waits for 7, dead)", "t-0")
+
+
+def test_topics_that_cannot_be_read_are_critical() -> None:
+    report = assess(facts(partition((0, 1)), unreadable_topics=("cannot understand the content of /brokers/topics/x",)))
+    assert (report.status, report.reasons[0].check) == (HealthStatus.CRITICAL, Check.UNREADABLE_TOPICS)

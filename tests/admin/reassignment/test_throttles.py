@@ -1,0 +1,103 @@
+"""Throttles as settings: Kafka's own vectors, and the mark that lets anybody take klamm's off."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment.moves import brokers_of, flows_of
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LOG_DIRS_RATE,
+    Throttle,
+    is_marked,
+    marked_rates,
+    read_list,
+    replica_lists,
+    throttled_settings,
+    unthrottled_settings,
+)
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.config.broker import BrokerConfig
+from engine.config.topic_configs import validate_topic_config
+
+RUNNING = {
+    TopicPartition("foo", 0): ReplicaAssignment((1, 2, 3, 4), (4,), (3,)),
+    TopicPartition("foo", 1): ReplicaAssignment((4, 5, 6, 7, 8), (7, 8), (4, 5)),
+} | {TopicPartition("foo", p): ReplicaAssignment((1, 2, 3, 4), (3, 4), (1, 2)) for p in (2, 3, 4, 5)}
+PLAN = [
+    PartitionMove(TopicPartition(topic, partition), replicas)
+    for topic, partition, replicas in (
+        ("foo", 0, (1, 2, 5)),
+        ("foo", 2, (3, 4)),
+        ("foo", 3, (5, 6)),
+        ("foo", 4, (3,)),
+        ("foo", 5, (3, 4, 5, 6)),
+        ("bar", 0, (1, 2, 3)),
+    )
+]
+CURRENT = {TopicPartition("bar", 0): ReplicaAssignment((2, 3, 4))}
+
+
+def test_who_sends_and_who_receives() -> None:
+    flows = flows_of(RUNNING, PLAN, CURRENT)
+    assert brokers_of(flows) == {1, 2, 3, 4, 5, 6, 7, 8}
+    lists = replica_lists(flows)
+    assert ",".join(lists["foo"][LEADER_REPLICAS]) == ("0:1,0:2,0:3,1:4,1:5,1:6,2:1,2:2,3:1,3:2,4:1,4:2,5:1,5:2")
+    assert ",".join(lists["foo"][FOLLOWER_REPLICAS]) == "0:5,1:7,1:8,2:3,2:4,3:5,3:6,4:3,5:3,5:4,5:5,5:6"
+    assert ",".join(lists["bar"][LEADER_REPLICAS]) == "0:2,0:3,0:4"
+    assert ",".join(lists["bar"][FOLLOWER_REPLICAS]) == "0:1"
+
+
+def test_a_topic_without_anything_to_copy_is_not_throttled() -> None:
+    reordered = [PartitionMove(TopicPartition("bar", 0), (4, 3, 2))]
+    assert replica_lists(flows_of({}, reordered, CURRENT)) == {}
+
+
+def test_a_throttle_comes_off_and_leaves_what_others_set() -> None:
+    lists = replica_lists(flows_of({}, PLAN[-1:], CURRENT))["bar"]
+    present = {LEADER_REPLICAS: "7:9", "retention.ms": "5"}
+    settings = throttled_settings("bar", present, lists, Throttle(60_000, 2_000))
+    assert settings[LEADER_REPLICAS] == "7:9,2000:2147483646,60000:2147483647,0:2,0:3,0:4"
+    assert settings[FOLLOWER_REPLICAS] == "2000:2147483646,60000:2147483647,0:1"
+    after = present | settings
+    assert is_marked(after) and not is_marked(present)
+    assert marked_rates([after]) == {
+        LEADER_RATE: {"60000"}, FOLLOWER_RATE: {"60000"}, LOG_DIRS_RATE: {"2000"}
+    }  # fmt: skip
+    assert unthrottled_settings(after) == ({LEADER_REPLICAS: "7:9"}, (FOLLOWER_REPLICAS,))
+    assert unthrottled_settings(present) == ({}, ())
+
+
+def test_a_second_rate_does_not_hide_the_first() -> None:
+    lists = {LEADER_REPLICAS: ("0:1",), FOLLOWER_REPLICAS: ("0:2",)}
+    first = throttled_settings("t", {}, lists, Throttle(50_000))
+    more = {LEADER_REPLICAS: ("1:1",), FOLLOWER_REPLICAS: ("1:3",)}
+    second = throttled_settings("t", first, more, Throttle(60_000))
+    assert marked_rates([second])[LEADER_RATE] == {"50000", "60000"}
+    assert read_list(second[FOLLOWER_REPLICAS]).ours == ("0:2", "1:3")
+    assert throttled_settings("t", second, more, Throttle(60_000)) == second
+
+
+def test_a_list_of_everything_by_somebody_else_cannot_be_added_to() -> None:
+    with pytest.raises(BadRequest, match=re.escape("is set to * by somebody")):
+        throttled_settings("t", {FOLLOWER_REPLICAS: "*"}, {}, Throttle(50_000))
+
+
+def test_brokers_take_the_mark() -> None:
+    settings = throttled_settings("t", {}, {LEADER_REPLICAS: ("0:1",)}, Throttle(10**12, 5_000))
+    validate_topic_config(settings, BrokerConfig.from_properties({"zookeeper.connect": "x"}))
+
+
+def test_a_throttle_that_would_stop_everything_is_refused() -> None:
+    for throttle in (Throttle(1023), Throttle(None, 0), Throttle(-1)):
+        with pytest.raises(BadRequest, match="below 1024 B/s"):
+            throttle.check()
+    Throttle(1024).check()
+    assert not Throttle().is_set

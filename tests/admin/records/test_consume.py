@@ -1,0 +1,283 @@
+"""The consumer against leaders that move and offsets that go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.offsets.asking import EARLIEST
+from engine.admin.records.committed import visible_batches
+from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+from engine.common.errors import ErrorCode
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from engine.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.record import Record
+
+Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
+
+
+class Log:
+    """A partition's records in batches of three, read as a broker reads: whole batches from the one with the offset."""
+
+    def __init__(self, count: int, start: int = 0) -> None:
+        self.start = start
+        self.end = start + count
+        self.batches = [
+            (base, encode_batch(self._records(base), base_offset=base)) for base in range(start, self.end, 3)
+        ]
+
+    def _records(self, base: int) -> list[Record]:
+        return [Record(offset, 1000 + offset, None, b"%d" % offset) for offset in range(base, min(base + 3, self.end))]
+
+    def read(self, offset: int) -> bytes:
+        found = [data for base, data in self.batches if base + 3 > offset]
+        return b"".join(found[:2])
+
+
+class LeaderScript:
+    """Answers ListOffsets and Fetch out of logs."""
+
+    def __init__(self, logs: dict[int, Log]) -> None:
+        self.logs = logs
+        self.codes: dict[int, ErrorCode] = {}
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        (topic,) = request.topics
+        answers = []
+        for asked in topic.partitions:
+            log = self.logs[asked.partition_index]
+            times = {-1: log.end, -2: log.start}
+            later = max(log.start, asked.timestamp - 1000)
+            offset = times.get(asked.timestamp, later if later < log.end else -1)
+            answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset))
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=answers)])
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        (topic,) = request.topics
+        answers = [self._partition(asked.partition, asked.fetch_offset) for asked in topic.partitions]
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=answers)])
+
+    def _partition(self, partition: int, offset: int) -> PartitionData:
+        log = self.logs[partition]
+        code = self.codes.get(partition, ErrorCode.NONE)
+        if code is ErrorCode.NONE and not log.start <= offset <= log.end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = log.read(offset) if code is ErrorCode.NONE else b""
+        return PartitionData(partition_index=partition, error_code=int(code), high_watermark=log.end, records=records)
+
+
+def lead(cluster: ScriptedCluster, broker: int, logs: dict[int, Log]) -> LeaderScript:
+    script = LeaderScript(logs)
+    cluster.brokers[broker].answers[ApiKey.LIST_OFFSETS] = script.list_offsets
+    cluster.brokers[broker].answers[ApiKey.FETCH] = script.fetch
+    return script
+
+
+def play(scene: Scene) -> None:
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as cluster:
+            cluster.leaders = {"t": [0, 1]}
+            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=30_000))
+            try:
+                await scene(cluster, wire)
+            finally:
+                await wire.close()
+
+    asyncio.run(playing())
+
+
+async def read(wire: WireCluster, **options: Any) -> list[ConsumedRecord]:
+    consumer = Consumer(
+        wire, "t", ConsumeOptions(**{"offset": EARLIEST, "until_end": True, "give_up_s": 5.0, **options})
+    )
+    await consumer.open()
+    async with aclosing(consumer.batches()) as batches:
+        return [record async for some in batches for record in some]
+
+
+def offsets(records: list[ConsumedRecord], partition: int) -> list[int]:
+    return [record.record.offset for record in records if record.partition == partition]
+
+
+def test_every_record_comes_once_and_in_order() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(50)})
+        lead(cluster, 1, {1: Log(20, start=7)})
+        records = await read(wire)
+        assert offsets(records, 0) == list(range(50))
+        assert offsets(records, 1) == list(range(7, 27))
+        assert all(record.record.value == b"%d" % record.record.offset for record in records)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"offset": 4}, range(4, 10)),
+        ({"tail": 3}, range(7, 10)),
+        ({"tail": 99}, range(10)),
+        ({"start_time_ms": 1005}, range(5, 10)),
+        ({"start_time_ms": 9999}, range(0)),
+    ],
+)
+def test_where_to_start(options: dict[str, int], expected: range) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(10)})
+        records = await read(wire, partitions=(0,), **options)
+        assert offsets(records, 0) == list(expected)
+
+    play(scene)
+
+
+def test_an_empty_topic_ends_at_once() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(0)})
+        lead(cluster, 1, {1: Log(0, start=5)})
+        assert await read(wire) == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_a_leader_that_moves_is_followed(code: ErrorCode) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs = {0: Log(30), 1: Log(30)}
+        old, new = lead(cluster, 0, logs), lead(cluster, 1, logs)
+
+        def moves(request: FetchRequest) -> FetchResponse:
+            if request.topics[0].partitions[0].fetch_offset >= 12:
+                old.codes[0] = code
+                cluster.leaders = {"t": [1, 1]}
+            return old.fetch(request)
+
+        cluster.brokers[0].answers[ApiKey.FETCH] = moves
+        records = await read(wire)
+        assert offsets(records, 0) == offsets(records, 1) == list(range(30))
+        assert new.logs is logs
+
+    play(scene)
+
+
+def test_a_leader_that_dies_is_followed() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs = {0: Log(30), 1: Log(30)}
+        script = lead(cluster, 0, logs)
+        lead(cluster, 1, logs)
+
+        def dies(request: FetchRequest) -> object:
+            if request.topics[0].partitions[0].fetch_offset >= 12:
+                cluster.leaders = {"t": [1, 1]}
+                return HANG_UP
+            return script.fetch(request)
+
+        cluster.brokers[0].answers[ApiKey.FETCH] = dies
+        records = await read(wire)
+        assert offsets(records, 0) == list(range(30))
+
+    play(scene)
+
+
+def test_a_partition_that_stays_leaderless_ends_it_with_a_reason() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(3)})
+        cluster.leaders = {"t": [0, -1]}
+        with pytest.raises(Unreachable, match="no leader") as lost:
+            await read(wire, give_up_s=0.4)
+        assert lost.value.where == "topic t partition 1"
+
+    play(scene)
+
+
+def test_an_offset_that_is_gone_is_refused() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(10, start=5)})
+        with pytest.raises(Refused, match="offset 2 is not there") as gone:
+            await read(wire, partitions=(0,), offset=2)
+        assert gone.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    play(scene)
+
+
+def test_a_mistake_in_a_reader_reaches_the_caller() -> None:
+    """A broken answer must not leave the caller waiting for ever."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(3)})
+        cluster.brokers[0].answers[ApiKey.FETCH] = lambda request: FetchResponse(
+            responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=99, records=b"")])]
+        )
+        with pytest.raises(KeyError):
+            await read(wire, partitions=(0,))
+
+    play(scene)
+
+
+def test_what_is_not_there() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        with pytest.raises(NotFound, match="has no partition 9"):
+            await read(wire, partitions=(9,))
+        cluster.leaders = {}
+        with pytest.raises(NotFound, match="'t' does not exist"):
+            await read(wire)
+
+    play(scene)
+
+
+def transactional(base: int, producer_id: int, *, control: bytes | None = None) -> bytes:
+    record = Record(base, 1, control, b"x") if control is not None else Record(base, 1, None, b"%d" % base)
+    return encode_batch(
+        [record],
+        base_offset=base,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+        control=control is not None,
+    )
+
+
+COMMIT, ABORT = b"\x00\x00\x00\x01", b"\x00\x00\x00\x00"
+
+
+def test_aborted_records_and_markers_are_not_for_committed_readers() -> None:
+    buffer = b"".join(
+        [
+            transactional(0, 1),
+            transactional(1, 2),
+            transactional(2, 1, control=ABORT),
+            transactional(3, 1),
+            transactional(4, 2, control=COMMIT),
+            transactional(5, 1, control=COMMIT),
+            encode_batch([Record(6, 1, None, b"plain")], base_offset=6),
+        ]
+    )
+    aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
+
+    def seen(transactions: list[AbortedTransaction] | None) -> list[int]:
+        return [header.base_offset for _, header, is_visible in visible_batches(buffer, transactions) if is_visible]
+
+    assert seen(aborted) == [1, 3, 6]
+    assert seen([]) == [0, 1, 3, 6]
+    assert seen(None) == [0, 1, 3, 6]

@@ -1,0 +1,139 @@
+"""A cluster as a value: to JSON and back, and read from recorded znodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.snapshots.file import load_snapshot, save_snapshot
+from engine.admin.snapshots.taking import read_snapshot
+from engine.common.clock import ManualClock
+from engine.common.model import (
+    BrokerInfo,
+    Endpoint,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+    SecurityProtocol,
+    TopicPartition,
+)
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
+
+ids = st.integers(0, 9)
+lists = st.lists(ids, max_size=3, unique=True).map(tuple)
+maybe = st.integers(0, 99) | st.none()
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
+settings = st.dictionaries(texts, texts, max_size=2)
+partitions = st.builds(
+    PartitionSnapshot,
+    partition=ids,
+    assignment=st.builds(ReplicaAssignment, lists, lists, lists),
+    leader=st.integers(-1, 9),
+    isr=lists,
+    leader_epoch=maybe,
+    controller_epoch=maybe,
+    zk_version=maybe,
+    leader_recovery_state=st.sampled_from(LeaderRecoveryState),
+    replica_logs=st.lists(st.builds(ReplicaLog, ids, texts, ids, ids, st.booleans()), max_size=2).map(tuple),
+)
+topics = st.builds(
+    TopicSnapshot,
+    name=texts,
+    partitions=st.lists(partitions, max_size=3).map(tuple),
+    topic_id=st.binary(min_size=16, max_size=16) | st.none(),
+    configs=settings,
+    is_marked_for_deletion=st.booleans(),
+)
+brokers = st.builds(
+    BrokerInfo,
+    id=ids,
+    endpoints=st.lists(st.builds(Endpoint, texts, ids, texts, st.sampled_from(SecurityProtocol)), max_size=2).map(
+        tuple
+    ),
+    rack=texts | st.none(),
+    broker_epoch=st.integers(-1, 99),
+)
+snapshots = st.builds(
+    ClusterSnapshot,
+    brokers=st.lists(brokers, max_size=3).map(tuple),
+    topics=st.lists(topics, max_size=3).map(tuple),
+    source=st.sampled_from(SnapshotSource),
+    taken_at_ms=ids,
+    cluster_id=texts | st.none(),
+    controller_id=st.integers(-1, 9),
+    controller_epoch=maybe,
+    broker_configs=st.dictionaries(ids | st.none(), settings, max_size=2),
+)
+
+
+@given(snapshot=snapshots)
+def test_json_and_back(snapshot: ClusterSnapshot) -> None:
+    text = snapshot_to_json(snapshot)
+    assert snapshot_from_json(text) == snapshot
+    assert snapshot_to_json(snapshot_from_json(text)) == text
+
+
+def test_unknown_keys_are_ignored_and_other_versions_refused() -> None:
+    document = json.loads(snapshot_to_json(ClusterSnapshot((), (), SnapshotSource.WIRE, 0)))
+    document["later"] = 1
+    assert snapshot_from_json(json.dumps(document)).taken_at_ms == 0
+    document["version"] = 99
+    with pytest.raises(ValueError, match="version 99"):
+        snapshot_from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "topics": 3}', '{"version": 1, "topics": []}', "x"])
+def test_a_file_that_is_no_snapshot_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(text)
+    with pytest.raises(BadRequest) as bad:
+        load_snapshot(path)
+    assert bad.value.where == str(path)
+    with pytest.raises(NotFound):
+        load_snapshot(tmp_path / "absent")
+
+
+def read(connect: str) -> ClusterSnapshot:
+    async def reading() -> ClusterSnapshot:
+        async with Cluster(ClusterTarget("test", Origin.OPTIONS, zookeeper=connect)) as cluster:
+            return await read_snapshot(cluster, ManualClock(5))
+
+    return asyncio.run(reading())
+
+
+def test_a_recorded_cluster_with_a_reassignment(recorded: Callable[[str], str], tmp_path: Path) -> None:
+    snapshot = read(recorded("reassignment-under-way"))
+    assert [(broker.id, broker.rack) for broker in snapshot.brokers] == [(0, "a"), (1, "b"), (2, "c")]
+    assert (snapshot.controller_id, snapshot.controller_epoch, snapshot.taken_at_ms) == (0, 1, 5)
+    assert [topic.name for topic in snapshot.topics] == ["manual", "move", "t1"]
+    moving = snapshot.partition(TopicPartition("move", 0))
+    assert moving is not None
+    assert moving.assignment == ReplicaAssignment((1, 2, 0), (2,), (0,))
+    assert (moving.leader, moving.isr, moving.leader_epoch, moving.zk_version) == (0, (0, 1), 1, 1)
+    assert not moving.is_under_replicated, "the replica that is being added is not wanted yet (KIP-352)"
+    assert snapshot.topics[1].configs["follower.replication.throttled.replicas"] == "0:2,1:0"
+    assert snapshot.broker_configs[0]["leader.replication.throttled.rate"] == "100000"
+    save_snapshot(snapshot, tmp_path / "s.json")
+    assert load_snapshot(tmp_path / "s.json") == snapshot
+
+
+def test_a_recorded_cluster_with_a_leaderless_partition(recorded: Callable[[str], str]) -> None:
+    snapshot = read(recorded("leaderless"))
+    assert snapshot.live_broker_ids == {0, 2}
+    lost = snapshot.partition(TopicPartition("lag", 1))
+    assert lost is not None
+    assert (lost.leader, lost.isr, lost.osr, lost.preferred_leader) == (-1, (1,), (2,), 1)
+
+
+def test_a_recorded_cluster_with_a_waiting_deletion(recorded: Callable[[str], str]) -> None:
+    snapshot = read(recorded("deletion-waits"))
+    assert [topic.name for topic in snapshot.topics if topic.is_marked_for_deletion] == ["lag"]
