@@ -86,10 +86,10 @@ async def log_dirs(
 
 async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
     from engine.admin.brokers.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
+    from engine.admin.cluster.snapshot_file import load_snapshot
     from engine.admin.reassignment.running import partitions_of
-    from engine.admin.snapshots.file import load_snapshot
+    from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import read_selected
-    from engine.admin.topics.reading import topic_reader
     from engine.admin.topics.selection import select_topics
 
     topics = None

@@ -26,7 +26,7 @@ async def describe(invocation: Invocation) -> Report:
     """Show cluster id, controller, brokers and how many topics there are."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import cluster_report
-    from engine.admin.cluster.members import describe_cluster
+    from engine.admin.brokers.cluster_description import describe_cluster
 
     async with open_cluster(invocation) as cluster:
         return cluster_report(await describe_cluster(cluster))
@@ -52,7 +52,7 @@ async def snapshot(
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.brokers.log_dirs import LogDir, read_log_dirs, with_sizes
-    from engine.admin.snapshots.file import save_snapshot
+    from engine.admin.cluster.snapshot_file import save_snapshot
     from engine.admin.snapshots.taking import read_snapshot
 
     async with open_cluster(invocation) as cluster:

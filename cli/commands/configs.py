@@ -73,7 +73,7 @@ async def describe(
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
     from engine.admin.cluster.members import check_broker_lives
-    from engine.admin.configs.reading import config_reader
+    from engine.admin.configs.access import config_reader
     from engine.admin.configs.values import EntityType
 
     chosen = chosen_entity(
@@ -145,7 +145,7 @@ async def alter(
     Quotas are altered by the wire only. Credentials of users are not altered here.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.configs.changing import alter_entity
+    from engine.admin.configs.access import alter_entity
     from engine.admin.configs.values import parse_additions
 
     chosen = chosen_entity(

@@ -103,7 +103,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from cli.views.elections import elections_report, preview_lines
     from engine.admin.elections.running import run_election
     from engine.admin.elections.values import ElectionType, preview, read_scope
-    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.access import topic_reader
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         complain = cluster.complain if scope.is_all else None

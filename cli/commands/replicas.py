@@ -41,8 +41,8 @@ async def verify(
     from cli.views.replicas import verification_report
     from engine.admin.reassignment.running import partitions_of
     from engine.admin.replicas.verification import compacted_topics, verify_replicas
+    from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import read_selected
-    from engine.admin.topics.reading import topic_reader
     from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:

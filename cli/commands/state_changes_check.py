@@ -108,7 +108,7 @@ async def _compare(invocation: Invocation, checking: StateChangeCheck) -> None:
 
     from cli.framework.cluster_session import open_cluster
     from engine.admin.state_changes.cluster_comparison import compare_with_cluster
-    from engine.admin.topics.reading import topic_reader
+    from engine.admin.topics.access import topic_reader
 
     async with asyncio.timeout(invocation.timeout_s), open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)

@@ -68,8 +68,8 @@ async def create(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
-    from engine.admin.topics.changing import topic_changer
 
     wanted = NewTopic(
         one_name(name, topic),
@@ -117,8 +117,8 @@ async def alter(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
-    from engine.admin.topics.changing import topic_changer
 
     wanted = TopicAlteration(
         one_name(name, topic),
@@ -160,8 +160,8 @@ async def delete(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicOutcome
-    from engine.admin.topics.changing import topic_changer
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:

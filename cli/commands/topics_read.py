@@ -30,8 +30,8 @@ async def list_topics(
     """List the topics by name."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_list_report
+    from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import list_topics as read_list
-    from engine.admin.topics.reading import topic_reader
     from engine.admin.topics.selection import select_topics
 
     selection = select_topics([*(topics or ()), *(topic or ())])
@@ -79,9 +79,9 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_report
+    from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import DescribeOptions, describe_topics
     from engine.admin.topics.filters import PartitionFilter
-    from engine.admin.topics.reading import topic_reader
     from engine.admin.topics.selection import select_topics
 
     wanted = {

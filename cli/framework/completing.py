@@ -22,7 +22,7 @@ def complete_topics(ctx: Context, incomplete: str) -> list[str]:
     """Offer the names of topics."""
 
     async def names(cluster: Cluster) -> list[str]:
-        from engine.admin.topics.reading import topic_reader
+        from engine.admin.topics.access import topic_reader
 
         return [entry.topic for entry in await (await topic_reader(cluster)).names()]
 

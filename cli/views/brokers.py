@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
-from engine.admin.cluster.members import NO_CONTROLLER, BrokerDescription, ClusterDescription
+from engine.admin.brokers.cluster_description import ClusterDescription
+from engine.admin.cluster.members import NO_CONTROLLER, BrokerDescription
 
 
 def _controller_tone(value: object) -> Tone | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
-from engine.admin.topics.reader import TopicName
+from engine.admin.topics.values import TopicName
 from engine.common.model import NO_LEADER
 
 

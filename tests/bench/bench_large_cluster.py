@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.admin.snapshots.file import save_snapshot
+from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.topics.by_wire import topic_from_metadata
 from engine.admin.topics.by_znode import ZkTopicReader
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition

@@ -30,12 +30,12 @@ from cli.views.replicas import verification_report
 from cli.views.topics_changes import topic_changes_report
 from cli.views.znodes import znode_report
 from engine.admin.brokers.load import load_of_plan
+from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.elections.values import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Side
 from engine.admin.replicas.verification import PartitionVerification, ReplicaVerdict
-from engine.admin.snapshots.file import save_snapshot
 from engine.admin.topics.changes import TopicChange, TopicOutcome
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition

@@ -1,7 +1,7 @@
 """Log dirs of brokers, with every replica in them: where, how large, how far behind (DescribeLogDirs).
 
 All brokers are asked at the same time, so that one that hangs holds nobody up; it is told as such. Moving replicas
-between log dirs stands in ``reassign_log_dirs``.
+between log dirs stands in ``reassignment.log_dirs``.
 """
 
 from __future__ import annotations

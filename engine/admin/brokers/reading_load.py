@@ -10,9 +10,9 @@ from engine.admin.brokers.load import BrokerLoad, load_of_brokers, sizes_of_brok
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.members import read_members
-from engine.admin.snapshots.file import load_snapshot
+from engine.admin.cluster.snapshot_file import load_snapshot
+from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected, topic_not_found
-from engine.admin.topics.reading import topic_reader
 from engine.admin.topics.selection import TopicSelection
 from engine.common.model import TopicPartition
 

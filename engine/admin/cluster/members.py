@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.cluster.target import Side
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 from engine.common.snapshot import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from engine.zk.client import ZkClient
 
 NO_CONTROLLER = -1
 
@@ -40,29 +44,14 @@ class ClusterMembers:
         return [_describe(broker, self.controller_id) for broker in self.brokers]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The cluster in a few numbers. ``controller_id`` -1 is none."""
-
-    cluster_id: str | None
-    controller_id: int
-    controller_epoch: int | None
-    brokers: list[BrokerDescription]
-    topic_count: int
-    zookeeper: str | None
-    told_by: str
-
-
 async def read_members(cluster: Cluster) -> ClusterMembers:
     """Return who is in the cluster, from a snapshot, ZooKeeper or the wire."""
     if cluster.target.snapshot is not None:
-        from engine.admin.snapshots.file import load_snapshot
+        from engine.admin.cluster.snapshot_file import load_snapshot
 
         return members_of(load_snapshot(cluster.target.snapshot))
     if cluster.reads_from is Side.ZOOKEEPER:
-        from engine.admin.cluster.members_by_znode import read_members_zk
-
-        return await read_members_zk(await cluster.zookeeper())
+        return await _read_by_znode(await cluster.zookeeper())
     wire = await cluster.wire()
     response = await wire.metadata([])
     brokers = sorted(response.brokers, key=lambda broker: broker.node_id)
@@ -71,24 +60,6 @@ async def read_members(cluster: Cluster) -> ClusterMembers:
         response.controller_id,
         None,
         tuple(BrokerInfo(b.node_id, (_plain(b.host, b.port),), b.rack) for b in brokers),
-    )
-
-
-async def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """Return the cluster in a few numbers."""
-    from engine.admin.topics.reading import topic_reader
-
-    members = await read_members(cluster)
-    topics = await (await topic_reader(cluster)).names()
-    told_by = "snapshot" if cluster.target.snapshot is not None else cluster.reads_from.value
-    return ClusterDescription(
-        members.cluster_id,
-        members.controller_id,
-        members.controller_epoch,
-        members.descriptions,
-        len(topics),
-        cluster.target.zookeeper,
-        told_by,
     )
 
 
@@ -103,6 +74,22 @@ async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
 def members_of(snapshot: ClusterSnapshot) -> ClusterMembers:
     """Return the members as a snapshot has them."""
     return ClusterMembers(snapshot.cluster_id, snapshot.controller_id, snapshot.controller_epoch, snapshot.brokers)
+
+
+async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
+    from engine.admin.cluster.zookeeper import get_or_none, read_brokers
+    from engine.zk.znodes.cluster_znodes import ClusterIdZNode
+    from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
+
+    cluster_id = await get_or_none(zk, ClusterIdZNode.path)
+    controller = await get_or_none(zk, ControllerZNode.path)
+    controller_epoch = await get_or_none(zk, ControllerEpochZNode.path)
+    return ClusterMembers(
+        cluster_id=None if cluster_id is None else ClusterIdZNode.decode(cluster_id),
+        controller_id=NO_CONTROLLER if controller is None else ControllerZNode.decode(controller).broker_id,
+        controller_epoch=None if controller_epoch is None else ControllerEpochZNode.decode(controller_epoch),
+        brokers=tuple(registration.broker for registration in await read_brokers(zk)),
+    )
 
 
 def _plain(host: str, port: int) -> Endpoint:

@@ -391,6 +391,11 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     return Unreachable(message, where=error.address)
 
 
+def answer_limit_ms(timeout_ms: int) -> int:
+    """Return how long to wait for the answer of a controller that was given ``timeout_ms`` to carry a change out."""
+    return timeout_ms + max(timeout_ms // 8, 100)
+
+
 def refuse(code: int, message: str | None, where: str) -> None:
     """Raise what an error code in an answer means; do nothing where it is NONE."""
     known = error_code(code)

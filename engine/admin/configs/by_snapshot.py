@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
-from engine.admin.topics.reader import known_configs
+from engine.admin.configs.values import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Entity,
+    EntityConfigs,
+    EntityType,
+    known_configs,
+)
 from engine.common.snapshot import ClusterSnapshot
 
 

@@ -1,19 +1,29 @@
-"""Settings as the znodes hold them: what is set for an entity. What brokers have in their files is not there."""
+"""Settings through the znodes: what is set for an entity. What brokers have in their files is not there.
+
+A change is written, then announced to all brokers by a change notification. It is checked here as a broker would check
+it, except for what depends on a broker's own file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.zookeeper import children_or_none, get_or_none
 from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
-from engine.config.dynamic_keys import is_password
+from engine.common.errors import ConfigError, ErrorCode
+from engine.config.broker import BrokerConfig
+from engine.config.dynamic_keys import is_password, validate_dynamic_config
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.config.topic_configs import validate_topic_config
 from engine.zk.client import ZkClient
 from engine.zk.errors import ZooKeeperError
+from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.broker_znodes import BrokerIdsZNode
 from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityTypeZNode, ConfigEntityZNode, ConfigType
+from engine.zk.znodes.controller_znodes import ControllerZNode
 from engine.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
 
 _TYPES = {EntityType.TOPIC: ConfigType.TOPIC, EntityType.BROKER: ConfigType.BROKER}
@@ -101,3 +111,72 @@ def _entry(entity: Entity, key: str, value: str) -> ConfigEntry:
 
 def _topic_defaults() -> list[ConfigEntry]:
     return [ConfigEntry(key.name, key.default_text, ConfigSource.DEFAULT_CONFIG) for key in TOPIC_CONFIG_DEF]
+
+
+async def alter_configs_zk(
+    kafka: KafkaZkClient,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and delete settings of an entity, all or none.
+
+    Raises:
+        BadRequest: a setting to be deleted is not set, or one to be set is unknown or has a bad value.
+    """
+    name = "<default>" if entity.name is None else entity.name
+    path = f"{entity.type.value}/{name}"
+    if entity.type is EntityType.TOPIC:
+        configs = await topic_configs_after(kafka, name, additions, deletions)
+    else:
+        configs = changed_settings(await kafka.get_entity_configs(path), additions, deletions, str(entity))
+        check_broker_configs(additions, is_default=entity.name is None)
+    if not validate_only:
+        has_controller = await kafka.client.exists(ControllerZNode.path) is not None
+        await kafka.change_entity_configs(path, configs, check_controller=has_controller)
+
+
+async def topic_configs_after(
+    kafka: KafkaZkClient, topic: str, additions: Mapping[str, str], deletions: Sequence[str]
+) -> dict[str, str]:
+    """Return a topic's overrides as they will be; errors as ``alter_configs_zk``."""
+    present = await kafka.get_entity_configs(f"topics/{topic}")
+    configs = changed_settings(present, additions, deletions, f"topic {topic}")
+    check_topic_configs({key: value for key, value in configs.items() if key in additions or key not in present})
+    return configs
+
+
+def changed_settings(
+    present: Mapping[str, str], additions: Mapping[str, str], deletions: Sequence[str], where: str
+) -> dict[str, str]:
+    """Return settings with the changes made; raises BadRequest where one to be deleted is not set."""
+    absent = [key for key in deletions if key not in present]
+    if absent:
+        hint = "see what is set with: klamm configs describe"
+        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=where, hint=hint)
+    return {key: value for key, value in present.items() if key not in deletions} | dict(additions)
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise BadRequest where a topic cannot have these settings."""
+    # What a broker has in its file is not known here; Kafka's defaults stand in for it.
+    anybody = BrokerConfig.from_properties({"zookeeper.connect": "unknown"})
+    try:
+        validate_topic_config(configs, anybody)
+    except ConfigError as error:
+        hint = advice_for(ErrorCode.INVALID_CONFIG, str(error), "topic")
+        raise BadRequest(str(error), hint=hint) from error
+
+
+def check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> None:
+    """Raise BadRequest where a broker, or all of them by default, cannot be given these settings at run time."""
+    secret = sorted(key for key in configs if is_password(key))
+    if secret:
+        hint = "brokers store it encrypted with a secret of theirs: use --bootstrap-server"
+        raise BadRequest(f"{secret[0]} is a secret and cannot be set through ZooKeeper", hint=hint)
+    try:
+        validate_dynamic_config(configs, is_per_broker=not is_default)
+    except ConfigError as error:
+        raise BadRequest(str(error), hint="what is set now: klamm configs describe --broker ID") from error

@@ -1,6 +1,6 @@
 """Settings of topics, brokers and broker loggers as values: whose they are, what they say, where each comes from.
 
-Reading stands in ``config_reader_wire`` and ``config_reader_zk``, changing in ``config_changes``.
+``access`` reads and alters them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.common.snapshot import TopicSnapshot
+
+UNKNOWN_SETTINGS_HINT = "brokers read them from ZooKeeper: is it up? klamm zk get / --zookeeper HOST:PORT tells"
 
 
 class EntityType(StrEnum):
@@ -27,7 +30,7 @@ class EntityType(StrEnum):
 
     @property
     def is_of_clients(self) -> bool:
-        """Whether it is about those who use the cluster: quotas, and credentials of users (``config_quotas``)."""
+        """Whether it is about those who use the cluster: quotas, and credentials of users (``quotas``)."""
         return self in (EntityType.CLIENT, EntityType.USER, EntityType.USER_CLIENT, EntityType.IP)
 
     @property
@@ -147,3 +150,14 @@ def parse_additions(text: str) -> dict[str, str]:
 def settings_of(configs: EntityConfigs) -> Mapping[str, str]:
     """Return names and values of the settings that have a value."""
     return {entry.name: entry.value for entry in configs.configs if entry.value is not None}
+
+
+def known_configs(topic: TopicSnapshot) -> Mapping[str, str]:
+    """Return a topic's overrides.
+
+    Raises:
+        Unreachable: nobody told them.
+    """
+    if topic.configs is None:
+        raise Unreachable(f"the settings of topic {topic.name} are not known", hint=UNKNOWN_SETTINGS_HINT)
+    return topic.configs

@@ -1,4 +1,4 @@
-"""Elections carried out: by ElectLeaders at the controller, or (``elections_zk``) through a znode.
+"""Elections carried out: by ElectLeaders at the controller, or (``by_znode``) through a znode.
 
 Either way each partition is looked at again afterwards, until it is led as expected or the time is over.
 """
@@ -13,8 +13,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Refused
 from engine.admin.cluster.target import Side
 from engine.admin.elections.values import ElectionPreview, ElectionResult, ElectionType, PartitionElection, preview
-from engine.admin.topics.reader import TopicReader
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import TopicReader, topic_reader
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -61,7 +60,7 @@ class Elector:
         self, election: ElectionType, names: Sequence[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
         """Return the error of each partition, None where there is none."""
-        from engine.admin.topics.requests import answer_limit_ms
+        from engine.admin.cluster.wire import answer_limit_ms
         from engine.protocol.api_keys import ApiKey
         from engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 

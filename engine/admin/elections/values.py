@@ -1,6 +1,6 @@
 """Leader elections as values: which partitions are meant, who would lead them, and what became of each.
 
-Pure; ``elections_run`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
+Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a
 partition that nobody leads (KIP-460).
 """
@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.topics.access import TopicReader
 from engine.admin.topics.describing import topic_not_found
-from engine.admin.topics.reader import TopicReader
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 

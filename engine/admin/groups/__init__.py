@@ -1,6 +1,6 @@
 """Consumer groups as an operator sees them: who is in them, how far they have read, and how that is changed.
 
 ``values`` has the data. What asks a cluster, all brokers at once and with every failure as a value, is in
-``group_reading`` (list, describe, committed offsets) and ``partition_offsets`` (start, end, by time). The commands'
+``group_reading`` (list, describe, committed offsets) and ``offsets.listing`` (start, end, by time). The commands'
 operations stand on these; so may anything else that wants to know of many groups.
 """

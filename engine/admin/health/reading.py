@@ -14,8 +14,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HealthFacts
 from engine.admin.snapshots.taking import read_snapshot
-from engine.admin.topics.reader import SnapshotTopicReader, TopicReader
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import TopicReader, topic_reader
+from engine.admin.topics.by_snapshot import SnapshotTopicReader
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, SecurityProtocol

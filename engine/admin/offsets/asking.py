@@ -1,4 +1,4 @@
-"""Offsets of partitions by position or time, asked of one leader (ListOffsets). Many at once: ``partition_offsets``."""
+"""Offsets of partitions by position or time, asked of one leader (ListOffsets). Many at once: ``listing``."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
 from engine.admin.reassignment.running import Refusal, Targets
-from engine.admin.topics.requests import answer_limit_ms
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey

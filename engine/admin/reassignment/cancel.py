@@ -21,7 +21,7 @@ from engine.admin.reassignment.running import (
     read_running,
     read_topics,
 )
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import topic_reader
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot

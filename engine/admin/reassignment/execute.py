@@ -33,7 +33,7 @@ from engine.admin.reassignment.running import (
 )
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ThrottleSettings, clear_throttles, plan_throttle, set_throttle
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import topic_reader
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot

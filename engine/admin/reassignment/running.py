@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
+from engine.admin.cluster.snapshot_file import load_snapshot
 from engine.admin.cluster.target import Side
-from engine.admin.snapshots.file import load_snapshot
+from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import topic_not_found
-from engine.admin.topics.reading import topic_reader
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unreachable
 from engine.admin.cluster.target import Side
-from engine.admin.configs.changing import alter_entity
-from engine.admin.configs.reading import config_reader
-from engine.admin.configs.values import Entity, EntityType, settings_of
+from engine.admin.configs.access import alter_entity, config_reader
+from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
 from engine.admin.reassignment.moves import Flows, brokers_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics
@@ -29,8 +28,7 @@ from engine.admin.reassignment.throttle_settings import (
     throttled_settings,
     unthrottled_settings,
 )
-from engine.admin.topics.reader import known_configs
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import topic_reader
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
@@ -222,7 +220,7 @@ async def _delete(cluster: Cluster, broker: int, deletions: Sequence[str], *, is
     if is_alive or cluster.target.zookeeper is None:
         await alter_entity(cluster, entity, {}, deletions)
         return
-    from engine.admin.configs.changes_by_znode import alter_configs_zk
+    from engine.admin.configs.by_znode import alter_configs_zk
     from engine.zk.kafka_client import KafkaZkClient
 
     await alter_configs_zk(KafkaZkClient(await cluster.zookeeper()), entity, {}, deletions)

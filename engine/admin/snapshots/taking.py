@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.snapshot_file import load_snapshot
 from engine.admin.cluster.target import Side
-from engine.admin.snapshots.file import load_snapshot
-from engine.admin.topics.reading import topic_reader
+from engine.admin.topics.access import topic_reader
 from engine.common.clock import Clock, SystemClock
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 
@@ -44,7 +44,7 @@ async def read_snapshot(
 
 async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
     """Return the dynamic settings of brokers that have any; the cluster-wide defaults stand under None."""
-    from engine.admin.configs.reading import config_reader
+    from engine.admin.configs.access import config_reader
     from engine.admin.configs.values import EntityType, settings_of
 
     live = {broker.id for broker in members.brokers}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.admin.state_changes.findings import Check, FindingBook
-from engine.admin.topics.reader import TopicReader
+from engine.admin.topics.access import TopicReader
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from engine.formats.state_change_states import PrintedState

@@ -1,22 +1,34 @@
-"""Topics as brokers tell them: one Metadata answer, overrides by DescribeConfigs, reassignments by the controller.
+"""Topics by the wire: read from one Metadata answer and what belongs to it, changed through the controller.
 
-The wire does not tell zk versions, and a topic marked for deletion is not in it any more.
+The wire does not tell zk versions, and a topic marked for deletion is not in it any more. The messages of changes stand
+in ``requests``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
-from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
-from engine.admin.cluster.wire import WireCluster, refuse
-from engine.admin.configs.by_wire import read_effective, read_overrides
-from engine.admin.topics.reader import DEFAULT_MIN_ISR, TopicName, topic_name
+from engine.admin.cluster.target import Side
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers
+from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.requests import add_partitions, create_topic, delete_topics
+from engine.admin.topics.selection import select_topics
+from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName, topic_name
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.common.topic_names import INTERNAL_TOPICS
 from engine.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -133,3 +145,133 @@ def _partition(
         isr=tuple(answer.isr_nodes),
         leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
     )
+
+
+HEARSAY_SHARE = 0.1
+"""Share of the time for a change that is spent on waiting until the last broker has heard of it."""
+
+
+MARK_SHARE = 0.2
+"""Share of that time in which the replicas of a deleted topic should be gone, if their brokers live."""
+
+
+class WireTopicChanger:
+    """Changes topics through the controller."""
+
+    def __init__(self, cluster: Cluster, wire: WireCluster) -> None:
+        self._cluster = cluster
+        self._wire = wire
+        # The controller is given less than the command, so that its answer comes before the command gives up.
+        self._timeout_ms = int(cluster.timeout_s * 800)
+
+    async def exists(self, name: str, *, if_exists: bool) -> bool:
+        if await self._partition_count(name) is not None:
+            return True
+        if if_exists:
+            return False
+        raise topic_not_found([name])
+
+    async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        if topic.assignment:
+            check_brokers(topic.assignment, await self._wire.nodes())
+        if not validate_only:
+            await self._before_change(f"the topic may be made: klamm topics describe {topic.name}")
+        change = await create_topic(
+            self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
+        )
+        if change.result is TopicOutcome.CREATED:
+            await self._wait_until_known([topic.name], lambda count: count is not None)
+        return change
+
+    async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        count = wanted.partition_count
+        entity = Entity(EntityType.TOPIC, wanted.name)
+        if wanted.changes_configs and count is not None:
+            # Two requests: the second one must not be refused when the first is done.
+            await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=True)
+        if count is not None:
+            assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
+            check_brokers(assignment or (), await self._wire.nodes())
+            if not validate_only:
+                await self._before_change(f"partitions may be added: klamm topics describe {wanted.name}")
+            await add_partitions(
+                self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
+            )
+            if not validate_only:
+                await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
+        if wanted.changes_configs:
+            await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=validate_only)
+        return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=count)
+
+    async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
+        selection = select_topics(texts)
+        controller = await self._wire.reachable_controller_id()
+        names = None if selection.wants_list else selection.names
+        response = await self._wire.metadata(names, broker_id=controller)
+        known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        missing = selection.unmatched(known)
+        if missing and not if_exists:
+            raise topic_not_found(missing)
+        return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
+
+    async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        await self._before_change("the deletion goes on; look with: klamm topics list")
+        changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
+        gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
+        await self._wait_until_known(gone, lambda count: count is None)
+        left = await self._still_marked(gone, waits=waits)
+        return [
+            replace(change, result=TopicOutcome.MARKED_FOR_DELETION) if change.topic in left else change
+            for change in changes
+        ], refusals
+
+    async def _still_marked(self, names: Sequence[str], *, waits: bool) -> set[str]:
+        """Return the topics whose deletion is not done, where ZooKeeper is known and tells.
+
+        Brokers stop knowing a topic when its deletion begins. It ends when all replicas are gone: those of dead brokers
+        hold it up, and until then no topic of that name can be made.
+        """
+        if self._cluster.target.zookeeper is None or self._cluster.target.via is Side.WIRE or not names:
+            return set()
+        from engine.admin.cluster.zookeeper import children_or_none
+        from engine.zk.znodes.admin_znodes import DeleteTopicsZNode
+
+        zk = await self._cluster.zookeeper()
+        deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
+        while True:
+            left = set(await children_or_none(zk, DeleteTopicsZNode.path)) & set(names)
+            if not left or time.monotonic() >= deadline:
+                return left
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _before_change(self, what_goes_on: str) -> None:
+        """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
+        await self._wire.reachable_controller_id()
+        self._cluster.accepted(what_goes_on)
+
+    async def _partition_count(self, name: str, broker_id: int | None = None) -> int | None:
+        """Return how many partitions a broker, by default the controller, knows of a topic; None: it knows no such."""
+        asked = await self._wire.reachable_controller_id() if broker_id is None else broker_id
+        response = await self._wire.metadata([name], broker_id=asked)
+        topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        return len(topics[0].partitions) if topics else None
+
+    async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
+        """Wait until every broker has heard of a change, so that the next command sees it whomever it asks.
+
+        The controller tells them one after the other, and answers when the first has heard of it. A broker that is
+        slow or cannot be reached is not waited for long: the change is done.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_ms * HEARSAY_SHARE / 1000):
+                for broker_id in list(await self._wire.nodes()):
+                    for name in names:
+                        await self._wait_for_broker(broker_id, name, is_known)
+        except (TimeoutError, Unreachable, NotFound) as error:
+            self._cluster.observe(f"not every broker has heard of it yet ({error or 'slow'})")
+
+    async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
+        while True:
+            if is_known(await self._partition_count(name, broker_id)):
+                return
+            await asyncio.sleep(RETRY_PAUSE_S)

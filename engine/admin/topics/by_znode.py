@@ -1,24 +1,52 @@
-"""Topics as the znodes tell them, as the tools of Kafka up to 2.8 read them. Works with no broker alive.
+"""Topics through the znodes: read and changed as the tools of Kafka up to 2.8 do it. Reading needs no live broker.
 
 Reads of one kind are in flight together: assignments, settings and deletion marks first, then the partitions' states.
+What a broker would check of a change is checked here, with Kafka's texts: nobody checks it afterwards. A topic is made
+without an id; the controller of a cluster that has topic ids gives it one. Each change waits until the controller has
+carried it out, within the caller's deadline.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
-from engine.admin.cluster.zookeeper import children_or_none, get_or_none
-from engine.admin.topics.reader import TopicName, topic_min_isrs, topic_name
-from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.admin.cluster.zookeeper import children_or_none, get_or_none, read_brokers
+from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
+from engine.admin.topics.changes import (
+    NewTopic,
+    ReplicaLists,
+    TopicAlteration,
+    TopicChange,
+    TopicOutcome,
+    check_brokers,
+)
+from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.selection import select_topics
+from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.common.assignment import (
+    RackAwareMode,
+    assign_replicas,
+    start_index_of_added_partitions,
+    usable_racks,
+)
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.topic_names import INTERNAL_TOPICS, collides
 from engine.zk.client import ZkClient
-from engine.zk.errors import NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.operations import ZnodeStat
+from engine.zk.errors import NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.operations import ANY_VERSION, ZnodeStat
+from engine.zk.watches import WatchEvent
 from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
 from engine.zk.znodes.broker_znodes import BrokerIdsZNode
 from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityZNode, ConfigType
+from engine.zk.znodes.controller_znodes import ControllerZNode
 from engine.zk.znodes.topic_znodes import (
     TopicIdReplicaAssignment,
     TopicPartitionStateZNode,
@@ -198,3 +226,231 @@ def _partition(
         zk_version=leadership.partition_epoch,
         leader_recovery_state=leadership.leader_recovery_state,
     )
+
+
+POLL_PAUSE_S = 0.05
+
+
+class ZkTopicChanger:
+    """Changes topics by writing znodes."""
+
+    def __init__(self, cluster: Cluster, zk: ZkClient, *, is_rack_aware: bool = True) -> None:
+        self._cluster = cluster
+        self._zk = zk
+        self._kafka = KafkaZkClient(zk)
+        self._racks = RackAwareMode.ENFORCED if is_rack_aware else RackAwareMode.DISABLED
+
+    async def exists(self, name: str, *, if_exists: bool) -> bool:
+        if await self._kafka.topic_exists(name):
+            return True
+        if if_exists:
+            return False
+        raise topic_not_found([name])
+
+    async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        if await self._kafka.topic_exists(topic.name):
+            if if_not_exists:
+                return TopicChange(topic.name, TopicOutcome.EXISTS)
+            raise _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists")
+        await self._check_name(topic.name)
+        check_topic_configs(topic.configs)
+        assignment = await self._assignment(topic)
+        change = TopicChange(
+            topic.name,
+            TopicOutcome.WOULD_BE_CREATED if validate_only else TopicOutcome.CREATED,
+            partition_count=len(assignment),
+            replication_factor=len(assignment[0].replicas),
+        )
+        self._cluster.observe(f"assignment: {_shown(assignment)}")
+        if validate_only:
+            return change
+        has_controller = await self._has_controller()
+        # Said before the write: what is written stays written, also when we never hear of it.
+        self._cluster.accepted(f"the controller makes the topic: klamm topics describe {topic.name}")
+        await self._kafka.set_entity_configs(f"topics/{topic.name}", topic.configs, check_controller=has_controller)
+        try:
+            await self._kafka.create_topic_assignment(topic.name, None, assignment)
+        except NodeExists as error:
+            message = f"Topic '{topic.name}' already exists"
+            raise _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, message) from error
+        await self._wait_for_leaders(topic.name, list(assignment))
+        return change
+
+    async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        configs: Mapping[str, str] | None = None
+        if wanted.changes_configs:
+            configs = await topic_configs_after(self._kafka, wanted.name, wanted.additions, wanted.deletions)
+        if wanted.partition_count is not None:
+            await self._add_partitions(wanted, validate_only=validate_only)
+        if configs is not None and not validate_only:
+            has_controller = await self._has_controller()
+            path = f"topics/{wanted.name}"
+            await self._kafka.change_entity_configs(path, configs, check_controller=has_controller)
+        return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=wanted.partition_count)
+
+    async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
+        selection = select_topics(texts)
+        known = await self._kafka.get_all_topics()
+        missing = selection.unmatched(known)
+        if missing and not if_exists:
+            raise topic_not_found(missing)
+        internal = [name for name in selection.names if name in INTERNAL_TOPICS]
+        if internal:
+            message = f"topic {internal[0]} is a kafka internal topic and is not allowed to be marked for deletion"
+            raise BadRequest(message, hint="by the wire it can be deleted: use --bootstrap-server")
+        return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
+
+    async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        self._cluster.accepted("the controller deletes what is marked; look with: klamm topics list")
+        for name in names:
+            try:
+                await self._kafka.create_topic_deletion(name)
+            except NodeExists:
+                self._cluster.observe(f"topic {name} is already marked for deletion")
+        if waits:
+            await self._wait_until_gone(names)
+        left = set(await self._kafka.get_all_topics())
+        return [
+            TopicChange(name, TopicOutcome.MARKED_FOR_DELETION if name in left else TopicOutcome.DELETED)
+            for name in names
+        ], []
+
+    async def _check_name(self, name: str) -> None:
+        if await self._kafka.is_topic_marked_for_deletion(name):
+            raise _refused(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion")
+        colliding = [other for other in await self._kafka.get_all_topics() if collides(name, other)]
+        if colliding:
+            message = f"Topic '{name}' collides with existing topics: {', '.join(colliding)}"
+            raise _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    async def _assignment(self, topic: NewTopic) -> dict[int, ReplicaAssignment]:
+        if topic.assignment:
+            check_brokers(topic.assignment, [found.broker.id for found in await read_brokers(self._zk)])
+            return {p: ReplicaAssignment(replicas) for p, replicas in enumerate(topic.assignment)}
+        if topic.partition_count is None or topic.replication_factor is None:
+            hint = "the cluster's defaults are not in ZooKeeper: give both, or use --bootstrap-server"
+            raise BadRequest("--partitions and --replication-factor are needed", hint=hint)
+        brokers = await self._brokers()
+        chosen = _assigned(topic.name, brokers, topic.partition_count, topic.replication_factor)
+        return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
+
+    async def _brokers(self) -> dict[int, str | None]:
+        racks = {found.broker.id: found.broker.rack for found in await read_brokers(self._zk)}
+        try:
+            return usable_racks(racks, self._racks)
+        except KafkaError as error:
+            raise Refused(error.code, error.message) from error
+
+    async def _add_partitions(self, wanted: TopicAlteration, *, validate_only: bool) -> None:
+        found = (await self._kafka.get_topic_assignments([wanted.name])).get(wanted.name)
+        if found is None:
+            raise topic_not_found([wanted.name])
+        count, there = wanted.partition_count or 0, len(found.assignment)
+        _check_increase(wanted.name, found, count)
+        new = await self._new_partitions(wanted, found)
+        self._cluster.observe(f"assignment of the new partitions: {_shown(new)}")
+        if validate_only:
+            return
+        self._cluster.accepted(f"the controller makes the partitions: klamm topics describe {wanted.name}")
+        expected = ANY_VERSION if found.zk_version is None else found.zk_version
+        await self._kafka.set_topic_assignment(
+            wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
+        )
+        await self._wait_for_leaders(wanted.name, list(range(there, count)))
+
+    async def _new_partitions(
+        self, wanted: TopicAlteration, found: TopicIdReplicaAssignment
+    ) -> dict[int, ReplicaAssignment]:
+        there, first = len(found.assignment), found.assignment[0].replicas
+        by_hand = wanted.assignment_after(there)
+        brokers = await self._brokers()
+        if by_hand is not None:
+            _check_by_hand(by_hand, len(first), brokers)
+            return {there + index: ReplicaAssignment(replicas) for index, replicas in enumerate(by_hand)}
+        start = start_index_of_added_partitions(sorted(brokers), first[0])
+        added = (wanted.partition_count or 0) - there
+        chosen = _assigned(wanted.name, brokers, added, len(first), start_index=start, start_partition=there)
+        return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
+
+    async def _has_controller(self) -> bool:
+        return await self._zk.exists(ControllerZNode.path) is not None
+
+    async def _wait_for_leaders(self, topic: str, partitions: Sequence[int]) -> None:
+        waiting = [TopicPartition(topic, partition) for partition in partitions]
+        while waiting:
+            states = await read_states(self._zk, waiting)
+            # A partition all of whose brokers are dead gets a state without leader: there is nothing to wait for.
+            waiting = [partition for partition in waiting if partition not in states]
+            leaderless = [p for p, state in states.items() if state.leader_and_isr.leader == NO_LEADER]
+            if leaderless:
+                self._cluster.observe(f"no live replica: {', '.join(map(str, leaderless))}")
+            if waiting:
+                await asyncio.sleep(POLL_PAUSE_S)
+
+    async def _wait_until_gone(self, names: Sequence[str]) -> None:
+        changed = asyncio.Event()
+
+        def on_change(_: WatchEvent) -> None:
+            changed.set()
+
+        self._zk.watch_children(TopicsZNode.path, on_change)
+        try:
+            while set(names) & set(await self._kafka.get_all_topics()):
+                await changed.wait()
+                changed.clear()
+        finally:
+            self._zk.unwatch(TopicsZNode.path, on_change)
+
+
+def _assigned(
+    topic: str,
+    brokers: Mapping[int, str | None],
+    partition_count: int,
+    replication_factor: int,
+    *,
+    start_index: int | None = None,
+    start_partition: int = 0,
+) -> dict[int, tuple[int, ...]]:
+    try:
+        return assign_replicas(
+            brokers,
+            partition_count,
+            replication_factor,
+            fixed_start_index=start_index,
+            start_partition_id=start_partition,
+        )
+    except KafkaError as error:
+        raise _refused(topic, error.code, error.message or error.code.name) from error
+
+
+def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> None:
+    there = len(found.assignment)
+    if topic in INTERNAL_TOPICS:
+        message = f"The number of partitions for the internal topic {topic} cannot be changed."
+        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, message)
+    if any(assignment.is_being_reassigned for assignment in found.assignment.values()):
+        message = f"A partition reassignment is in progress for the topic '{topic}'."
+        raise _refused(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
+    if 0 not in found.assignment:
+        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic '{topic}' has no partition 0.")
+    if count == there:
+        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partitions.")
+    if count < there:
+        message = f"Topic currently has {there} partitions, which is higher than the requested {count}."
+        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, message)
+
+
+def _check_by_hand(assignment: ReplicaLists, replication_factor: int, brokers: Mapping[int, str | None]) -> None:
+    check_brokers(assignment, brokers)
+    if any(len(replicas) != replication_factor for replicas in assignment):
+        raise BadRequest(
+            f"every partition of this topic has {replication_factor} replicas", where="--replica-assignment"
+        )
+
+
+def _refused(topic: str, code: ErrorCode, message: str) -> Refused:
+    return Refused(code, message, where=f"topic {topic}")
+
+
+def _shown(assignment: Mapping[int, ReplicaAssignment]) -> str:
+    return ", ".join(f"{p}: {':'.join(map(str, a.replicas))}" for p, a in sorted(assignment.items()))

@@ -1,6 +1,6 @@
 """What somebody wants done to topics, as checked values; and what became of it. Carried out elsewhere.
 
-By the wire: ``topic_changes_wire``; through the znodes: ``topic_changes_zk``. Error texts are those of kafka-topics.
+``access`` chooses who carries it out. Error texts are those of kafka-topics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics looked at: listing and describing, with the filters of kafka-topics. Changes stand in ``topic_changes``."""
+"""Topics looked at: listing and describing, with the filters of kafka-topics. Changes are in ``changes``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, Unreachable
+from engine.admin.configs.values import UNKNOWN_SETTINGS_HINT, known_configs
+from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
-from engine.admin.topics.reader import DEFAULT_MIN_ISR, UNKNOWN_SETTINGS_HINT, TopicName, TopicReader, known_configs
 from engine.admin.topics.selection import TopicSelection
+from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import topic_id_text
 from engine.common.topic_names import INTERNAL_TOPICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay
-from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
 from engine.admin.topics.changes import NewTopic, ReplicaLists, TopicChange, TopicOutcome
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
@@ -23,11 +23,6 @@ from engine.protocol.apis.create_topics import (
     CreateTopicsRequest,
 )
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
-
-
-def answer_limit_ms(timeout_ms: int) -> int:
-    """Return how long to wait for the answer of a controller that was given ``timeout_ms`` to carry a change out."""
-    return timeout_ms + max(timeout_ms // 8, 100)
 
 
 async def create_topic(

@@ -19,7 +19,7 @@ from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, ReplicaLog, TopicSnapshot
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 
-SCRIPT = Path(__file__).parents[2] / "fixtures" / "snapshots" / "large_cluster.py"
+SCRIPT = Path(__file__).parents[3] / "fixtures" / "snapshots" / "large_cluster.py"
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -17,10 +17,10 @@ from engine.admin.configs.by_wire import WireConfigReader
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts
+from engine.admin.topics.by_snapshot import SnapshotTopicReader
 from engine.admin.topics.by_wire import WireTopicReader
 from engine.admin.topics.describing import DescribeOptions, describe_topics
 from engine.admin.topics.filters import PartitionFilter
-from engine.admin.topics.reader import SnapshotTopicReader
 from engine.admin.topics.selection import select_topics
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo

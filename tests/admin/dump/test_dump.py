@@ -33,7 +33,7 @@ from engine.formats.producer_snapshot import ProducerSnapshotEntry, encode_produ
 from engine.protocol.records.batch import Codec, Record, encode_batch
 from engine.protocol.records.legacy import encode_message_set
 
-DISK = Path(__file__).parents[2] / "fixtures" / "disk"
+DISK = Path(__file__).parents[3] / "fixtures" / "disk"
 SEGMENT = "00000000000000000000.log"
 DATA = DumpOptions(print_data_log=True)
 QUIET = DumpOptions(verify_index_only=True)

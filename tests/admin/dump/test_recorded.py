@@ -12,7 +12,7 @@ from engine.admin.dump.payloads import PayloadDecoder
 from engine.admin.dump.rows import Finding
 from engine.admin.dump.text import problem_lines, row_line
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 PREFIX = "/data/kafka/"
 
 PLAIN = DumpOptions()

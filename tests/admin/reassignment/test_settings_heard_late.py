@@ -11,7 +11,7 @@ from scripted_brokers import ScriptedCluster, scripted_cluster
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.configs.changing import alter_entity
+from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, Throttle
 from engine.admin.reassignment.throttles import ThrottleSettings, clear_throttles, set_throttle

@@ -1,13 +1,44 @@
-"""One way to alter settings: by the wire, or through the znodes."""
+"""The two seams to a cluster's settings, reading and altering, and the one place that chooses the side behind each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.target import Side
-from engine.admin.configs.values import Entity, EntityType
+from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+
+
+class ConfigReader(Protocol):
+    """Reads settings of one cluster."""
+
+    async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
+        """Return what is set for an entity, or (``include_all``) everything that holds for it."""
+
+    async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+        """Return the same of all entities of a kind, the defaults of brokers among them."""
+
+
+async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> ConfigReader:
+    """Return the reader of settings for this cluster.
+
+    With ``wants_brokers`` brokers are asked where they are named beside ZooKeeper: they know their files and defaults.
+    """
+    if cluster.target.snapshot is not None:
+        from engine.admin.cluster.snapshot_file import load_snapshot
+        from engine.admin.configs.by_snapshot import SnapshotConfigReader
+
+        return SnapshotConfigReader(load_snapshot(cluster.target.snapshot))
+    is_by_brokers = wants_brokers and cluster.target.via is None and bool(cluster.target.bootstrap)
+    if cluster.reads_from is Side.ZOOKEEPER and not is_by_brokers:
+        from engine.admin.configs.by_znode import ZkConfigReader
+
+        return ZkConfigReader(await cluster.zookeeper(), observe=cluster.observe)
+    from engine.admin.configs.by_wire import WireConfigReader
+
+    return WireConfigReader(await cluster.wire())
 
 
 async def alter_entity(
@@ -38,13 +69,13 @@ async def alter_entity(
         await alter_quotas(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if cluster.changes_by is Side.WIRE:
-        from engine.admin.configs.changes_by_wire import alter_configs
+        from engine.admin.configs.by_wire import alter_configs
 
         await alter_configs(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint="use --bootstrap-server")
-    from engine.admin.configs.changes_by_znode import alter_configs_zk
+    from engine.admin.configs.by_znode import alter_configs_zk
     from engine.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())

@@ -1,0 +1,89 @@
+"""The two seams to a cluster's topics, reading and changing, and the one place that chooses the side behind each.
+
+A reader reads what it is asked for and no more: a command about one topic reads that topic only. Only the side that is
+used is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.target import Side
+from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
+from engine.admin.topics.values import TopicName
+from engine.common.snapshot import TopicSnapshot
+
+
+class TopicReader(Protocol):
+    """Reads topics of one cluster."""
+
+    async def names(self) -> list[TopicName]:
+        """Return all topics by name."""
+
+    async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
+        """Return those of the named topics that exist, by name."""
+
+    async def live_brokers(self) -> frozenset[int]:
+        """Return the ids of the brokers that are alive."""
+
+    async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
+        """Return each topic's effective min.insync.replicas; topics whose settings are not known are left out."""
+
+
+class TopicChanger(Protocol):
+    """Changes topics of one cluster and waits, within the operation's time, until the change is done."""
+
+    async def exists(self, name: str, *, if_exists: bool) -> bool:
+        """Whether the topic is there; raises NotFound where it is not, unless ``if_exists``."""
+
+    async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        """Create a topic, or only check that it could be."""
+
+    async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        """Add partitions and change settings, or only check that it could be done."""
+
+    async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
+        """Return the names that a deletion of ``texts`` means; patterns never take Kafka's own topics."""
+
+    async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        """Delete topics; return what became of each, and the refusals."""
+
+
+async def topic_reader(
+    cluster: Cluster, *, on_unreadable: Complain | None = None, on_unknown_settings: Complain | None = None
+) -> TopicReader:
+    """Return the reader of topics for this cluster. What it cannot read raises, unless somebody wants to be told.
+
+    Args:
+        on_unreadable: told of topics whose znodes nobody understands, which are left out.
+        on_unknown_settings: told of settings that no broker tells soon, which are None then.
+    """
+    if cluster.target.snapshot is not None:
+        from engine.admin.cluster.snapshot_file import load_snapshot
+        from engine.admin.topics.by_snapshot import SnapshotTopicReader
+
+        return SnapshotTopicReader(load_snapshot(cluster.target.snapshot))
+    if cluster.reads_from is Side.ZOOKEEPER:
+        from engine.admin.topics.by_znode import ZkTopicReader
+
+        return ZkTopicReader(
+            await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read, on_unreadable=on_unreadable
+        )
+    from engine.admin.topics.by_wire import WireTopicReader
+
+    return WireTopicReader(await cluster.wire(), observe=cluster.observe, on_unknown=on_unknown_settings)
+
+
+async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> TopicChanger:
+    """Return the changer that changes of this cluster go by."""
+    if cluster.changes_by is Side.ZOOKEEPER:
+        from engine.admin.topics.by_znode import ZkTopicChanger
+
+        return ZkTopicChanger(cluster, await cluster.zookeeper(), is_rack_aware=is_rack_aware)
+    from engine.admin.topics.by_wire import WireTopicChanger
+
+    return WireTopicChanger(cluster, await cluster.wire())

@@ -1,0 +1,36 @@
+"""What every way to read topics needs: a topic as a listing shows it, and its effective min.insync.replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.common.snapshot import TopicSnapshot
+from engine.common.topic_names import INTERNAL_TOPICS
+
+DEFAULT_MIN_ISR = 1
+"""Kafka's default of min.insync.replicas, used where nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """A topic as a listing shows it."""
+
+    topic: str
+    internal: bool = False
+    marked_for_deletion: bool = False
+
+
+def topic_name(name: str, is_marked: bool) -> TopicName:
+    return TopicName(name, name in INTERNAL_TOPICS, is_marked)
+
+
+def topic_min_isrs(topics: Iterable[TopicSnapshot], cluster_default: str | None) -> dict[str, int]:
+    """Return min.insync.replicas as the topic's override, the cluster's dynamic default or Kafka's default say."""
+    found = {}
+    for topic in topics:
+        if topic.configs is not None:
+            texts = (topic.configs.get("min.insync.replicas"), cluster_default)
+            numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
+            found[topic.name] = next(numbers, DEFAULT_MIN_ISR)
+    return found
