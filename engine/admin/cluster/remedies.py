@@ -24,9 +24,9 @@ class Operation(Enum):
     LIST_BROKERS = "the list of brokers"
     DESCRIBE_CONFIGS = "the settings"
     DESCRIBE_TOPIC_CONFIGS = "the settings of the topic"
-    DESCRIBE_ALL_TOPIC_CONFIGS = "the settings of the topic with all defaults"
+    DESCRIBE_ALL_TOPIC_CONFIGS = "all settings of the topic"
     DESCRIBE_BROKER_CONFIGS = "the settings of the broker"
-    DESCRIBE_ALL_BROKER_CONFIGS = "the settings with all defaults of the broker"
+    DESCRIBE_ALL_BROKER_CONFIGS = "all settings of the broker"
     ALTER_CONFIGS = "a change of settings"
     ADD_TOPIC_CONFIG = "a change of the topic's setting"
     DELETE_CONFIGS = "the deletion of settings"
@@ -93,7 +93,7 @@ class Parameter(Enum):
     TOPIC_PARTITIONS = "topic partitions"
     TYPE = "type"
     VIA = "side"
-    ZOOKEEPER = "ZooKeeper"
+    ZOOKEEPER = "ZooKeeper address"
 
 
 @dataclass(frozen=True, slots=True)
