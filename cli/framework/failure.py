@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
 from cli.output.values import escape_controls
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.errors import AdminError
 
 _KINDS = {
     "usage": ExitCode.USAGE,
@@ -79,11 +83,9 @@ def _engine_failure(error: BaseException) -> Failure | None:
     from engine.network.errors import NetworkError
 
     if isinstance(error, admin.AdminError):
-        kafka_error = error.code.name if isinstance(error, admin.Refused) else None
-        return Failure(_KINDS[error.kind], error.kind.value, error.message, error.where, error.hint, kafka_error)
+        return _admin_failure(error)
     if isinstance(error, common.KafkaError):
-        refused = admin.Refused(error.code, error.message)
-        return Failure(ExitCode.REFUSED, "refused", refused.message, hint=refused.hint, kafka_error=error.code.name)
+        return _admin_failure(admin.Refused(error.code, error.message))
     if isinstance(error, common.ConfigError):
         return Failure(ExitCode.USAGE, "usage", str(error))
     if isinstance(error, common.OperationError):
@@ -98,6 +100,20 @@ def _engine_failure(error: BaseException) -> Failure | None:
         hint = "does a Kafka broker listen there?"
         return Failure(ExitCode.UNREACHABLE, "unreachable", f"senseless answer: {error}", hint=hint)
     return None
+
+
+def _admin_failure(error: AdminError) -> Failure:
+    from cli.framework.remedies import spelled
+    from engine.admin.cluster.errors import Refused
+
+    return Failure(
+        _KINDS[error.kind],
+        error.kind.value,
+        spelled(error.message),
+        None if error.where is None else spelled(error.where),
+        None if error.hint is None else spelled(error.hint),
+        error.code.name if isinstance(error, Refused) else None,
+    )
 
 
 def _zookeeper_failure(error: BaseException) -> Failure:

@@ -14,6 +14,7 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.remedies import Words
     from engine.admin.cluster.target import ClusterTarget
 
 _SIDES = {
@@ -63,9 +64,11 @@ class Invocation:
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
 
-    def accepted(self, what_goes_on: str) -> None:
+    def accepted(self, what_goes_on: Words) -> None:
         """Note that the cluster accepted a change: from now on the deadline means "still under way"."""
-        self.left_running.append(what_goes_on)
+        from cli.framework.remedies import spelled
+
+        self.left_running.append(spelled(what_goes_on))
 
     def target(self, *, for_change: bool = False) -> ClusterTarget:
         """Return the cluster that is meant. Refuses a change of a profile that is read-only, or of a snapshot."""

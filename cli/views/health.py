@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cli.exit_codes import ExitCode
+from cli.framework.remedies import spelled
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.health.report import HealthReport, HealthStatus, Severity
 
@@ -30,7 +31,7 @@ def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
     """The reasons, the worst first; the exit code is 1 where the status is as bad as ``fails_on`` or worse."""
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
-    advice = [f"{reason.check.value}: {reason.check.advice}" for reason in health.reasons]
+    advice = [f"{reason.check.value}: {spelled(reason.check.advice)}" for reason in health.reasons]
     ranks = tuple(HealthStatus)
     is_bad = health.status is not HealthStatus.OK and ranks.index(health.status) >= ranks.index(fails_on)
     return Report(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
@@ -130,7 +131,7 @@ def log_dirs_of(
                     lag = None if log.offset_lag < 0 else log.offset_lag
                     replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
     if not found and any(topic.partitions for topic in snapshot.topics):
-        hint = "take one that has: klamm cluster snapshot --sizes FILE"
+        hint = Phrase("take one that has: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
         raise BadRequest("this snapshot has no log dirs", hint=hint)
     absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
     if absent:

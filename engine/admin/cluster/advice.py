@@ -3,40 +3,51 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase, Words
 from engine.common.errors import ErrorCode
 
-_ADVICE = {
-    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or add --if-not-exists where an existing topic is fine",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "list the topics with: klamm topics list",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as brokers are alive: klamm brokers list",
-    ErrorCode.INVALID_PARTITIONS: "at least one, and never fewer than it has: klamm topics describe TOPIC",
+_OUT_OF_SYNC = Phrase("see who is out of sync: ", Operation.DESCRIBE_UNDER_MIN_ISR)
+_ADVICE: Mapping[ErrorCode, Words] = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: Phrase(
+        "choose another name, or add ", Parameter.IF_NOT_EXISTS, " where an existing topic is fine"
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: SEE_TOPICS,
+    ErrorCode.INVALID_REPLICATION_FACTOR: Phrase(
+        "ask for at most as many replicas as brokers are alive: ", Operation.LIST_BROKERS
+    ),
+    ErrorCode.INVALID_PARTITIONS: Phrase("at least one, and never fewer than it has: ", Operation.DESCRIBE_TOPIC),
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of: letters, digits, dot, underscore, hyphen",
     ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
     ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers and restart them",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "wait for the reassignment to end, or cancel it, then try again",
     ErrorCode.NOT_CONTROLLER: "the controller has just moved; try again",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "see who is out of sync: klamm topics describe --under-min-isr-partitions",
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
-        "the records may have been stored; see who is out of sync: klamm topics describe --under-min-isr-partitions"
+    ErrorCode.NOT_ENOUGH_REPLICAS: _OUT_OF_SYNC,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Phrase("the records may have been stored; ", _OUT_OF_SYNC),
+    ErrorCode.MESSAGE_TOO_LARGE: Phrase(
+        "send smaller records, or raise max.message.bytes of the topic: ", Operation.ALTER_CONFIGS
     ),
-    ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic: klamm configs alter",
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise max.message.bytes and segment.bytes of the topic",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader: klamm topics describe --unavailable-partitions",
+    ErrorCode.LEADER_NOT_AVAILABLE: Phrase("the partition has no leader: ", Operation.DESCRIBE_UNAVAILABLE),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "leadership has just moved; try again",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "start at an offset that is still there, or use --from-beginning",
+    ErrorCode.OFFSET_OUT_OF_RANGE: Phrase("start at an offset that is still there, or use ", Parameter.FROM_BEGINNING),
     ErrorCode.KAFKA_STORAGE_ERROR: "a log dir of that broker has failed; look at its server.log",
-    ErrorCode.REQUEST_TIMED_OUT: "the change may still be carried out; look again, and give more time with --timeout",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; by ZooKeeper it may work: --zookeeper HOST:PORT",
-    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted or created anew; list the topics with: klamm topics list",
+    ErrorCode.REQUEST_TIMED_OUT: Phrase(
+        "the change may still be carried out; look again, and give more time with ", Parameter.TIMEOUT
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: Phrase(
+        "the cluster is too old for this; by ZooKeeper it may work: ", Give(Parameter.ZOOKEEPER)
+    ),
+    ErrorCode.UNKNOWN_TOPIC_ID: Phrase("the topic was deleted or created anew; ", SEE_TOPICS),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the cluster",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the group",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
     ErrorCode.CORRUPT_MESSAGE: "the records were damaged on the way, or a null key was sent to a compacted topic",
     ErrorCode.INVALID_RECORD: "the topic does not take such a record; a compacted topic wants a key",
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "use another --compression; zstd needs Kafka 2.1",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
 
 
@@ -46,7 +57,7 @@ _COLLIDES = "collides with existing topic"
 _NOT_DYNAMIC = "Cannot update these configs dynamically"
 
 
-def advice_for(code: ErrorCode, message: str = "", where: str = "") -> str | None:
+def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | None:
     """Return what to do next, or None where nothing better than the error's own text can be said.
 
     ``message`` is the error's text, ``where`` what it is about, such as ``topic orders``.
@@ -64,16 +75,16 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> str | Non
     return "try again" if code.is_retriable else None
 
 
-def _advice_on_settings(message: str, where: str) -> str | None:
+def _advice_on_settings(message: str, where: str) -> Words | None:
     kind, _, name = where.partition(" ")
     if kind == "broker" and name.isdigit():
-        return f"see keys and their values with: klamm configs describe --broker {name} --all"
+        return Phrase("see keys and their values with: ", Do(Operation.DESCRIBE_ALL_BROKER_CONFIGS, name))
     if kind != "topic":
         return None
-    look = "see keys and their values with: klamm configs describe --topic TOPIC --all"
+    look = Phrase("see keys and their values with: ", Operation.DESCRIBE_ALL_TOPIC_CONFIGS)
     unknown = _UNKNOWN_KEY.search(message)
     nearest = _nearest_key(unknown[1]) if unknown is not None else None
-    return look if nearest is None else f"did you mean {nearest}? {look}"
+    return look if nearest is None else Phrase(f"did you mean {nearest}? ", look)
 
 
 def _nearest_key(key: str) -> str | None:

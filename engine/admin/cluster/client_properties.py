@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.errors import ConfigError
 from engine.config.properties import parse_properties
 
@@ -43,7 +44,7 @@ def load_client_properties(path: Path) -> ClientProperties:
         raise BadRequest(
             f"security.protocol={protocol} is not supported yet",
             where=str(path),
-            hint="use a PLAINTEXT listener, or --zookeeper for what the znodes tell",
+            hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes tell"),
         )
     timeout = entries.get("request.timeout.ms", "30000")
     if not timeout.isdigit():

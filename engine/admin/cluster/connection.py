@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Cluster:
         if self._zk is not None:
             return self._zk
         if self.target.zookeeper is None:
-            raise BadRequest("this needs ZooKeeper", hint="give --zookeeper HOST:PORT[/chroot]")
+            hint = Phrase("give ", Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"))
+            raise BadRequest("this needs ZooKeeper", hint=hint)
         from engine.admin.cluster.zookeeper import open_zookeeper
 
         self._zk = await open_zookeeper(

@@ -1,8 +1,9 @@
 """Why an operation of a tool could not be done, told in kinds that a caller can act on.
 
-Each error says what and where, and where there is one a hint at what to do next. A command line maps the kind to its
-exit code, a dashboard to a colour. This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that
-the cluster answered with travels inside ``Refused``.
+Each error says what and where, and where there is one a hint at what to do next. Where these name an operation or a
+parameter they are phrases, which a face spells. A command line maps the kind to its exit code, a dashboard to a colour.
+This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that the cluster answered with travels
+inside ``Refused``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from engine.admin.cluster.advice import advice_for
-from engine.common.errors import ErrorCode, OperationError
+from engine.admin.cluster.remedies import Part, Words, words
+from engine.common.errors import ErrorCode, KlammError
 
 
 class FailureKind(StrEnum):
@@ -28,15 +30,19 @@ class FailureKind(StrEnum):
     """The cluster accepted the change, which had not ended when the deadline passed."""
 
 
-class AdminError(OperationError):
-    """An operation failed. ``where`` names the thing or the address it failed at."""
+class AdminError(KlammError):
+    """An operation failed. ``where`` names the thing, the address or the parameter it failed at.
+
+    ``str()`` is the message in plain words.
+    """
 
     kind = FailureKind.USAGE
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.message = message
-        self.where = where
+    def __init__(self, message: Part, *, where: Part | None = None, hint: Part | None = None) -> None:
+        super().__init__(str(words(message)))
+        self.message: Words = words(message)
+        self.where: Words | None = None if where is None else words(where)
+        self.hint: Words | None = None if hint is None else words(hint)
 
 
 class BadRequest(AdminError):
@@ -69,8 +75,8 @@ class Refused(AdminError):
     kind = FailureKind.REFUSED
 
     def __init__(
-        self, code: ErrorCode, message: str | None = None, *, where: str | None = None, hint: str | None = None
+        self, code: ErrorCode, message: Part | None = None, *, where: Part | None = None, hint: Part | None = None
     ) -> None:
-        hint = hint or advice_for(code, message or "", where or "")
+        hint = hint or advice_for(code, str(words(message or "")), str(words(where or "")))
         super().__init__(message or code.name, where=where, hint=hint)
         self.code = code

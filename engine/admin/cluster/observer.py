@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-Accepted = Callable[[str], None]
+from engine.admin.cluster.remedies import Words
+
+Accepted = Callable[[Words], None]
 """Is told, once the cluster has accepted a change, what goes on there and how to look at it."""
 
 Observer = Callable[[str], None]
 """Is told, in one line each, what is asked of whom."""
 
 
-def tell_nobody(line: str) -> None:
+def tell_nobody(line: Words) -> None:
     """The observer of a caller who does not want to know."""
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config")
@@ -107,7 +108,8 @@ def add_profile(profiles: Profiles, profile: Profile) -> None:
     if any(known.name == profile.name for known in profiles.profiles):
         raise BadRequest(f"a profile called {profile.name!r} is there already", where=str(profiles.path))
     if not (profile.zookeeper or profile.bootstrap_servers):
-        raise BadRequest("a profile needs an address", hint="give --zookeeper, --bootstrap-server or both")
+        needed = Phrase("give ", Parameter.ZOOKEEPER, ", ", Parameter.BOOTSTRAP_SERVERS, " or both")
+        raise BadRequest("a profile needs an address", hint=needed)
     text = profiles.path.read_text(encoding="utf-8") if profiles.path.exists() else ""
     text = f"{text.rstrip()}\n\n{_table(profile)}".lstrip()
     if profile.is_default or not profiles.profiles:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.common.collection import collector_paused
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
@@ -24,9 +25,8 @@ def load_snapshot(path: Path) -> ClusterSnapshot:
     except FileNotFoundError as error:
         raise NotFound("no such snapshot file", where=str(path)) from error
     except ValueError as error:
-        raise BadRequest(
-            f"not a snapshot: {error}", where=str(path), hint="write one: klamm cluster snapshot"
-        ) from error
+        hint = Phrase("write one: ", Operation.TAKE_SNAPSHOT)
+        raise BadRequest(f"not a snapshot: {error}", where=str(path), hint=hint) from error
 
 
 @lru_cache(maxsize=1)

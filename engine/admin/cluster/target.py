@@ -16,13 +16,15 @@ from pathlib import Path
 from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Profile, load_profiles, profiles_path
+from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 
-_THREE_WAYS = (
-    "name one with --zookeeper HOST:PORT or --bootstrap-server HOST:PORT, choose a profile with --cluster NAME, "
-    "or start one here: klamm local up"
-)
+_THREE_WAYS = Phrase(
+    "name one with ", Give(Parameter.ZOOKEEPER), " or ", Give(Parameter.BOOTSTRAP_SERVERS),
+    ", choose a profile with ", Give(Parameter.CLUSTER),
+    ", or start one here: ", Operation.START_LOCAL_CLUSTER,
+)  # fmt: skip
 
 
 class Side(StrEnum):
@@ -139,10 +141,11 @@ def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> Clu
 def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> ClusterTarget:
     ways = [naming.cluster, naming.snapshot, naming.zookeeper or naming.bootstrap_servers]
     if sum(bool(way) for way in ways) > 1:
-        raise BadRequest(
-            "more than one cluster is named",
-            hint="give --cluster, or --snapshot, or --zookeeper and --bootstrap-server",
-        )
+        hint = Phrase(
+            "give ", Parameter.CLUSTER, ", or ", Parameter.SNAPSHOT,
+            ", or ", Parameter.ZOOKEEPER, " and ", Parameter.BOOTSTRAP_SERVERS,
+        )  # fmt: skip
+        raise BadRequest("more than one cluster is named", hint=hint)
     if naming.cluster:
         return _from_profile(load_profiles(profiles_path(environment)).named(naming.cluster))
     if naming.snapshot:
@@ -171,7 +174,7 @@ def _local(path: Path) -> ClusterTarget:
         document = json.loads(path.read_text(encoding="utf-8"))
         zookeeper, bootstrap = document["zookeeper"], document["bootstrap_servers"]
     except (ValueError, KeyError, TypeError) as error:
-        hint = "remove it, then: klamm local up"
+        hint = Phrase("remove it, then: ", Operation.START_LOCAL_CLUSTER)
         raise BadRequest("not the record of a local cluster", where=str(path), hint=hint) from error
     if isinstance(bootstrap, list):
         bootstrap = ",".join(bootstrap)
@@ -180,7 +183,8 @@ def _local(path: Path) -> ClusterTarget:
 
 def _forced(target: ClusterTarget, via: Side) -> ClusterTarget:
     if target.snapshot is not None:
-        raise BadRequest("a snapshot is read from its file", hint="leave --via out")
+        raise BadRequest("a snapshot is read from its file", hint=Phrase("leave ", Parameter.VIA, " out"))
     if via is Side.ZOOKEEPER and target.zookeeper is None:
-        raise BadRequest("--via zookeeper wants a ZooKeeper", hint="give --zookeeper HOST:PORT too")
+        message = Phrase(Give(Parameter.VIA, via.value), " wants a ZooKeeper")
+        raise BadRequest(message, hint=Phrase("give ", Give(Parameter.ZOOKEEPER), " too"))
     return replace(target, via=via)

@@ -15,6 +15,7 @@ from typing import Any, cast
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import Node
 from engine.network.client import BrokerClient
@@ -31,7 +32,9 @@ CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
 
-NO_CONTROLLER_HINT = "another is elected when its session with ZooKeeper has ended: try again, or ask by --zookeeper"
+NO_CONTROLLER_HINT = Phrase(
+    "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
+)
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
 
@@ -288,7 +291,7 @@ class WireCluster:
         raise Unreachable(
             "no broker can be reached",
             where=", ".join(absent) or None,
-            hint="is it running there? look at the address, or start one here: klamm local up",
+            hint=START_IT,
         )
 
     async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
@@ -384,10 +387,10 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     if isinstance(error, ConnectFailed):
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
-        hint = "the broker has ended, or none listens there: a ZooKeeper is named with --zookeeper"
+        hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
         return Unreachable(message, where=error.address, hint=hint)
     if isinstance(error, RequestTimedOut):
-        return Unreachable(message, where=error.address, hint="give it more time with --timeout SECONDS")
+        return Unreachable(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)
 
 
@@ -402,5 +405,5 @@ def refuse(code: int, message: str | None, where: str) -> None:
     if known is ErrorCode.NONE:
         return
     if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise NotFound(message or "does not exist", where=where, hint="list the topics with: klamm topics list")
+        raise NotFound(message or "does not exist", where=where, hint=SEE_TOPICS)
     raise Refused(known, message, where=where)

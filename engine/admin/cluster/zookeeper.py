@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.remedies import START_IT, Give, Parameter, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
@@ -26,13 +27,12 @@ async def open_zookeeper(connect: str, *, timeout_s: float, has_brokers: bool = 
     Raises:
         Unreachable: nobody answers in time, or the chroot does not exist.
     """
-    instead = "; the brokers may answer: --via wire" if has_brokers else ""
+    instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     opening = asyncio.create_task(_open(connect, timeout_s, instead), name="open-zookeeper")
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done and not await _somebody_listens(connect):
-            hint = "is it running there? look at the address, or start one here: klamm local up"
-            raise Unreachable("ZooKeeper cannot be reached", where=connect, hint=hint + instead)
+            raise Unreachable("ZooKeeper cannot be reached", where=connect, hint=Phrase(START_IT, instead))
         return await opening
     finally:
         opening.cancel()
@@ -54,7 +54,7 @@ async def _somebody_listens(connect: str) -> bool:
     return any(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
 
 
-async def _open(connect: str, timeout_s: float, instead: str) -> ZkClient:
+async def _open(connect: str, timeout_s: float, instead: Phrase) -> ZkClient:
     try:
         return await ZkClient.connect(
             connect,
@@ -65,8 +65,9 @@ async def _open(connect: str, timeout_s: float, instead: str) -> ZkClient:
             make_chroot=False,
         )
     except ConnectTimedOut as error:
-        hint = "somebody listens there: a ZooKeeper that hangs, or a broker, which --bootstrap-server would name"
-        raise Unreachable("ZooKeeper does not answer", where=connect, hint=hint + instead) from error
+        who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
+        told = Phrase("somebody listens there: ", who, instead)
+        raise Unreachable("ZooKeeper does not answer", where=connect, hint=told) from error
     except NoNode as error:
         hint = "a cluster's brokers make it: look at the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error

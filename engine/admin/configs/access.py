@@ -7,6 +7,7 @@ from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Parameter, Phrase
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 
@@ -60,10 +61,11 @@ async def alter_entity(
     if both:
         raise BadRequest(f"both set and deleted: {', '.join(both)}")
     if not additions and not deletions:
-        raise BadRequest("nothing to alter", hint="give --add-config, --add-config-file or --delete-config")
+        hint = Phrase("give ", Parameter.ADD_CONFIG, ", ", Parameter.ADD_CONFIG_FILE, " or ", Parameter.DELETE_CONFIG)
+        raise BadRequest("nothing to alter", hint=hint)
     if entity.type.is_of_clients:
         if cluster.changes_by is not Side.WIRE:
-            raise BadRequest("quotas are altered by the brokers alone", hint="use --bootstrap-server")
+            raise BadRequest("quotas are altered by the brokers alone", hint=USE_BROKERS)
         from engine.admin.configs.quotas_by_wire import alter_quotas
 
         await alter_quotas(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
@@ -74,11 +76,11 @@ async def alter_entity(
         await alter_configs(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if entity.type is EntityType.BROKER_LOGGER:
-        raise BadRequest("loggers are not in ZooKeeper", hint="use --bootstrap-server")
+        raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
     from engine.admin.configs.by_znode import alter_configs_zk
     from engine.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     if entity.type is EntityType.TOPIC and not await kafka.topic_exists(entity.name or ""):
-        raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+        raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)

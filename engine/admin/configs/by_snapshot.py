@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import SEE_TOPICS, Parameter, Phrase
 from engine.admin.configs.values import (
     ConfigEntry,
     ConfigSource,
@@ -28,7 +29,7 @@ class SnapshotConfigReader:
         if entity.type is EntityType.TOPIC:
             topic = self._snapshot.topic(entity.name or "")
             if topic is None:
-                raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+                raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
             return _described(entity, known_configs(topic))
         broker_id = None if entity.name is None else int(entity.name)
         return _described(entity, self._snapshot.broker_configs.get(broker_id, {}))
@@ -46,10 +47,11 @@ class SnapshotConfigReader:
 
 def _refuse(kind: EntityType, *, include_all: bool) -> None:
     if kind not in (EntityType.TOPIC, EntityType.BROKER):
-        hint = "name the cluster with --bootstrap-server or --zookeeper"
+        hint = Phrase("name the cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
         raise BadRequest(f"settings of {kind.value} are in no snapshot", hint=hint)
     if include_all:
-        raise BadRequest("a snapshot has only what is set, no defaults", hint="leave --all out, or ask the cluster")
+        hint = Phrase("leave ", Parameter.ALL_CONFIGS, " out, or ask the cluster")
+        raise BadRequest("a snapshot has only what is set, no defaults", hint=hint)
 
 
 def _described(entity: Entity, settings: Mapping[str, str]) -> EntityConfigs:

@@ -13,6 +13,7 @@ from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.wire import WireCluster, refuse
 from engine.admin.configs.values import (
+    SEE_SETTINGS,
     UNKNOWN_SETTINGS_HINT,
     ConfigEntry,
     ConfigSource,
@@ -288,5 +289,4 @@ async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequenc
         if time.monotonic() >= deadline:
             break
         await asyncio.sleep(_PAUSE_S)
-    hint = "see what is set with: klamm configs describe"
-    raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)
+    raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)

@@ -11,8 +11,17 @@ from collections.abc import Mapping, Sequence
 from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
 from engine.admin.cluster.zookeeper import children_or_none, get_or_none
-from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
+from engine.admin.configs.values import (
+    SEE_SETTINGS,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Entity,
+    EntityConfigs,
+    EntityType,
+)
 from engine.common.errors import ConfigError, ErrorCode
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic_keys import is_password, validate_dynamic_config
@@ -71,7 +80,7 @@ class ZkConfigReader:
         path = config_path(entity)
         data = await get_or_none(self._zk, path)
         if entity.type is EntityType.TOPIC and await self._zk.exists(TopicZNode.path(entity.name or "")) is None:
-            raise NotFound(f"topic {entity.name!r} does not exist", hint="list the topics with: klamm topics list")
+            raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
         settings = {} if data is None else ConfigEntityZNode.decode(path, data)
         self._observe(f"ZooKeeper told {len(settings)} settings of {entity}")
         _refuse_all_of(entity.type, include_all=include_all)
@@ -80,7 +89,7 @@ class ZkConfigReader:
 
 def _refuse_all_of(kind: EntityType, *, include_all: bool) -> None:
     if include_all and kind is not EntityType.TOPIC:
-        raise BadRequest("what a broker has in its file is not in ZooKeeper", hint="use --bootstrap-server")
+        raise BadRequest("what a broker has in its file is not in ZooKeeper", hint=USE_BROKERS)
 
 
 def _described(entity: Entity, settings: Mapping[str, str], *, include_all: bool) -> EntityConfigs:
@@ -97,7 +106,7 @@ def config_path(entity: Entity) -> str:
         BadRequest: its settings are not in ZooKeeper.
     """
     if entity.type not in _TYPES:
-        raise BadRequest(f"{entity.type.value} are not in ZooKeeper", hint="use --bootstrap-server")
+        raise BadRequest(f"{entity.type.value} are not in ZooKeeper", hint=USE_BROKERS)
     return ConfigEntityZNode.path(_TYPES[entity.type], DEFAULT_ENTITY if entity.name is None else entity.name)
 
 
@@ -154,8 +163,7 @@ def changed_settings(
     """Return settings with the changes made; raises BadRequest where one to be deleted is not set."""
     absent = [key for key in deletions if key not in present]
     if absent:
-        hint = "see what is set with: klamm configs describe"
-        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=where, hint=hint)
+        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=where, hint=SEE_SETTINGS)
     return {key: value for key, value in present.items() if key not in deletions} | dict(additions)
 
 
@@ -174,9 +182,10 @@ def check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> Non
     """Raise BadRequest where a broker, or all of them by default, cannot be given these settings at run time."""
     secret = sorted(key for key in configs if is_password(key))
     if secret:
-        hint = "brokers store it encrypted with a secret of theirs: use --bootstrap-server"
+        hint = Phrase("brokers store it encrypted with a secret of theirs: ", USE_BROKERS)
         raise BadRequest(f"{secret[0]} is a secret and cannot be set through ZooKeeper", hint=hint)
     try:
         validate_dynamic_config(configs, is_per_broker=not is_default)
     except ConfigError as error:
-        raise BadRequest(str(error), hint="what is set now: klamm configs describe --broker ID") from error
+        hint = Phrase("what is set now: ", Operation.DESCRIBE_BROKER_CONFIGS)
+        raise BadRequest(str(error), hint=hint) from error

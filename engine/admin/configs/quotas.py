@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote_plus
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
+from engine.admin.configs.values import SEE_SETTINGS, ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
 
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """By the wire's number."""
@@ -99,8 +99,7 @@ def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[st
     there = set(present)
     absent = [key for key in deletions if key not in there]
     if absent:
-        hint = "see what is set with: klamm configs describe"
-        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=hint)
+        raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)
 
 
 def _refuse_credentials(keys: Iterable[str]) -> None:

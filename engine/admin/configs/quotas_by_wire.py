@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE
 from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.cluster.wire import WireCluster, refuse
 from engine.admin.configs.quotas import (
     SCRAM_MECHANISMS,
@@ -105,7 +106,7 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
         response: DescribeClientQuotasResponse = await wire.call_any(request)
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            hint = "ZooKeeper may hold some, without effect there: --zookeeper HOST:PORT"
+            hint = Phrase("ZooKeeper may hold some, without effect there: ", Give(Parameter.ZOOKEEPER))
             raise Refused(error.code, "the brokers know no quotas", where=kind.value, hint=hint) from error
         raise
     refuse(response.error_code, response.error_message, f"quotas of {kind.value}")

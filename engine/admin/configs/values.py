@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.common.snapshot import TopicSnapshot
 
-UNKNOWN_SETTINGS_HINT = "brokers read them from ZooKeeper: is it up? klamm zk get / --zookeeper HOST:PORT tells"
+UNKNOWN_SETTINGS_HINT = Phrase("brokers read them from ZooKeeper: is it up? ", Operation.CHECK_ZOOKEEPER, " tells")
+SEE_SETTINGS = Phrase("see what is set with: ", Operation.DESCRIBE_CONFIGS)
 
 
 class EntityType(StrEnum):
@@ -52,13 +54,16 @@ class Entity:
     def check(self) -> None:
         """Raise BadRequest where the name can be none of such an entity."""
         if self.type is EntityType.TOPIC and self.name is None:
-            raise BadRequest("topics have no default of their own", hint="give --topic NAME; brokers have defaults")
+            hint = Phrase("give ", Give(Parameter.TOPIC), "; brokers have defaults")
+            raise BadRequest("topics have no default of their own", hint=hint)
         if self.type.is_of_clients:
             return
         if self.type is not EntityType.TOPIC and self.name is not None and not self.name.isdigit():
-            raise BadRequest(f"not a broker id: {self.name!r}", hint="see the ids with: klamm brokers list")
+            hint = Phrase("see the ids with: ", Operation.LIST_BROKERS)
+            raise BadRequest(f"not a broker id: {self.name!r}", hint=hint)
         if self.type is EntityType.BROKER_LOGGER and self.name is None:
-            raise BadRequest("loggers are those of one broker", hint="give --broker-logger ID")
+            hint = Phrase("give ", Give(Parameter.BROKER_LOGGER))
+            raise BadRequest("loggers are those of one broker", hint=hint)
 
     def __str__(self) -> str:
         if self.type is EntityType.USER_CLIENT:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists
@@ -37,12 +38,13 @@ async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], dead
     zk = await cluster.zookeeper()
     kafka = KafkaZkClient(zk)
     if await kafka.get_controller_id() is None:
-        raise Unreachable("no controller is there to elect", hint="see who is alive: klamm brokers list")
+        raise Unreachable("no controller is there to elect", hint=Phrase("see who is alive: ", Operation.LIST_BROKERS))
     for start in range(0, len(names), PARTITIONS_MAX):
         try:
             await kafka.create_preferred_election(names[start : start + PARTITIONS_MAX])
         except NodeExists as error:
-            hint = f"try again in a moment; what it is about: klamm zk get {PreferredReplicaElectionZNode.path}"
+            look = Do(Operation.READ_ZNODE, PreferredReplicaElectionZNode.path)
+            hint = Phrase("try again in a moment; what it is about: ", look)
             raise ElectionInProgress("another preferred replica election is going on", hint=hint) from error
         cluster.observe(f"wrote {PreferredReplicaElectionZNode.path}")
         await wait_until_gone(zk, PreferredReplicaElectionZNode.path, deadline)

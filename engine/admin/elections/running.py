@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Refused
+from engine.admin.cluster.remedies import FIND_BROKERS, Operation, Phrase
 from engine.admin.cluster.target import Side
 from engine.admin.elections.values import ElectionPreview, ElectionResult, ElectionType, PartitionElection, preview
 from engine.admin.topics.access import TopicReader, topic_reader
@@ -40,11 +41,10 @@ class Elector:
         """
         wanted = [one for one in previews if one.is_needed]
         if self._cluster.changes_by is Side.ZOOKEEPER and election is ElectionType.UNCLEAN:
-            hint = "give --bootstrap-server, or let brokers be found with --via wire"
-            raise BadRequest("there is no unclean election through ZooKeeper", hint=hint)
+            raise BadRequest("there is no unclean election through ZooKeeper", hint=FIND_BROKERS)
         errors: Mapping[TopicPartition, str | None] = {}
         if wanted:
-            self._cluster.accepted("the controller elects; look with: klamm topics describe")
+            self._cluster.accepted(Phrase("the controller elects; look with: ", Operation.DESCRIBE_TOPICS))
             names = [one.name for one in wanted]
             if self._cluster.changes_by is Side.WIRE:
                 errors = await self._ask_controller(election, names)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.describing import topic_not_found
 from engine.common.model import NO_LEADER, TopicPartition
@@ -105,13 +106,15 @@ def scope_of(topics: Sequence[str], partitions: Sequence[int]) -> ElectionScope:
         BadRequest: partitions without topics, or not as many as topics.
     """
     if partitions and not topics:
-        raise BadRequest("--partition is only allowed with --topic")
+        raise BadRequest(Phrase(Parameter.PARTITION, " is only allowed with ", Parameter.TOPIC))
     if not partitions:
         return ElectionScope(tuple((topic, None) for topic in dict.fromkeys(topics)))
     if len(topics) == 1:
         topics = list(topics) * len(partitions)
     if len(topics) != len(partitions):
-        hint = "give one --partition after each --topic, or a list with --path-to-json-file"
+        hint = Phrase(
+            "give one ", Parameter.PARTITION, " after each ", Parameter.TOPIC, ", or a list with ", Parameter.JSON_FILE
+        )
         raise BadRequest(f"{len(topics)} topics, but {len(partitions)} partitions", hint=hint)
     return ElectionScope(tuple(dict.fromkeys(zip(topics, partitions, strict=True))))
 
@@ -195,7 +198,7 @@ def _unclean(name: TopicPartition, partition: PartitionSnapshot, live: Set[int])
 def _chosen(topic: TopicSnapshot, partition: int | None) -> list[tuple[TopicPartition, PartitionSnapshot]]:
     chosen = [p for p in topic.partitions if partition in (None, p.partition)]
     if not chosen and partition is not None:
-        hint = f"see its partitions with: klamm topics describe {topic.name}"
+        hint = Phrase("see its partitions with: ", Do(Operation.DESCRIBE_TOPIC, topic.name))
         raise NotFound(f"partition {topic.name}-{partition} does not exist", hint=hint)
     return [(TopicPartition(topic.name, p.partition), p) for p in chosen]
 

@@ -62,7 +62,7 @@ async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[
         if isinstance(outcome, (Unknown, AdminError)):
             failure = _joined(as_error(outcome, f"group {plan.group}")) if isinstance(outcome, Unknown) else outcome
             failures.append(failure)
-            done += [replace(one, result=ResetResult.FAILED, error=failure.message) for one in plan.resets]
+            done += [replace(one, result=ResetResult.FAILED, error=str(failure.message)) for one in plan.resets]
             continue
         failed: dict[Unknown, list[str]] = {}
         for one in plan.resets:

@@ -64,7 +64,7 @@ class GroupsToDelete:
         rows = [DeletedGroup(group, GroupType.CLASSIC, would) for group in self.brokers]
         rows += [DeletedGroup(group, GroupType.ZOOKEEPER, would) for group in self.zookeeper]
         rows += [
-            DeletedGroup(group, GroupType.CLASSIC, DeletionResult.FAILED, why.message)
+            DeletedGroup(group, GroupType.CLASSIC, DeletionResult.FAILED, str(why.message))
             for group, why in self.refusals.items()
         ]
         return sorted(rows, key=lambda row: (row.group, row.type))
@@ -100,7 +100,7 @@ async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[
 
     def note(group: str, kind: GroupType, why: AdminError | None) -> None:
         result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
-        rows.append(DeletedGroup(group, kind, result, None if why is None else why.message))
+        rows.append(DeletedGroup(group, kind, result, None if why is None else str(why.message)))
         if why is not None:
             failures.append(why)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
+from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.deleting import DeletionResult
@@ -104,7 +105,7 @@ def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: Gr
         result = DeletionResult.NOTHING_COMMITTED if value is None else DeletionResult.WOULD_BE_DELETED
         rows.append(DeletedOffset(group, topic, index, offset, result))
     if not rows:
-        hint = f"see what it has with: klamm groups describe --group {group}"
+        hint = Phrase("see what it has with: ", Do(Operation.DESCRIBE_GROUP, group))
         raise BadRequest(f"the group has committed nothing in topic {topic!r}", where=f"group {group}", hint=hint)
     return rows
 

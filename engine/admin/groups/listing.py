@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.cluster.remedies import Parameter
 from engine.admin.groups.scope import is_of_consumers, list_everywhere
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup, state_of
 
@@ -59,7 +60,7 @@ def _state(word: str) -> GroupState:
     found = state_of(word.strip())
     if found is None:
         hint = f"there are {', '.join(state.value for state in GroupState)}"
-        raise BadRequest(f"not a state of groups: {word.strip()!r}", where="--state", hint=hint)
+        raise BadRequest(f"not a state of groups: {word.strip()!r}", where=Parameter.STATE, hint=hint)
     return found
 
 
@@ -68,4 +69,4 @@ def _type(word: str) -> GroupType:
         return GroupType(word.strip().lower())
     except ValueError:
         hint = f"there are {', '.join(GroupType)}"
-        raise BadRequest(f"not a type of groups: {word.strip()!r}", where="--type", hint=hint) from None
+        raise BadRequest(f"not a type of groups: {word.strip()!r}", where=Parameter.TYPE, hint=hint) from None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.model import TopicPartition
 
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
@@ -63,7 +64,7 @@ def parse_datetime(text: str) -> int:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return max(0, round(moment.timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise BadRequest(f"not a date with a time: {text!r}", where="--to-datetime", hint=hint) from None
+        raise BadRequest(f"not a date with a time: {text!r}", where=Parameter.TO_DATETIME, hint=hint) from None
 
 
 def parse_iso_duration(text: str) -> timedelta:
@@ -75,7 +76,7 @@ def parse_iso_duration(text: str) -> timedelta:
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()[1:]) or text.strip()[-1] in "tT":
         hint = "write PnDTnHnMnS: PT30M is half an hour, P1DT2H a day and two hours"
-        raise BadRequest(f"not a duration: {text!r}", where="--by-duration", hint=hint)
+        raise BadRequest(f"not a duration: {text!r}", where=Parameter.BY_DURATION, hint=hint)
     sign, days, hours, minutes, seconds, fraction = match.groups()
     part = timedelta(microseconds=int(f"{fraction or '':0<6}"[:6]))
     found = timedelta(days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0))
@@ -103,7 +104,7 @@ def parse_topic_scope(texts: Iterable[str]) -> TopicScope:
         parts = numbers.split(",") if colon else []
         if not topic or (colon and not all(part.isascii() and part.isdigit() for part in parts)):
             raise BadRequest(
-                f"not a topic with partitions: {text!r}", where="--topic", hint="write orders or orders:0,1,2"
+                f"not a topic with partitions: {text!r}", where=Parameter.TOPIC, hint="write orders or orders:0,1,2"
             )
         if not parts or (topic in found and found[topic] is None):
             found[topic] = None
@@ -156,7 +157,7 @@ def _width(cells: Sequence[str], only_group: str | None, where: str) -> int:
     if len(cells) == 4 or (len(cells) == 3 and only_group is not None):
         return len(cells)
     if len(cells) == 3:
-        hint = "write group,topic,partition,offset, or name the one group that it is for with --group"
+        hint = Phrase("write group,topic,partition,offset, or name the one group that it is for with ", Parameter.GROUP)
         raise BadRequest("the group is missing", where=where, hint=hint)
     raise _malformed(cells, where)
 

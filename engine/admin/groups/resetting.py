@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import committed_offsets, describe_groups
 from engine.admin.groups.reset_plan import (
@@ -119,7 +120,7 @@ def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]
 
 def in_both(found: FoundGroups) -> dict[str, AdminError]:
     """Return the refusal of each group that is at brokers and in ZooKeeper, for a change must know which it is for."""
-    hint = "choose with --via wire or --via zookeeper"
+    hint = Phrase("choose with ", Give(Parameter.VIA, "wire"), " or ", Give(Parameter.VIA, "zookeeper"))
     return {
         name: BadRequest("the group exists at the brokers and in ZooKeeper", where=f"group {name}", hint=hint)
         for name in set(found.brokers) & set(found.zookeeper)
@@ -180,10 +181,10 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
     found: list[TopicPartition] = []
     for topic, wanted in scope.topics:
         if not known.get(topic):
-            raise NotFound(f"topic {topic!r} does not exist", hint="list the topics with: klamm topics list")
+            raise NotFound(f"topic {topic!r} does not exist", hint=SEE_TOPICS)
         absent = sorted(set(wanted or ()) - set(known[topic]))
         if absent:
-            hint = f"see its partitions with: klamm topics describe {topic}"
+            hint = Phrase("see its partitions with: ", Do(Operation.DESCRIBE_TOPIC, topic))
             raise NotFound(f"partition {topic}-{absent[0]} does not exist", hint=hint)
         found += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
     return found
@@ -253,8 +254,11 @@ def _problem(group: str, problems: Mapping[TopicPartition, Unknown]) -> AdminErr
     first = next(iter(problems.values()))
     where = partitions_text(group, (partition for partition, why in problems.items() if why == first))
     if first.code is ErrorCode.NONE:
-        hint = "leave these partitions out, or set them with --to-offset, --to-earliest or --to-latest"
+        hint = Phrase(
+            "leave these partitions out, or set them with ",
+            Parameter.TO_OFFSET, ", ", Parameter.TO_EARLIEST, " or ", Parameter.TO_LATEST,
+        )  # fmt: skip
         return BadRequest(first.message, where=where, hint=hint)
     if first.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NotFound("does not exist", where=where, hint="list the topics with: klamm topics list")
+        return NotFound("does not exist", where=where, hint=SEE_TOPICS)
     return as_error(first, where)

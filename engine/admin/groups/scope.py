@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import Side
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_groups, list_groups
@@ -16,9 +17,9 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 NO_COORDINATOR = -1
-LIST_HINT = "list the groups with: klamm groups list"
-_LEADERLESS_HINT = f"see who is missing: klamm topics describe {GROUP_METADATA_TOPIC} --unavailable-partitions"
-_HINTS = {
+LIST_HINT = Phrase("list the groups with: ", Operation.LIST_GROUPS)
+_LEADERLESS_HINT = Phrase("see who is missing: ", Do(Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC, GROUP_METADATA_TOPIC))
+_HINTS: Mapping[ErrorCode, Words] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _LEADERLESS_HINT,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still reading its groups: try again in a moment",
     ErrorCode.NON_EMPTY_GROUP: "a consumer joined meanwhile: stop it, then try again",
@@ -55,18 +56,17 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
         BadRequest: none or both are given, or an id is empty.
     """
     if bool(groups) == is_all:
-        raise BadRequest("give --group, once for each group, or --all-groups")
+        raise BadRequest(Phrase("give ", Parameter.GROUP, ", once for each group, or ", Parameter.ALL_GROUPS))
     if "" in groups:
-        raise BadRequest("the group id is empty", where="--group", hint=LIST_HINT)
+        raise BadRequest("the group id is empty", where=Parameter.GROUP, hint=LIST_HINT)
     return GroupScope(tuple(dict.fromkeys(groups)))
 
 
 def asks_brokers(cluster: Cluster) -> bool:
     """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
     if cluster.target.snapshot is not None:
-        raise BadRequest(
-            "a snapshot knows no groups", hint="name a living cluster, with --bootstrap-server or --zookeeper"
-        )
+        hint = Phrase("name a living cluster, with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
+        raise BadRequest("a snapshot knows no groups", hint=hint)
     return cluster.target.via is not Side.ZOOKEEPER
 
 

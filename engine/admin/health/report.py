@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.admin.cluster.remedies import Operation, Phrase, Words
 from engine.common.snapshot import ClusterSnapshot
 
 EXAMPLES_MAX = 10
@@ -52,7 +53,7 @@ class Check(StrEnum):
         return Severity.WARNING if self in _WARNINGS else Severity.CRITICAL
 
     @property
-    def advice(self) -> str:
+    def advice(self) -> Words:
         """What a person should do next."""
         return _ADVICE[self]
 
@@ -68,22 +69,28 @@ _WARNINGS = frozenset(
     }
 )
 
-_ADVICE = {
-    Check.NO_CONTROLLER: "nothing is elected or moved meanwhile: see who is alive with klamm brokers list",
+_ADVICE: Mapping[Check, Words] = {
+    Check.NO_CONTROLLER: Phrase(
+        "nothing is elected or moved meanwhile: see who is alive with ", Operation.LIST_BROKERS
+    ),
     Check.SEVERAL_CONTROLLERS: "brokers disagree: look again in a moment; if it stays, restart the one that is wrong",
     Check.MISSING_BROKERS: "start them again, or move their replicas away",
     Check.SILENT_BROKERS: "registered but not answering: look at the process and its server.log",
-    Check.UNREADABLE_TOPICS: "their znodes are damaged, controllers cannot use them either: klamm zk get PATH --raw",
+    Check.UNREADABLE_TOPICS: Phrase(
+        "their znodes are damaged, controllers cannot use them either: ", Operation.READ_RAW_ZNODE
+    ),
     Check.UNKNOWN_SETTINGS: "no broker tells them, so min ISR and throttles are not judged: is ZooKeeper up?",
-    Check.OFFLINE_PARTITIONS: "start a broker that has a replica; as a last resort klamm elect unclean",
-    Check.UNDER_MIN_ISR: "producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
+    Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
+    Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
     Check.UNDER_REPLICATED_LAGGING: "the broker lives but does not keep up: look at its disk, network and server.log",
-    Check.UNDER_REPLICATED_MOVING: "wait for the reassignment: klamm reassign list",
+    Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: look at the broker's server.log",
-    Check.PREFERRED_LEADER_IMBALANCE: "klamm elect preferred --all-topic-partitions",
-    Check.RUNNING_REASSIGNMENTS: "klamm reassign list; klamm reassign verify --wait",
-    Check.LEAKED_THROTTLES: "klamm reassign verify takes klamm's off; others: klamm configs alter --delete-config",
+    Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
+    Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),
+    Check.LEAKED_THROTTLES: Phrase(
+        Operation.VERIFY_REASSIGNMENT, " takes klamm's off; others: ", Operation.DELETE_CONFIGS
+    ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
     Check.ZOOKEEPER_SLOW: "look at its disk and at its garbage collection",
 }

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import Sample
@@ -99,7 +100,8 @@ def _latest_looks(
         if len(looks) == _LOOKS_MAX:
             break
     if lines and not has_good:
-        raise BadRequest("not a file of samples", where=str(path), hint="give a new name after --history")
+        hint = Phrase("give a new name after ", Parameter.HISTORY)
+        raise BadRequest("not a file of samples", where=str(path), hint=hint)
     return looks
 
 

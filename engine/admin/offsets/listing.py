@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.asking import FAILURES, PATIENCE_S, ask_all
 from engine.admin.cluster.errors import NotFound, Refused
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.asking import EARLIEST, LATEST, FoundOffset, ask_offsets
@@ -196,5 +197,5 @@ async def choose_partitions(wire: WireCluster, selection: PartitionSelection) ->
     unmatched = selection.unmatched(chosen)
     if unmatched:
         message = f"no partition matches {', '.join(dict.fromkeys(unmatched))}"
-        raise NotFound(message, hint="see topics and partitions with: klamm topics describe")
+        raise NotFound(message, hint=Phrase("see topics and partitions with: ", Operation.DESCRIBE_TOPICS))
     return {name: leaders[name] for name in chosen}

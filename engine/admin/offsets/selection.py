@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 
@@ -87,10 +88,14 @@ def select_partitions(
     named = list(topics)
     if topic_partitions is not None:
         if named or partitions is not None:
-            raise BadRequest("--topic-partitions cannot be used with --topic or --partitions")
+            raise BadRequest(
+                Phrase(
+                    Parameter.TOPIC_PARTITIONS, " cannot be used with ", Parameter.TOPIC, " or ", Parameter.PARTITIONS
+                )
+            )
         rules = [_rule(text.strip()) for text in topic_partitions.split(",")]
         return PartitionSelection(tuple(rules), exclude_internal)
-    chosen = [_topics(text, "--topic") for text in named] or [_EVERY_TOPIC]
+    chosen = [_topics(text, Parameter.TOPIC) for text in named] or [_EVERY_TOPIC]
     if partitions is None:
         rules = [PartitionRule(topics_meant) for topics_meant in chosen] if named else []
         return PartitionSelection(tuple(rules), exclude_internal)
@@ -103,14 +108,14 @@ def _rule(text: str) -> PartitionRule:
     match = _RULE.fullmatch(text)
     if match is None:
         hint = "write t1:1, t2:0-3 (without 3), t3, t4:5- or t5:-3, with commas between them"
-        raise BadRequest(f"invalid rule: {text!r}", where="--topic-partitions", hint=hint)
-    topics = _topics(match["topic"], "--topic-partitions") if match["topic"] else _EVERY_TOPIC
+        raise BadRequest(f"invalid rule: {text!r}", where=Parameter.TOPIC_PARTITIONS, hint=hint)
+    topics = _topics(match["topic"], Parameter.TOPIC_PARTITIONS) if match["topic"] else _EVERY_TOPIC
     if match["one"] is not None:
         return PartitionRule(topics, int(match["one"]), int(match["one"]) + 1)
     return PartitionRule(topics, int(match["low"] or 0), int(match["high"]) if match["high"] else None)
 
 
-def _topics(text: str, where: str) -> TopicRule:
+def _topics(text: str, where: Parameter) -> TopicRule:
     if invalid_topic_name(text) is None:
         return TopicRule(text, None)
     try:
@@ -123,9 +128,11 @@ def _indexes(text: str) -> list[int]:
     try:
         indexes = [int(part) for part in text.split(",")]
     except ValueError:
-        raise BadRequest(f"not a list of partitions: {text!r}", where="--partitions", hint="write 0,1,2") from None
+        raise BadRequest(
+            f"not a list of partitions: {text!r}", where=Parameter.PARTITIONS, hint="write 0,1,2"
+        ) from None
     if any(index < 0 for index in indexes):
-        raise BadRequest("partitions are counted from 0", where="--partitions")
+        raise BadRequest("partitions are counted from 0", where=Parameter.PARTITIONS)
     return sorted(set(indexes))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter
 
 LATEST = -1
 EARLIEST = -2
@@ -60,4 +61,4 @@ def parse_offset_time(text: str) -> OffsetTime:
 def _malformed(text: str) -> BadRequest:
     known = ", ".join(f"{name} ({code})" for name, code in _NAMES.items())
     hint = f"give one of {known}, milliseconds since 1970, or a date such as 2026-11-21T12:23Z"
-    return BadRequest(f"not a time: {text!r}", where="--time", hint=hint)
+    return BadRequest(f"not a time: {text!r}", where=Parameter.TIME, hint=hint)

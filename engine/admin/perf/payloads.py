@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Parameter, Phrase
 
 _LETTERS = bytes(65 + byte % 26 for byte in range(256))
 _SEED = 0
@@ -41,7 +42,8 @@ def read_payloads(path: Path, delimiter: str) -> list[bytes]:
     """
     separator = delimiter.replace("\\n", "\n").replace("\\t", "\t").encode()
     if not separator:
-        raise BadRequest("the delimiter of payloads is empty", hint="leave --payload-delimiter out for a line each")
+        hint = Phrase("leave ", Parameter.PAYLOAD_DELIMITER, " out for a line each")
+        raise BadRequest("the delimiter of payloads is empty", hint=hint)
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.remedies import GIVE_TIME
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.perf.lanes import NO_LEADER, Flight, Lane, Link
 from engine.admin.perf.producer_settings import ProducerSettings
@@ -330,7 +331,7 @@ class PerfProducer:
         where = f"topic {', '.join(self._load.topics)}"
         if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
             is_said = self._settings.delivery_timeout_ms is not None
-            hint = f"give it more time with {'delivery.timeout.ms' if is_said else '--timeout SECONDS'}"
+            hint = "give it more time with delivery.timeout.ms" if is_said else GIVE_TIME
             return Unreachable(f"no broker took records within {limit_s:g} s", where=where, hint=hint)
         return Refused(self._last_error, f"not accepted within {limit_s:g} s", where=where)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Give, Parameter, Phrase, Words
 from engine.protocol.records.attributes import Codec, codec_named
 
 ALL_ACKS = -1
@@ -38,10 +39,12 @@ class ProducerSettings:
     """Settings that were given and have no effect here."""
 
 
-_NEEDS_JAVA = {
+_NEEDS_JAVA: Mapping[str, Words] = {
     "interceptor.classes": "interceptors are Java classes",
     "partitioner.class": "partitioners are Java classes; batches go to one partition after the other",
-    "metric.reporters": "reporters are Java classes; use -o json, or --print-metrics",
+    "metric.reporters": Phrase(
+        "reporters are Java classes; use ", Give(Parameter.OUTPUT, "json"), ", or ", Parameter.PRINT_METRICS
+    ),
     "transactional.id": "transactions are not measured here",
 }
 _HINT = "leave it out, or run kafka-producer-perf-test"
@@ -56,7 +59,7 @@ def parse_property(text: str) -> tuple[str, str]:
     """
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise BadRequest(f"not of the form NAME=VALUE: {text}", where="--producer-props")
+        raise BadRequest(f"not of the form NAME=VALUE: {text}", where=Parameter.PRODUCER_PROPERTIES)
     return name.strip(), value.strip()
 
 

@@ -7,6 +7,7 @@ has to. A reassignment cannot be cancelled this way: a controller never looks at
 from __future__ import annotations
 
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
+from engine.admin.cluster.remedies import FIND_BROKERS, USE_BROKERS, Operation, Phrase
 from engine.admin.reassignment.running import RunningReassignments, Targets
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
@@ -40,11 +41,10 @@ async def read_running_zk(zk: ZkClient) -> RunningReassignments:
 def check_znode(targets: Targets) -> None:
     """Raise BadRequest where the znode cannot hold what is wanted."""
     if any(replicas is None for replicas in targets.values()):
-        hint = "give --bootstrap-server, or let brokers be found with --via wire"
-        raise BadRequest("a reassignment cannot be cancelled through ZooKeeper", hint=hint)
+        raise BadRequest("a reassignment cannot be cancelled through ZooKeeper", hint=FIND_BROKERS)
     size = len(ReassignPartitionsZNode.encode({n: r for n, r in targets.items() if r is not None}))
     if size > ZNODE_BYTES_MAX:
-        hint = "split the file, or use --bootstrap-server"
+        hint = Phrase("split the file, or ", USE_BROKERS)
         raise BadRequest(f"too many partitions for ZooKeeper: {size} bytes of {ZNODE_BYTES_MAX}", hint=hint)
 
 
@@ -57,9 +57,10 @@ async def start_by_znode(zk: ZkClient, targets: Targets) -> None:
     """
     kafka = KafkaZkClient(zk)
     if await kafka.get_controller_id() is None:
-        raise Unreachable("no controller is there to move anything", hint="see who is alive: klamm brokers list")
+        hint = Phrase("see who is alive: ", Operation.LIST_BROKERS)
+        raise Unreachable("no controller is there to move anything", hint=hint)
     try:
         await kafka.create_reassignments({name: r for name, r in targets.items() if r is not None})
     except NodeExists as error:
-        hint = "wait until it is done; see it with: klamm reassign list"
+        hint = Phrase("wait until it is done; see it with: ", Operation.LIST_REASSIGNMENTS)
         raise ReassignmentInProgress("another reassignment is being carried out", hint=hint) from error

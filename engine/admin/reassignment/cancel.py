@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.reassignment.running import (
     alter_reassignments,
     check_can_alter,
@@ -71,7 +72,7 @@ async def check_cancel(cluster: Cluster, running: dict[TopicPartition, Partition
     stranded = [name for name, partition in running.items() if not _survivors(partition, live)]
     if stranded and not is_forced:
         shown = ", ".join(map(str, stranded[:5])) + (", …" if len(stranded) > 5 else "")
-        hint = "bring the old replicas back first, or let it finish; --force cancels all the same"
+        hint = Phrase("bring the old replicas back first, or let it finish; ", Parameter.FORCE, " cancels all the same")
         raise BadRequest("no old replica is alive and in sync, so nobody could lead afterwards", where=shown, hint=hint)
 
 

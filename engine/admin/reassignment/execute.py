@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.remedies import Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import Side
 from engine.admin.reassignment.log_dirs import (
     check_can_move,
@@ -202,7 +203,7 @@ def _check_running(running: RunningReassignments, *, is_additional: bool, is_zno
     names = sorted(running.names)
     shown = ", ".join(map(str, names[:_NAMED_MAX])) + (", …" if len(names) > _NAMED_MAX else "")
     message = f"{len(names)} partition{'' if len(names) == 1 else 's'} being reassigned already"
-    hint = "wait for it (klamm reassign list), or add --additional"
+    hint: Words = Phrase("wait for it (", Operation.LIST_REASSIGNMENTS, "), or add ", Parameter.ADDITIONAL)
     if is_znode:
         hint = "wait for it: through ZooKeeper one reassignment goes after the other"
     raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, message, where=shown, hint=hint)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Parameter
 from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks
 from engine.common.collection import collector_paused
 from engine.common.errors import KafkaError
@@ -47,7 +48,9 @@ def generate_plan(
     dead = sorted(set(broker_list) - set(racks))
     if dead:
         known = ", ".join(map(str, sorted(racks))) or "none"
-        raise NotFound(f"no live broker has the id {dead[0]}", where="--broker-list", hint=f"live brokers: {known}")
+        raise NotFound(
+            f"no live broker has the id {dead[0]}", where=Parameter.BROKER_LIST, hint=f"live brokers: {known}"
+        )
     with collector_paused():
         proposed = _proposed(
             topics, {broker: racks[broker] for broker in broker_list}, is_rack_aware, draw, fixed_start_index
@@ -75,5 +78,5 @@ def _proposed(
             for partition, replicas in chosen.items():
                 proposed[TopicPartition(topic.name, partition)] = replicas
     except KafkaError as error:
-        raise BadRequest((error.message or error.code.name).rstrip("."), where="--broker-list") from error
+        raise BadRequest((error.message or error.code.name).rstrip("."), where=Parameter.BROKER_LIST) from error
     return proposed

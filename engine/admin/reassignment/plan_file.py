@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter
 from engine.common.collection import collector_paused
 from engine.common.model import TopicPartition
 
@@ -83,11 +84,13 @@ def parse_broker_list(text: str) -> tuple[int, ...]:
     try:
         brokers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise BadRequest(f"not a list of broker ids: {text!r}", where="--broker-list", hint="write 0,1,2") from None
+        raise BadRequest(
+            f"not a list of broker ids: {text!r}", where=Parameter.BROKER_LIST, hint="write 0,1,2"
+        ) from None
     twice = repeated(brokers)
     if twice:
         message = f"broker list contains duplicate entries: {', '.join(map(str, twice))}"
-        raise BadRequest(message, where="--broker-list")
+        raise BadRequest(message, where=Parameter.BROKER_LIST)
     return tuple(brokers)
 
 

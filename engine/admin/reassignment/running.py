@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.snapshot_file import load_snapshot
 from engine.admin.cluster.target import Side
 from engine.admin.topics.access import topic_reader
@@ -156,5 +157,5 @@ def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPart
     if missing:
         listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         plural = "" if len(missing) == 1 else "s"
-        hint = "see what there is with: klamm topics describe"
+        hint = Phrase("see what there is with: ", Operation.DESCRIBE_TOPICS)
         raise BadRequest(f"unable to find partition{plural}: {listed}", hint=hint)

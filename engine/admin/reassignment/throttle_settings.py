@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase
 from engine.admin.reassignment.moves import Flows
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
@@ -44,13 +45,13 @@ class Throttle:
 
     def check(self) -> None:
         """Raise BadRequest where a rate is senseless."""
-        for option, rate in (
-            ("--throttle", self.replication_rate),
-            ("--replica-alter-log-dirs-throttle", self.log_dirs_rate),
+        for throttle, rate in (
+            (Parameter.THROTTLE, self.replication_rate),
+            (Parameter.LOG_DIRS_THROTTLE, self.log_dirs_rate),
         ):
             if rate is not None and rate < RATE_MIN:
                 hint = "the unit is bytes a second: 50000000 is 50 MB/s"
-                raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=f"{option} {rate}", hint=hint)
+                raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=Give(throttle, str(rate)), hint=hint)
 
     @property
     def broker_settings(self) -> dict[str, str]:
@@ -113,7 +114,8 @@ def throttled_settings(
     for key in REPLICA_LISTS:
         before = read_list(present.get(key))
         if _ALL in before.others:
-            hint = f"look at it: klamm configs describe --topic {topic}; then delete it, or leave the throttle out"
+            look = Do(Operation.DESCRIBE_TOPIC_CONFIGS, topic)
+            hint = Phrase("look at it: ", look, "; then delete it, or leave the throttle out")
             raise BadRequest(f"{key} is set to * by somebody", where=f"topic {topic}", hint=hint)
         marks = tuple(sorted({*before.marks, *throttle.marks}))
         ours = tuple(sorted({*before.ours, *lists.get(key, ())}))

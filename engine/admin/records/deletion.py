@@ -16,6 +16,7 @@ from typing import Any
 from engine.admin.brokers.log_dirs import read_log_dirs
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
@@ -134,7 +135,8 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
     beyond = [name for name in leaders if wanted[name] > ends[name]]
     if beyond:
         listed = ", ".join(f"{name} ends at {ends[name]}, not at {wanted[name]}" for name in beyond)
-        raise BadRequest(f"offset out of range: {listed}", hint="-1 means the end; see it with: klamm offsets")
+        hint = Phrase("-1 means the end; see it with: ", Operation.LIST_OFFSETS)
+        raise BadRequest(f"offset out of range: {listed}", hint=hint)
     sizes = await _sizes(cluster, leaders)
     found = []
     for name, leader in leaders.items():
@@ -159,7 +161,8 @@ async def delete_records(
     wanted = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
     if not wanted:
         return list(previews)
-    cluster.accepted("what was sent is deleted all the same; see what is left with: klamm offsets --time earliest")
+    goes_on = "what was sent is deleted all the same; see what is left with: "
+    cluster.accepted(Phrase(goes_on, Operation.LIST_EARLIEST_OFFSETS))
     done: dict[TopicPartition, RecordsDeletion] = {}
     for attempt in range(_TRIES):
         for one in await _delete_once(cluster, wanted, waits=waits):
@@ -229,7 +232,7 @@ async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[To
     unknown = [name for name in names if name not in known]
     if unknown:
         listed = ", ".join(map(str, unknown))
-        raise NotFound(f"no such partition: {listed}", hint="see them with: klamm topics describe TOPIC")
+        raise NotFound(f"no such partition: {listed}", hint=Phrase("see them with: ", Operation.DESCRIBE_TOPIC))
     leaderless = [name for name in names if known[name] == NO_LEADER]
     if leaderless:
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads it", where=", ".join(map(str, leaderless)))
@@ -251,7 +254,7 @@ async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
     policies = await read_effective(await cluster.wire(), topics, "cleanup.policy")
     compacted = sorted(topic for topic, policy in policies.items() if policy is not None and "delete" not in policy)
     if compacted:
-        hint = "add the policy first: klamm configs alter --topic T --add-config cleanup.policy=[compact,delete]"
+        hint = Phrase("add the policy first: ", Do(Operation.ADD_TOPIC_CONFIG, "cleanup.policy=[compact,delete]"))
         raise BadRequest(f"only compacted, so records are not deleted by offset: {', '.join(compacted)}", hint=hint)
 
 
@@ -260,7 +263,8 @@ def _known_offsets(offsets: Offsets, which: str) -> dict[TopicPartition, int]:
     for name, offset in offsets.items():
         if isinstance(offset, Unknown):
             message = f"its {which} offset is not known: {offset}"
-            raise Unreachable(message, where=str(name), hint="see who leads it: klamm topics describe")
+            hint = Phrase("see who leads it: ", Operation.DESCRIBE_TOPICS)
+            raise Unreachable(message, where=str(name), hint=hint)
         found[name] = offset
     return found
 

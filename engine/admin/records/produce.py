@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.remedies import GIVE_TIME, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
 from engine.admin.topics.describing import topic_not_found
@@ -297,7 +298,7 @@ class Producer:
         limit = f"within {self._options.delivery_timeout_s:g} s"
         where = f"topic {self._topic}"
         if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
-            hint = "the records may be stored or not; give it more time with --timeout SECONDS"
+            hint = Phrase("the records may be stored or not; ", GIVE_TIME)
             return Unreachable(f"no broker took the records {limit}", where=where, hint=hint)
         return Refused(self._last_error, f"not accepted {limit}", where=where)
 

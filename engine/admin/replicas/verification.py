@@ -160,7 +160,7 @@ class PartitionVerifier:
             self._on_offsets(max(0, self._to - self._next))
             await self._look_at_ends()
         except AdminError as error:
-            leader.error = error.message
+            leader.error = str(error.message)
         if leader.error is not None:
             for replica in self._replicas.values():
                 replica.error = replica.error or f"the leader could not be read: {leader.error}"
@@ -195,7 +195,7 @@ class PartitionVerifier:
             try:
                 end = await self._offset(replica.broker, LATEST, DEBUGGING_REPLICA_ID)
             except AdminError as error:
-                replica.error = error.message
+                replica.error = str(error.message)
                 continue
             replica.log_end_offset = end
             replica.lag = max(replica.lag or 0, self._to - end, 0)
@@ -208,7 +208,7 @@ class PartitionVerifier:
                 try:
                     starts.append(await self._offset(replica.broker, EARLIEST, DEBUGGING_REPLICA_ID))
                 except AdminError as error:
-                    replica.error = error.message
+                    replica.error = str(error.message)
         before, self._next = self._next, min(max([self._next, *starts]), self._to)
         if before:
             self._on_offsets(self._next - before)
@@ -317,7 +317,7 @@ class PartitionVerifier:
                 if replica.chunk:
                     return
         except AdminError as error:
-            replica.error = error.message
+            replica.error = str(error.message)
 
     async def _ask(self, broker: int, request: Request, *, version_max: int | None = None) -> Any:
         """Ask one broker; raises Unreachable where it does not answer in time, at once if it has not before."""

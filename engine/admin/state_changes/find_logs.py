@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.state_changes.log_input import STDIN
 
 # Kafka 4.0's own configuration misspelt the name (KAFKA-19576).
@@ -38,7 +39,8 @@ def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
     if regex is not None:
         found += _by_regex(regex)
     if not found:
-        raise BadRequest("no log is named", hint="give files or folders: klamm state-changes merge broker-*/logs")
+        hint = Phrase("give files or folders: ", Operation.MERGE_STATE_CHANGES)
+        raise BadRequest("no log is named", hint=hint)
     return list({_identity(path): path for path in reversed(found)}.values())[::-1]
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.state_changes.entry_reader import EntryReader, Tag, TagOf
 from engine.admin.state_changes.log_files import FoundLogs, LogFile
 from engine.admin.state_changes.merging import Merge, Source
@@ -120,7 +121,8 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
     topics = wanted_topics(list(wish.topics))
     partitions = wanted_numbers(list(wish.partitions), "partition")
     if partitions and not topics:
-        raise BadRequest("partitions are wanted, but of no topic", hint="name the topic too, with --topic")
+        hint = Phrase("name the topic too, with ", Parameter.TOPIC)
+        raise BadRequest("partitions are wanted, but of no topic", hint=hint)
     brokers = wanted_numbers(list(wish.brokers), "broker")
     zones = {None: None, **wish.zones}
     is_utc = not _is_one_local_time(found.files, zones)

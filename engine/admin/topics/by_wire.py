@@ -15,6 +15,7 @@ from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
+from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.cluster.target import Side
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
@@ -175,7 +176,7 @@ class WireTopicChanger:
         if topic.assignment:
             check_brokers(topic.assignment, await self._wire.nodes())
         if not validate_only:
-            await self._before_change(f"the topic may be made: klamm topics describe {topic.name}")
+            await self._before_change(Phrase("the topic may be made: ", Do(Operation.DESCRIBE_TOPIC, topic.name)))
         change = await create_topic(
             self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
         )
@@ -193,7 +194,8 @@ class WireTopicChanger:
             assignment = wanted.assignment_after(await self._partition_count(wanted.name) or 0)
             check_brokers(assignment or (), await self._wire.nodes())
             if not validate_only:
-                await self._before_change(f"partitions may be added: klamm topics describe {wanted.name}")
+                look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
+                await self._before_change(Phrase("partitions may be added: ", look))
             await add_partitions(
                 self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
             )
@@ -215,7 +217,7 @@ class WireTopicChanger:
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        await self._before_change("the deletion goes on; look with: klamm topics list")
+        await self._before_change(Phrase("the deletion goes on; look with: ", Operation.LIST_TOPICS))
         changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
         gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
         await self._wait_until_known(gone, lambda count: count is None)
@@ -244,7 +246,7 @@ class WireTopicChanger:
                 return left
             await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _before_change(self, what_goes_on: str) -> None:
+    async def _before_change(self, what_goes_on: Words) -> None:
         """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
         await self._wire.reachable_controller_id()
         self._cluster.accepted(what_goes_on)

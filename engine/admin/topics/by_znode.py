@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.remedies import USE_BROKERS, Do, Operation, Parameter, Phrase
 from engine.admin.cluster.zookeeper import children_or_none, get_or_none, read_brokers
 from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
 from engine.admin.topics.changes import (
@@ -266,7 +267,8 @@ class ZkTopicChanger:
             return change
         has_controller = await self._has_controller()
         # Said before the write: what is written stays written, also when we never hear of it.
-        self._cluster.accepted(f"the controller makes the topic: klamm topics describe {topic.name}")
+        look = Do(Operation.DESCRIBE_TOPIC, topic.name)
+        self._cluster.accepted(Phrase("the controller makes the topic: ", look))
         await self._kafka.set_entity_configs(f"topics/{topic.name}", topic.configs, check_controller=has_controller)
         try:
             await self._kafka.create_topic_assignment(topic.name, None, assignment)
@@ -297,11 +299,11 @@ class ZkTopicChanger:
         internal = [name for name in selection.names if name in INTERNAL_TOPICS]
         if internal:
             message = f"topic {internal[0]} is a kafka internal topic and is not allowed to be marked for deletion"
-            raise BadRequest(message, hint="by the wire it can be deleted: use --bootstrap-server")
+            raise BadRequest(message, hint=Phrase("by the wire it can be deleted: ", USE_BROKERS))
         return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        self._cluster.accepted("the controller deletes what is marked; look with: klamm topics list")
+        self._cluster.accepted(Phrase("the controller deletes what is marked; look with: ", Operation.LIST_TOPICS))
         for name in names:
             try:
                 await self._kafka.create_topic_deletion(name)
@@ -328,8 +330,9 @@ class ZkTopicChanger:
             check_brokers(topic.assignment, [found.broker.id for found in await read_brokers(self._zk)])
             return {p: ReplicaAssignment(replicas) for p, replicas in enumerate(topic.assignment)}
         if topic.partition_count is None or topic.replication_factor is None:
-            hint = "the cluster's defaults are not in ZooKeeper: give both, or use --bootstrap-server"
-            raise BadRequest("--partitions and --replication-factor are needed", hint=hint)
+            message = Phrase(Parameter.PARTITIONS, " and ", Parameter.REPLICATION_FACTOR, " are needed")
+            hint = Phrase("the cluster's defaults are not in ZooKeeper: give both, or ", USE_BROKERS)
+            raise BadRequest(message, hint=hint)
         brokers = await self._brokers()
         chosen = _assigned(topic.name, brokers, topic.partition_count, topic.replication_factor)
         return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
@@ -351,7 +354,8 @@ class ZkTopicChanger:
         self._cluster.observe(f"assignment of the new partitions: {_shown(new)}")
         if validate_only:
             return
-        self._cluster.accepted(f"the controller makes the partitions: klamm topics describe {wanted.name}")
+        look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
+        self._cluster.accepted(Phrase("the controller makes the partitions: ", look))
         expected = ANY_VERSION if found.zk_version is None else found.zk_version
         await self._kafka.set_topic_assignment(
             wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
@@ -443,9 +447,8 @@ def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> 
 def _check_by_hand(assignment: ReplicaLists, replication_factor: int, brokers: Mapping[int, str | None]) -> None:
     check_brokers(assignment, brokers)
     if any(len(replicas) != replication_factor for replicas in assignment):
-        raise BadRequest(
-            f"every partition of this topic has {replication_factor} replicas", where="--replica-assignment"
-        )
+        message = f"every partition of this topic has {replication_factor} replicas"
+        raise BadRequest(message, where=Parameter.REPLICA_ASSIGNMENT)
 
 
 def _refused(topic: str, code: ErrorCode, message: str) -> Refused:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.common.topic_names import has_collision_chars, invalid_topic_name
 
 REPLICATION_FACTOR_MAX = 32767
@@ -88,10 +89,12 @@ class TopicAlteration:
         """Raise BadRequest where nothing is asked for, or what is asked for contradicts itself."""
         check_counts(self.partition_count, None)
         if self.partition_count is None and not self.changes_configs:
-            raise BadRequest("nothing to alter", hint="give --partitions, --config or --delete-config")
+            hint = Phrase("give ", Parameter.PARTITIONS, ", ", Parameter.CONFIG, " or ", Parameter.DELETE_CONFIG)
+            raise BadRequest("nothing to alter", hint=hint)
         if self.assignment is not None and self.partition_count != len(self.assignment):
-            message = f"--replica-assignment assigns {len(self.assignment)} partitions"
-            raise BadRequest(message, hint=f"give --partitions {len(self.assignment)} with it")
+            count = len(self.assignment)
+            message = Phrase(Parameter.REPLICA_ASSIGNMENT, f" assigns {count} partitions")
+            raise BadRequest(message, hint=Phrase("give ", Give(Parameter.PARTITIONS, str(count)), " with it"))
         both = sorted(set(self.additions) & set(self.deletions))
         if both:
             raise BadRequest(f"both set and deleted: {', '.join(both)}")
@@ -112,18 +115,22 @@ def check_new_topic(topic: NewTopic) -> None:
         hint = "use at most 249 of: letters, digits, dot, underscore, hyphen"
         raise BadRequest(f"topic name is invalid: {reason}", hint=hint)
     if topic.assignment and (topic.partition_count is not None or topic.replication_factor is not None):
-        hint = "the assignment tells both counts: leave --partitions and --replication-factor out"
-        raise BadRequest("--replica-assignment cannot be used with --partitions or --replication-factor", hint=hint)
+        partitions, factor = Parameter.PARTITIONS, Parameter.REPLICATION_FACTOR
+        message = Phrase(Parameter.REPLICA_ASSIGNMENT, " cannot be used with ", partitions, " or ", factor)
+        leave_out = Phrase("the assignment tells both counts: leave ", partitions, " and ", factor, " out")
+        raise BadRequest(message, hint=leave_out)
     check_counts(topic.partition_count, topic.replication_factor)
 
 
 def check_counts(partition_count: int | None, replication_factor: int | None) -> None:
     """Raise BadRequest where a count is out of its range."""
     if partition_count is not None and partition_count < 1:
-        raise BadRequest("the partitions must be greater than 0", where=f"--partitions {partition_count}")
+        raise BadRequest(
+            "the partitions must be greater than 0", where=Give(Parameter.PARTITIONS, str(partition_count))
+        )
     if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
         message = f"the replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive"
-        raise BadRequest(message, where=f"--replication-factor {replication_factor}")
+        raise BadRequest(message, where=Give(Parameter.REPLICATION_FACTOR, str(replication_factor)))
 
 
 def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
@@ -135,7 +142,7 @@ def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
     if unknown:
         known = ", ".join(map(str, sorted(live))) or "none"
         message = f"no live broker has the id {unknown[0]}"
-        raise NotFound(message, where="--replica-assignment", hint=f"live brokers: {known}")
+        raise NotFound(message, where=Parameter.REPLICA_ASSIGNMENT, hint=f"live brokers: {known}")
 
 
 def parse_replica_assignment(text: str) -> ReplicaLists:
@@ -150,15 +157,17 @@ def parse_replica_assignment(text: str) -> ReplicaLists:
             replicas = tuple(int(broker) for broker in part.split(":"))
         except ValueError:
             hint = "write BROKER:BROKER,BROKER:BROKER with one part per partition"
-            raise BadRequest(f"not a list of broker ids: {part!r}", where="--replica-assignment", hint=hint) from None
+            raise BadRequest(
+                f"not a list of broker ids: {part!r}", where=Parameter.REPLICA_ASSIGNMENT, hint=hint
+            ) from None
         duplicates = sorted({broker for broker in replicas if replicas.count(broker) > 1})
         if duplicates:
             listed = ", ".join(map(str, duplicates))
             message = f"partition replica lists may not contain duplicate entries: {listed}"
-            raise BadRequest(message, where="--replica-assignment")
+            raise BadRequest(message, where=Parameter.REPLICA_ASSIGNMENT)
         if assignment and len(replicas) != len(assignment[0]):
             message = f"partition {index} has different replication factor: {list(replicas)}"
-            raise BadRequest(message, where="--replica-assignment")
+            raise BadRequest(message, where=Parameter.REPLICA_ASSIGNMENT)
         assignment.append(replicas)
     return tuple(assignment)
 
@@ -173,6 +182,6 @@ def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise BadRequest(f"not KEY=VALUE: {text!r}", where="--config")
+            raise BadRequest(f"not KEY=VALUE: {text!r}", where=Parameter.CONFIG)
         configs[key.strip()] = value.strip()
     return configs

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, Unreachable
+from engine.admin.cluster.remedies import SEE_TOPICS, Operation, Phrase
 from engine.admin.configs.values import UNKNOWN_SETTINGS_HINT, known_configs
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
@@ -127,7 +128,7 @@ def topic_not_found(missing: Sequence[str]) -> NotFound:
         message = f"topic {missing[0]!r} does not exist"
     else:
         message = f"topics do not exist: {', '.join(missing)}"
-    return NotFound(message, hint="list the topics with: klamm topics list")
+    return NotFound(message, hint=SEE_TOPICS)
 
 
 def describe(topic: TopicSnapshot, partitions: Sequence[PartitionSnapshot] | None = None) -> TopicDescription:
@@ -161,5 +162,6 @@ def _describe_partition(partition: PartitionSnapshot) -> PartitionDescription:
 def _with_id(topics: Sequence[TopicSnapshot], topic_id: bytes, *, if_exists: bool) -> list[TopicSnapshot]:
     found = [topic for topic in topics if topic.topic_id == topic_id]
     if not found and not if_exists:
-        raise NotFound(f"no topic has the id {topic_id_text(topic_id)!r}", hint="see them with: klamm topics describe")
+        hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
+        raise NotFound(f"no topic has the id {topic_id_text(topic_id)!r}", hint=hint)
     return found

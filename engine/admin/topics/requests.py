@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay
+from engine.admin.cluster.remedies import Do, Operation
 from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
 from engine.admin.topics.changes import NewTopic, ReplicaLists, TopicChange, TopicOutcome
 from engine.common.errors import ErrorCode
@@ -45,7 +46,7 @@ async def create_topic(
         raise StillUnderWay(
             "accepted, but not all partitions have a leader yet",
             where=f"topic {topic.name}",
-            hint=f"klamm topics describe {topic.name}",
+            hint=Do(Operation.DESCRIBE_TOPIC, topic.name),
         )
     refuse(result.error_code, result.error_message, f"topic {topic.name}")
     return TopicChange(
@@ -87,7 +88,7 @@ async def add_partitions(
     result = response.results[0]
     if result.error_code == ErrorCode.REQUEST_TIMED_OUT and not validate_only:
         message = "accepted, but not all new partitions have a leader yet"
-        raise StillUnderWay(message, where=f"topic {topic}", hint=f"klamm topics describe {topic}")
+        raise StillUnderWay(message, where=f"topic {topic}", hint=Do(Operation.DESCRIBE_TOPIC, topic))
     refuse(result.error_code, result.error_message, f"topic {topic}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.znodes.decoding import decode_znode, raw_text
 from engine.zk.client import ZkClient
 from engine.zk.errors import NoNode, ZooKeeperError
@@ -127,4 +128,4 @@ def _znode(path: str, data: bytes, stat: ZnodeStat, *, raw: bool) -> Znode:
 
 def _missing(path: str) -> NotFound:
     parent = path.rpartition("/")[0] or "/"
-    return NotFound("no such znode", where=path, hint=f"see what is there: klamm zk tree {parent} --depth 1")
+    return NotFound("no such znode", where=path, hint=Phrase("see what is there: ", Do(Operation.LIST_ZNODES, parent)))

@@ -13,6 +13,7 @@ from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
 from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay, Unreachable
+from engine.admin.cluster.remedies import GIVE_TIME
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import EntityType
@@ -104,7 +105,7 @@ def test_a_change_waits_for_the_controller_after_one_that_has_died() -> None:
         wire.operation_s = 0.2
         with pytest.raises(Unreachable, match=r"cannot connect") as told:
             await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
-        assert (told.value.where, "another is elected" in (told.value.hint or "")) == ("broker 0, the controller", True)
+        assert (told.value.where, "another is elected" in str(told.value.hint)) == ("broker 0, the controller", True)
         tell = second.answers[ApiKey.METADATA]
 
         def replaced(request: Any) -> Any:
@@ -255,7 +256,7 @@ def test_nobody_answers() -> None:
             await broker.stop()
         with pytest.raises(Unreachable) as nobody:
             await wire.nodes()
-        assert all(str(broker.port) in (nobody.value.where or "") for broker in cluster.brokers)
+        assert all(str(broker.port) in str(nobody.value.where) for broker in cluster.brokers)
 
     play(scene)
 
@@ -314,7 +315,7 @@ def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told() -> None:
             with pytest.raises(Unreachable, match="no answer") as told:
                 await wire.nodes()
             assert told.value.where == f"127.0.0.1:{address[1]}"
-            assert "--timeout" in (told.value.hint or "")
+            assert told.value.hint == GIVE_TIME
 
     play(scene)
 

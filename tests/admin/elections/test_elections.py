@@ -66,7 +66,7 @@ def test_each_partition_belongs_to_the_topic_beside_it() -> None:
     assert scope_of(["a", "b", "a"], []).wanted == (("a", None), ("b", None))
     with pytest.raises(BadRequest, match="2 topics, but 1 partitions"):
         scope_of(["a", "b"], [0])
-    with pytest.raises(BadRequest, match="only allowed with --topic"):
+    with pytest.raises(BadRequest, match="partition is only allowed with topic"):
         scope_of([], [0])
 
 

@@ -11,6 +11,7 @@ from scripted_groups import ScriptedGroups
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import reset_offsets
@@ -185,7 +186,7 @@ def test_a_group_is_reset_as_a_whole_or_not_at_all() -> None:
         plan = await planned(cluster, EARLIEST, None)
         assert [one.group for one in plan.able] == ["g2"]
         assert told(plan.refusals) == [("no leader", "group g1, partition t-2")]
-        assert plan.refusals[0].hint == "the partition has no leader: klamm topics describe --unavailable-partitions"
+        assert plan.refusals[0].hint == Phrase("the partition has no leader: ", Operation.DESCRIBE_UNAVAILABLE)
         assert offsets_after(plan.able) == {"g2": {TopicPartition("t", 1): 10}}
         assert offsets_before(plan.able) == {"g2": {TopicPartition("t", 1): 7}}
         assert plan.able[0].warnings == ("partition gone-0 does not exist any more; its offset is left alone",)

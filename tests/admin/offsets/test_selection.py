@@ -52,8 +52,8 @@ def test_topics_with_partitions() -> None:
 @pytest.mark.parametrize(
     ("topics", "partitions", "rules", "message"),
     [
-        (["ct"], None, "ct:0", "cannot be used with --topic or --partitions"),
-        ([], "0", "ct:0", "cannot be used with --topic or --partitions"),
+        (["ct"], None, "ct:0", "topic partitions cannot be used with topic or partitions"),
+        ([], "0", "ct:0", "topic partitions cannot be used with topic or partitions"),
         ([], None, "ct:x", "invalid rule: 'ct:x'"),
         ([], None, "ct:0:1", "invalid rule"),
         ([], None, "ct:1--2", "invalid rule"),

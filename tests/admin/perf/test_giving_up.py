@@ -18,7 +18,7 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.records.attributes import Codec
 
 
-@pytest.mark.parametrize(("delivery_timeout_ms", "hint"), [(None, "--timeout SECONDS"), (300, "delivery.timeout.ms")])
+@pytest.mark.parametrize(("delivery_timeout_ms", "hint"), [(None, "timeout"), (300, "delivery.timeout.ms")])
 def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hint: str) -> None:
     async def playing() -> None:
         async with asyncio.timeout(30), scripted_cluster(1) as brokers:
@@ -32,6 +32,6 @@ def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hi
                 await test.open()
                 with pytest.raises(Unreachable, match=r"no broker took records within 0\.3 s") as failure:
                     await test.run(lambda _: None, lambda _: None)
-                assert failure.value.hint == f"give it more time with {hint}"
+                assert str(failure.value.hint) == f"give it more time with {hint}"
 
     asyncio.run(playing())

@@ -1,0 +1,121 @@
+"""How the command line spells what the engine advises: operations as commands, parameters as options.
+
+The engine's errors, warnings and advice hold ``Phrase``s, which name operations and parameters without a face's words.
+This is the one place that has the command line's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from engine.admin.cluster.remedies import Operation, Parameter, Words
+
+COMMANDS: Mapping[Operation, str] = {
+    Operation.LIST_TOPICS: "klamm topics list",
+    Operation.DESCRIBE_TOPICS: "klamm topics describe",
+    Operation.DESCRIBE_TOPIC: "klamm topics describe {TOPIC}",
+    Operation.DESCRIBE_UNDER_MIN_ISR: "klamm topics describe --under-min-isr-partitions",
+    Operation.DESCRIBE_UNAVAILABLE: "klamm topics describe --unavailable-partitions",
+    Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC: "klamm topics describe {TOPIC} --unavailable-partitions",
+    Operation.LIST_BROKERS: "klamm brokers list",
+    Operation.DESCRIBE_CONFIGS: "klamm configs describe",
+    Operation.DESCRIBE_TOPIC_CONFIGS: "klamm configs describe --topic {TOPIC}",
+    Operation.DESCRIBE_ALL_TOPIC_CONFIGS: "klamm configs describe --topic {TOPIC} --all",
+    Operation.DESCRIBE_BROKER_CONFIGS: "klamm configs describe --broker {ID}",
+    Operation.DESCRIBE_ALL_BROKER_CONFIGS: "klamm configs describe --broker {ID} --all",
+    Operation.ALTER_CONFIGS: "klamm configs alter",
+    Operation.ADD_TOPIC_CONFIG: "klamm configs alter --topic T --add-config {KEY=VALUE}",
+    Operation.DELETE_CONFIGS: "klamm configs alter --delete-config",
+    Operation.ELECT_PREFERRED_OF_ALL: "klamm elect preferred --all-topic-partitions",
+    Operation.ELECT_UNCLEAN: "klamm elect unclean",
+    Operation.LIST_REASSIGNMENTS: "klamm reassign list",
+    Operation.VERIFY_REASSIGNMENT: "klamm reassign verify",
+    Operation.AWAIT_REASSIGNMENT: "klamm reassign verify --wait",
+    Operation.LIST_GROUPS: "klamm groups list",
+    Operation.DESCRIBE_GROUP: "klamm groups describe --group {ID}",
+    Operation.LIST_OFFSETS: "klamm offsets",
+    Operation.LIST_EARLIEST_OFFSETS: "klamm offsets --time earliest",
+    Operation.TAKE_SNAPSHOT: "klamm cluster snapshot",
+    Operation.TAKE_SNAPSHOT_WITH_SIZES: "klamm cluster snapshot --sizes {FILE}",
+    Operation.READ_ZNODE: "klamm zk get {PATH}",
+    Operation.READ_RAW_ZNODE: "klamm zk get {PATH} --raw",
+    Operation.LIST_ZNODES: "klamm zk tree {PATH} --depth 1",
+    Operation.CHECK_ZOOKEEPER: "klamm zk get / --zookeeper {HOST:PORT}",
+    Operation.MERGE_STATE_CHANGES: "klamm state-changes merge {broker-*/logs}",
+    Operation.START_LOCAL_CLUSTER: "klamm local up",
+}
+"""What does each operation. The braces hold the place of its value, and what stands there where none is known."""
+
+OPTIONS: Mapping[Parameter, str] = {
+    Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",
+    Parameter.ADD_CONFIG_FILE: "--add-config-file {FILE}",
+    Parameter.ADDITIONAL: "--additional",
+    Parameter.ALL_CONFIGS: "--all",
+    Parameter.ALL_GROUPS: "--all-groups",
+    Parameter.BOOTSTRAP_SERVERS: "--bootstrap-server {HOST:PORT}",
+    Parameter.BROKER_LIST: "--broker-list {IDS}",
+    Parameter.BROKER_LOGGER: "--broker-logger {ID}",
+    Parameter.BY_DURATION: "--by-duration {DURATION}",
+    Parameter.CLUSTER: "--cluster {NAME}",
+    Parameter.COMPRESSION: "--compression {CODEC}",
+    Parameter.CONFIG: "--config {KEY=VALUE}",
+    Parameter.DELETE_CONFIG: "--delete-config {KEY}",
+    Parameter.FORCE: "--force",
+    Parameter.FROM_BEGINNING: "--from-beginning",
+    Parameter.GROUP: "--group {ID}",
+    Parameter.HISTORY: "--history {FILE}",
+    Parameter.IF_NOT_EXISTS: "--if-not-exists",
+    Parameter.JSON_FILE: "--path-to-json-file {FILE}",
+    Parameter.LOG_DIRS_THROTTLE: "--replica-alter-log-dirs-throttle {BYTES}",
+    Parameter.OUTPUT: "-o {FORMAT}",
+    Parameter.PARTITION: "--partition {NUMBER}",
+    Parameter.PARTITIONS: "--partitions {COUNT}",
+    Parameter.PAYLOAD_DELIMITER: "--payload-delimiter {TEXT}",
+    Parameter.PRINT_METRICS: "--print-metrics",
+    Parameter.PRODUCER_PROPERTIES: "--producer-props {NAME=VALUE}",
+    Parameter.REPLICA_ASSIGNMENT: "--replica-assignment {BROKERS}",
+    Parameter.REPLICATION_FACTOR: "--replication-factor {COUNT}",
+    Parameter.SNAPSHOT: "--snapshot {FILE}",
+    Parameter.STATE: "--state {STATE}",
+    Parameter.THROTTLE: "--throttle {BYTES}",
+    Parameter.TIME: "--time {TIME}",
+    Parameter.TIMEOUT: "--timeout {SECONDS}",
+    Parameter.TO_DATETIME: "--to-datetime {TIME}",
+    Parameter.TO_EARLIEST: "--to-earliest",
+    Parameter.TO_LATEST: "--to-latest",
+    Parameter.TO_OFFSET: "--to-offset {OFFSET}",
+    Parameter.TOPIC: "--topic {NAME}",
+    Parameter.TOPIC_PARTITIONS: "--topic-partitions {RULES}",
+    Parameter.TYPE: "--type {TYPE}",
+    Parameter.VIA: "--via {zookeeper|wire}",
+    Parameter.ZOOKEEPER: "--zookeeper {HOST:PORT}",
+}
+"""What each parameter is called, and behind it what kind of value it takes."""
+
+_PLACE = re.compile(r"\{(.*?)\}")
+
+
+class CommandLineSpeller:
+    """Spells operations as commands that can be typed, and parameters as options."""
+
+    def operation(self, operation: Operation, value: str | None) -> str:
+        return _filled(COMMANDS[operation], value)
+
+    def parameter(self, parameter: Parameter) -> str:
+        return OPTIONS[parameter].partition(" ")[0]
+
+    def given(self, parameter: Parameter, value: str | None) -> str:
+        return _filled(OPTIONS[parameter], value)
+
+
+def spelled(text: Words) -> str:
+    """Return what the engine tells a person, in the command line's words."""
+    return text if isinstance(text, str) else text.spell(_SPELLER)
+
+
+def _filled(form: str, value: str | None) -> str:
+    return _PLACE.sub(lambda place: place[1] if value is None else value, form)
+
+
+_SPELLER = CommandLineSpeller()

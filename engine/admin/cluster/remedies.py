@@ -1,0 +1,198 @@
+"""What a person can do about a failure, as values: the engine says what to do, a face says how it is done there.
+
+An error or a piece of advice holds a ``Phrase``: plain words with operations and parameters between them. A command
+line spells an operation as a command and a parameter as an option; a dashboard may make a button and a field of them.
+Nothing in ``engine.admin`` spells a command or an option itself. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Operation(Enum):
+    """Something that a person can do or look at. The value names it where there is no face to spell it."""
+
+    LIST_TOPICS = "the list of topics"
+    DESCRIBE_TOPICS = "the description of topics"
+    DESCRIBE_TOPIC = "the description of the topic"
+    DESCRIBE_UNDER_MIN_ISR = "the partitions under min ISR"
+    DESCRIBE_UNAVAILABLE = "the partitions without a leader"
+    DESCRIBE_UNAVAILABLE_OF_TOPIC = "the partitions without a leader of the topic"
+    LIST_BROKERS = "the list of brokers"
+    DESCRIBE_CONFIGS = "the settings"
+    DESCRIBE_TOPIC_CONFIGS = "the settings of the topic"
+    DESCRIBE_ALL_TOPIC_CONFIGS = "all settings of the topic"
+    DESCRIBE_BROKER_CONFIGS = "the settings of the broker"
+    DESCRIBE_ALL_BROKER_CONFIGS = "all settings of the broker"
+    ALTER_CONFIGS = "a change of settings"
+    ADD_TOPIC_CONFIG = "a change of the topic's setting"
+    DELETE_CONFIGS = "the deletion of settings"
+    ELECT_PREFERRED_OF_ALL = "an election of all preferred leaders"
+    ELECT_UNCLEAN = "an unclean election"
+    LIST_REASSIGNMENTS = "the list of reassignments"
+    VERIFY_REASSIGNMENT = "the verification of a reassignment"
+    AWAIT_REASSIGNMENT = "the wait for a reassignment"
+    LIST_GROUPS = "the list of groups"
+    DESCRIBE_GROUP = "the description of the group"
+    LIST_OFFSETS = "the offsets"
+    LIST_EARLIEST_OFFSETS = "the earliest offsets"
+    TAKE_SNAPSHOT = "a snapshot of the cluster"
+    TAKE_SNAPSHOT_WITH_SIZES = "a snapshot of the cluster with sizes"
+    READ_ZNODE = "the znode"
+    READ_RAW_ZNODE = "the bytes of the znode"
+    LIST_ZNODES = "the znodes below"
+    CHECK_ZOOKEEPER = "a look at ZooKeeper's root"
+    MERGE_STATE_CHANGES = "the merged state-change logs"
+    START_LOCAL_CLUSTER = "a local cluster"
+
+
+class Parameter(Enum):
+    """Something that a person can give with an operation. The value names it where there is no face to spell it."""
+
+    ADD_CONFIG = "settings to add"
+    ADD_CONFIG_FILE = "a file of settings to add"
+    ADDITIONAL = "additional"
+    ALL_CONFIGS = "all settings"
+    ALL_GROUPS = "all groups"
+    BOOTSTRAP_SERVERS = "bootstrap servers"
+    BROKER_LIST = "broker list"
+    BROKER_LOGGER = "broker logger"
+    BY_DURATION = "duration to shift by"
+    CLUSTER = "cluster"
+    COMPRESSION = "compression"
+    CONFIG = "settings"
+    DELETE_CONFIG = "settings to delete"
+    FORCE = "force"
+    FROM_BEGINNING = "the beginning"
+    GROUP = "group"
+    HISTORY = "history file"
+    IF_NOT_EXISTS = "if not exists"
+    JSON_FILE = "JSON file"
+    LOG_DIRS_THROTTLE = "throttle of moves between log dirs"
+    OUTPUT = "output format"
+    PARTITION = "partition"
+    PARTITIONS = "partitions"
+    PAYLOAD_DELIMITER = "payload delimiter"
+    PRINT_METRICS = "printed metrics"
+    PRODUCER_PROPERTIES = "producer properties"
+    REPLICA_ASSIGNMENT = "replica assignment"
+    REPLICATION_FACTOR = "replication factor"
+    SNAPSHOT = "snapshot"
+    STATE = "state"
+    THROTTLE = "throttle"
+    TIME = "time"
+    TIMEOUT = "timeout"
+    TO_DATETIME = "date to reset to"
+    TO_EARLIEST = "earliest offset"
+    TO_LATEST = "latest offset"
+    TO_OFFSET = "offset to reset to"
+    TOPIC = "topic"
+    TOPIC_PARTITIONS = "topic partitions"
+    TYPE = "type"
+    VIA = "side"
+    ZOOKEEPER = "ZooKeeper address"
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """An operation on something: the topic, broker, znode or setting that ``value`` names."""
+
+    operation: Operation
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """A parameter with its value, or with one of the person's choice where that is None."""
+
+    parameter: Parameter
+    value: str | None = None
+
+
+class Speller(Protocol):
+    """A face's words for operations and parameters."""
+
+    def operation(self, operation: Operation, value: str | None) -> str:
+        """Return how the operation is called up; without a value, the person says what it is on."""
+
+    def parameter(self, parameter: Parameter) -> str:
+        """Return the name of the parameter."""
+
+    def given(self, parameter: Parameter, value: str | None) -> str:
+        """Return how the parameter is given a value; where that is None, with the kind of value in its place."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Phrase:
+    """Words for a person, with operations and parameters that a face spells.
+
+    ``str()`` spells them in plain words, for logs and wherever there is no face.
+    """
+
+    parts: tuple[str | Operation | Do | Parameter | Give, ...]
+
+    def __init__(self, *parts: Part) -> None:
+        flat = [one for part in parts for one in (part.parts if isinstance(part, Phrase) else (part,))]
+        object.__setattr__(self, "parts", tuple(flat))
+
+    def spell(self, speller: Speller) -> str:
+        """Return the words with the face's own for operations and parameters."""
+        return "".join(_spelled(part, speller) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.spell(_PLAIN)
+
+
+Part = str | Operation | Do | Parameter | Give | Phrase
+"""What a phrase is made of; an operation alone is one without a value."""
+
+Words = str | Phrase
+"""What is told to a person: a text that needs no face, or a phrase."""
+
+
+def words(part: Part) -> Words:
+    """Return one part as words."""
+    return part if isinstance(part, str | Phrase) else Phrase(part)
+
+
+# What several nouns advise.
+SEE_TOPICS = Phrase("list the topics with: ", Operation.LIST_TOPICS)
+START_IT = Phrase("is it running there? look at the address, or start one here: ", Operation.START_LOCAL_CLUSTER)
+GIVE_TIME = Phrase("give it more time with ", Give(Parameter.TIMEOUT))
+USE_BROKERS = Phrase("use ", Parameter.BOOTSTRAP_SERVERS)
+FIND_BROKERS = Phrase(
+    "give ", Parameter.BOOTSTRAP_SERVERS, ", or let brokers be found with ", Give(Parameter.VIA, "wire")
+)
+
+
+def _spelled(part: str | Operation | Do | Parameter | Give, speller: Speller) -> str:
+    match part:
+        case str():
+            return part
+        case Operation():
+            return speller.operation(part, None)
+        case Do(operation, value):
+            return speller.operation(operation, value)
+        case Parameter():
+            return speller.parameter(part)
+        case Give(parameter, value):
+            return speller.given(parameter, value)
+
+
+class _PlainWords:
+    """Names operations and parameters by their enum values."""
+
+    def operation(self, operation: Operation, value: str | None) -> str:
+        return operation.value if value is None else f"{operation.value} {value}"
+
+    def parameter(self, parameter: Parameter) -> str:
+        return parameter.value
+
+    def given(self, parameter: Parameter, value: str | None) -> str:
+        return parameter.value if value is None else f"{parameter.value}={value}"
+
+
+_PLAIN = _PlainWords()

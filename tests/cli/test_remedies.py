@@ -1,0 +1,164 @@
+"""What the engine advises, in the command line's words: commands and options that exist, spelled here alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer._click.core import Command, Context
+
+import engine.admin
+from cli.framework.failure import failure_of
+from cli.framework.invocation import Invocation
+from cli.framework.remedies import COMMANDS, OPTIONS, spelled
+from cli.framework.root import load
+from cli.framework.talk import Talk
+from cli.main import root_command
+from cli.output.format import OutputFormat
+from cli.table_of_commands import ENTRIES
+from cli.views.health import health_report
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase, words
+from engine.admin.health.report import Check, HealthStatus, report_of
+
+_NAMES = "|".join(name for entry in ENTRIES for name in (entry.name, *entry.aliases))
+_SPELLED = re.compile(rf"--[A-Za-z]|(?<![\w-])-[A-Za-z](?![\w-])|\bklamm (?:{_NAMES})\b")
+
+
+def spelled_in(source: str) -> list[tuple[int, str]]:
+    """Return the strings of a module that spell an option or a command, by line; docstrings may."""
+    tree = ast.parse(source)
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [(line, text) for line, text in _strings(tree, documentation) if _SPELLED.search(text)]
+
+
+def _strings(tree: ast.AST, documentation: set[ast.expr]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            # What is filled in may be the name of an option.
+            yield (
+                node.lineno,
+                "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values),
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
+            yield node.lineno, node.value
+
+
+def test_strings_that_spell_an_option_are_found() -> None:
+    found = [
+        'raise BadRequest("give --topic NAME")',
+        'hint = f"--{name} is wrong"',
+        'hint = f"look: klamm topics describe {topic}"',
+        'hint = ("klamm " "elect unclean")',
+        'where="-o json"',
+    ]
+    passed = [
+        '"""Return the scope that ``--group`` names."""',
+        'hint = "no mark says that klamm set it"',
+        'hint = "-1 means the end"  # --time',
+        'name = "kafka-topics"',
+    ]
+    assert [line for line in found if not spelled_in(line)] == []
+    assert [line for line in passed if spelled_in(line)] == []
+
+
+def test_nothing_in_the_engine_spells_an_option_or_a_command() -> None:
+    folder = Path(engine.admin.__path__[0])
+    sources = sorted(folder.rglob("*.py"))
+    assert len(sources) > 100
+    found = [
+        f"{path.relative_to(folder)}:{line}: {text}"
+        for path in sources
+        for line, text in spelled_in(path.read_text("utf-8"))
+    ]
+    assert found == [], "name an Operation or a Parameter in a Phrase; cli.framework.remedies spells it"
+
+
+def _commands() -> Iterator[Command]:
+    for entry in ENTRIES:
+        command: Any = load(entry)
+        yield from getattr(command, "commands", {"": command}).values()
+
+
+EVERY_OPTION: dict[str, list[Any]] = {}
+for _command in _commands():
+    for _param in _command.params:
+        for _name in (*_param.opts, *_param.secondary_opts):
+            EVERY_OPTION.setdefault(_name, []).append(_param)
+
+
+def resolved(line: str) -> tuple[Command, list[str]]:
+    """Return the command that a line names, and the words behind its name."""
+    program, *rest = shlex.split(line)
+    assert program == "klamm"
+    command: Any = root_command()
+    while hasattr(command, "get_command"):
+        name = rest.pop(0)
+        found = command.get_command(Context(command), name)
+        assert found is not None, f"no command {name}: {line}"
+        command = found
+    return command, rest
+
+
+def check_parses(line: str) -> None:
+    command, rest = resolved(line)
+    takes_value = {name for param in command.params if not getattr(param, "is_flag", False) for name in param.opts}
+    if rest and rest[-1] in takes_value:
+        rest.append("VALUE")
+    options, left, _ = command.make_parser(Context(command)).parse_args(rest)
+    assert left == [], f"too many words: {line}"
+    assert len(options) >= sum(word.startswith("-") for word in rest)
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_every_operation_is_a_command_that_parses(operation: Operation) -> None:
+    form = COMMANDS[operation]
+    check_parses(spelled(words(operation)))
+    assert "{" not in spelled(words(operation))
+    if "{" in form:
+        check_parses(line := spelled(words(Do(operation, "one"))))
+        assert "one" in line.split()
+
+
+@pytest.mark.parametrize("parameter", Parameter)
+def test_every_parameter_is_an_option_that_some_command_has(parameter: Parameter) -> None:
+    name = spelled(words(parameter))
+    assert " " not in name
+    assert name in EVERY_OPTION
+    takes_value = [not getattr(param, "is_flag", False) for param in EVERY_OPTION[name]]
+    assert any(takes_value) if "{" in OPTIONS[parameter] else not all(takes_value), "its kind of value, or none"
+    assert spelled(words(Give(parameter))).split()[0] == name
+    if any(takes_value):
+        assert spelled(words(Give(parameter, "5"))) == f"{name} 5"
+
+
+def test_no_two_are_spelled_alike() -> None:
+    assert (set(COMMANDS), len(set(COMMANDS.values()))) == (set(Operation), len(COMMANDS))
+    assert (set(OPTIONS), len(set(OPTIONS.values()))) == (set(Parameter), len(OPTIONS))
+
+
+def test_a_failure_is_told_in_options_and_commands() -> None:
+    hint = Phrase("give ", Give(Parameter.TIMEOUT), ", or look: ", Do(Operation.DESCRIBE_TOPIC, "orders"))
+    failure = failure_of(BadRequest(Phrase(Parameter.TOPIC, " is odd"), where=Give(Parameter.TIME, "x"), hint=hint))
+    assert failure.line == "--topic is odd: --time x"
+    assert failure.as_json()["hint"] == "give --timeout SECONDS, or look: klamm topics describe orders"
+
+
+def test_advice_on_health_is_told_in_commands() -> None:
+    found = report_of([(Check.OFFLINE_PARTITIONS, ["t-0"]), (Check.UNDER_MIN_ISR, ["t-1"])])
+    *_, last = health_report(found, fails_on=HealthStatus.CRITICAL).sections
+    assert last.text == [
+        "offline_partitions: start a broker that has a replica; as a last resort klamm elect unclean",
+        "under_min_isr: producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
+    ]
+
+
+def test_what_goes_on_is_told_in_commands() -> None:
+    invocation = Invocation(OutputFormat.JSON, Talk())
+    invocation.accepted(Phrase("look with: ", Operation.LIST_TOPICS))
+    assert invocation.left_running == ["look with: klamm topics list"]
