@@ -10,7 +10,7 @@ from engine.zk.client import ZkClient
 from engine.zk.errors import NoNode
 from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import Create, Delete, SetData
-from engine.zk.reads import children_or_empty, read_znode
+from engine.zk.reads import children_or_empty, or_raise, read_znode
 from engine.zk.znodes.admin_znodes import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
@@ -29,6 +29,12 @@ class AdminZnodes:
     async def get_topic_deletions(self) -> list[str]:
         """Return the topics marked for deletion, sorted; arms the children callbacks of ``/admin/delete_topics``."""
         return sorted(await children_or_empty(self._client, DeleteTopicsZNode.path))
+
+    async def get_topic_deletion_times(self) -> dict[str, int]:
+        """Return when each topic that is marked for deletion was marked, as milliseconds of ZooKeeper's clock."""
+        topics = await self.get_topic_deletions()
+        stats = await self._client.exists_many(map(DeleteTopicsTopicZNode.path, topics))
+        return {topic: stat.ctime_ms for topic, stat in zip(topics, map(or_raise, stats), strict=True) if stat}
 
     async def is_topic_marked_for_deletion(self, topic: str) -> bool:
         return await self._client.exists(DeleteTopicsTopicZNode.path(topic)) is not None

@@ -82,6 +82,9 @@ class ControllerZnodes:
         registration = await self.get_controller_registration()
         return None if registration is None else registration.broker_id
 
+    async def controller_exists(self) -> bool:
+        return await self._client.exists(ControllerZNode.path) is not None
+
     async def get_controller_registration(self) -> ControllerRegistration | None:
         """Return what the controller wrote of itself, or None where there is none."""
         return await read_znode(self._client, ControllerZNode.path, lambda data, _: ControllerZNode.decode(data))

@@ -77,17 +77,17 @@ def members_of(snapshot: ClusterSnapshot) -> ClusterMembers:
 
 
 async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
-    from engine.admin.cluster.zookeeper import get_or_none, read_brokers
-    from engine.zk.znodes.cluster_znodes import ClusterIdZNode
-    from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
+    from engine.admin.cluster.zookeeper import read_brokers
+    from engine.zk.kafka_client import KafkaZkClient
 
-    cluster_id = await get_or_none(zk, ClusterIdZNode.path)
-    controller = await get_or_none(zk, ControllerZNode.path)
-    controller_epoch = await get_or_none(zk, ControllerEpochZNode.path)
+    kafka = KafkaZkClient(zk)
+    cluster_id = await kafka.get_cluster_id()
+    controller_id = await kafka.get_controller_id()
+    epoch = await kafka.get_controller_epoch()
     return ClusterMembers(
-        cluster_id=None if cluster_id is None else ClusterIdZNode.decode(cluster_id),
-        controller_id=NO_CONTROLLER if controller is None else ControllerZNode.decode(controller).broker_id,
-        controller_epoch=None if controller_epoch is None else ControllerEpochZNode.decode(controller_epoch),
+        cluster_id=cluster_id,
+        controller_id=NO_CONTROLLER if controller_id is None else controller_id,
+        controller_epoch=None if epoch is None else epoch.controller_epoch,
         brokers=tuple(registration.broker for registration in await read_brokers(zk)),
     )
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.zookeeper import children_or_none
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
 from engine.zk.errors import NoNode, ZooKeeperError
 from engine.zk.operations import Create, Delete, SetData
+from engine.zk.reads import children_or_empty
 from engine.zk.znodes.consumer_znodes import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
@@ -68,7 +68,7 @@ class OldGroup:
 
 async def old_group_names(zk: ZkClient) -> list[str]:
     """Return the names of all groups in ZooKeeper, sorted."""
-    return sorted(await children_or_none(zk, ConsumerPathZNode.path))
+    return sorted(await children_or_empty(zk, ConsumerPathZNode.path))
 
 
 async def read_old_states(zk: ZkClient, names: Sequence[str]) -> dict[str, GroupState]:

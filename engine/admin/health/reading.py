@@ -132,22 +132,16 @@ async def _from_zookeeper(cluster: Cluster, clock: Clock) -> tuple[tuple[str, ..
     """Return what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
     if cluster.reads_from is not Side.ZOOKEEPER:
         return (), {}, None
-    from engine.admin.cluster.zookeeper import children_or_none
     from engine.zk.kafka_client import KafkaZkClient
-    from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
-    from engine.zk.znodes.controller_znodes import ControllerZNode
 
-    zk = await cluster.zookeeper()
-    listed = await KafkaZkClient(zk).get_reassignments() or {}
-    ages = {}
-    for topic in await children_or_none(zk, DeleteTopicsZNode.path):
-        stat = await zk.exists(DeleteTopicsTopicZNode.path(topic))
-        if stat is not None:
-            ages[topic] = max(0, clock.now_ms() - stat.ctime_ms)
+    kafka = KafkaZkClient(await cluster.zookeeper())
+    listed = await kafka.get_reassignments() or {}
+    marked_ms = await kafka.get_topic_deletion_times()
+    ages = {topic: max(0, clock.now_ms() - since_ms) for topic, since_ms in marked_ms.items()}
     took_ms = []
     for _ in range(_PINGS):
         started = time.monotonic()
-        await zk.exists(ControllerZNode.path)
+        await kafka.controller_exists()
         took_ms.append((time.monotonic() - started) * 1000)
     cluster.observe(f"ZooKeeper answered within {max(took_ms):.1f} ms")
     return tuple(sorted(map(str, listed))), ages, statistics.median(took_ms)

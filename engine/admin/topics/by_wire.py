@@ -233,13 +233,12 @@ class WireTopicChanger:
         """
         if self._cluster.target.zookeeper is None or self._cluster.target.via is Side.WIRE or not names:
             return set()
-        from engine.admin.cluster.zookeeper import children_or_none
-        from engine.zk.znodes.admin_znodes import DeleteTopicsZNode
+        from engine.zk.kafka_client import KafkaZkClient
 
-        zk = await self._cluster.zookeeper()
+        kafka = KafkaZkClient(await self._cluster.zookeeper())
         deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
         while True:
-            left = set(await children_or_none(zk, DeleteTopicsZNode.path)) & set(names)
+            left = set(await kafka.get_topic_deletions()) & set(names)
             if not left or time.monotonic() >= deadline:
                 return left
             await asyncio.sleep(RETRY_PAUSE_S)
