@@ -197,9 +197,10 @@ async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: 
 async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:
     if not asks_zookeeper(cluster):
         return ()
-    from engine.admin.groups.old_consumers import is_znode_name, read_old_states
+    from engine.admin.groups.old_consumers import read_old_states
+    from engine.zk.consumers import is_group_znode_name
 
-    possible = [name for name in names if is_znode_name(name)]
+    possible = [name for name in names if is_group_znode_name(name)]
     return tuple(await read_old_states(await cluster.zookeeper(), possible))
 
 
