@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Source
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_groups, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupState, GroupType, ListedGroup
@@ -63,16 +63,16 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
 
 def asks_brokers(cluster: Cluster) -> bool:
     """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
-    if cluster.target.snapshot is not None:
+    if cluster.source is Source.SNAPSHOT:
         raise BadRequest(
             "a snapshot knows no groups", hint="name a living cluster, with --bootstrap-server or --zookeeper"
         )
-    return cluster.target.via is not Side.ZOOKEEPER
+    return cluster.target.may_ask_brokers
 
 
 def asks_zookeeper(cluster: Cluster) -> bool:
     """Whether groups in ZooKeeper are meant too: yes where it is named, unless the wire is forced."""
-    return cluster.target.zookeeper is not None and cluster.target.via is not Side.WIRE
+    return cluster.target.may_ask_zookeeper
 
 
 async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[AdminError]]:
