@@ -85,9 +85,7 @@ async def log_dirs(
 
 
 async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
-    from engine.admin.brokers.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
-    from engine.admin.cluster.snapshot_file import load_snapshot
-    from engine.admin.reassignment.running import partitions_of
+    from engine.admin.brokers.access import broker_reader
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import read_selected
     from engine.admin.topics.selection import select_topics
@@ -96,10 +94,4 @@ async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[s
     if texts:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, select_topics(texts), if_exists=False)
-    if cluster.target.snapshot is not None:
-        names = None if topics is None else [topic.name for topic in topics]
-        return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)
-    if brokers is None:
-        return await read_all_log_dirs(cluster, topics)
-    partitions = None if topics is None else partitions_of({topic.name: topic for topic in topics})
-    return await read_log_dirs(cluster, brokers, partitions)
+    return await broker_reader(cluster).log_dirs(brokers, topics)

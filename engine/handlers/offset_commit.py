@@ -104,7 +104,7 @@ async def _commit_to_zookeeper(
     length_max = context.broker.config.get_int("offset.metadata.max.bytes")
     fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    written = await write_offsets(context.broker.zk.client, request.group_id, fitting)
+    written = await write_offsets(context.broker.zk, request.group_id, fitting)
     return _response(request, ErrorCode.NONE, errors | too_large | written)
 
 

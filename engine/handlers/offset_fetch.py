@@ -65,7 +65,7 @@ async def _fetch_from_zookeeper(
 ) -> OffsetFetchResponse:
     cache = context.broker.metadata_cache
     known = [partition for partition in partitions if cache.contains(partition)]
-    read = await read_offsets(context.broker.zk.client, group_id, known)
+    read = await read_offsets(context.broker.zk, group_id, known)
     found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for partition, value in read.items():
         found[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)

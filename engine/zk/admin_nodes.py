@@ -8,8 +8,9 @@ from engine.common.model import TopicPartition
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
 from engine.zk.errors import NoNode
-from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import Create, Delete, SetData
+from engine.zk.reads import children_or_empty, or_raise, read_znode
 from engine.zk.znodes.admin_znodes import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
@@ -27,7 +28,13 @@ class AdminZnodes:
 
     async def get_topic_deletions(self) -> list[str]:
         """Return the topics marked for deletion, sorted; arms the children callbacks of ``/admin/delete_topics``."""
-        return sorted(await children_or_none(self._client, DeleteTopicsZNode.path))
+        return sorted(await children_or_empty(self._client, DeleteTopicsZNode.path))
+
+    async def get_topic_deletion_times(self) -> dict[str, int]:
+        """Return when each topic that is marked for deletion was marked, as milliseconds of ZooKeeper's clock."""
+        topics = await self.get_topic_deletions()
+        stats = await self._client.exists_many(map(DeleteTopicsTopicZNode.path, topics))
+        return {topic: stat.ctime_ms for topic, stat in zip(topics, map(or_raise, stats), strict=True) if stat}
 
     async def is_topic_marked_for_deletion(self, topic: str) -> bool:
         return await self._client.exists(DeleteTopicsTopicZNode.path(topic)) is not None
@@ -52,11 +59,8 @@ class AdminZnodes:
         Raises:
             ZnodeFormatError: it cannot be understood.
         """
-        try:
-            data, _ = await self._client.get(ReassignPartitionsZNode.path)
-        except NoNode:
-            return None
-        return ReassignPartitionsZNode.decode(data)
+        path = ReassignPartitionsZNode.path
+        return await read_znode(self._client, path, lambda data, _: ReassignPartitionsZNode.decode(data))
 
     async def create_reassignments(self, reassignments: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Ask for partitions to be moved, as tools before Kafka 2.4 do.
@@ -92,11 +96,8 @@ class AdminZnodes:
         Raises:
             ZnodeFormatError: it cannot be understood.
         """
-        try:
-            data, _ = await self._client.get(PreferredReplicaElectionZNode.path)
-        except NoNode:
-            return None
-        return PreferredReplicaElectionZNode.decode(data)
+        path = PreferredReplicaElectionZNode.path
+        return await read_znode(self._client, path, lambda data, _: PreferredReplicaElectionZNode.decode(data))
 
     async def create_preferred_election(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask for partitions to be led by their preferred replicas, as tools before Kafka 2.4 do.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from engine.common.errors import OperationError
+from engine.common.errors import CoordinationError, OperationError
 from engine.common.model import BrokerInfo
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
-from engine.zk.errors import MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import children_or_none
+from engine.zk.errors import MultiFailed, NodeExists, NoNode, ZnodeFormatError
 from engine.zk.operations import Create, Operation, SetData, ZnodeStat
-from engine.zk.watches import WatchEvent
+from engine.zk.reads import Decode, children_or_empty, decoded, or_raise, read_znode, wait_until_gone
 from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode, BrokerRegistration, BrokerSequenceIdZNode
 
 _log = logging.getLogger("engine.zk")
@@ -74,7 +73,7 @@ class BrokerZnodes:
             await self._delete_if_there(path)
             return None
         _log.warning("Waiting for the broker id, which is still registered. %s", holder)
-        if not await self._wait_until_gone(path, deadline):
+        if not await wait_until_gone(self._client, path, deadline - asyncio.get_running_loop().time()):
             raise OperationError(
                 f"broker id {broker_id} is already registered in ZooKeeper: {holder}",
                 hint="another broker with this id is running: stop it, or give this one another broker.id",
@@ -87,47 +86,33 @@ class BrokerZnodes:
         except NoNode:
             _log.debug("The registration went by itself. path=%s", path)
 
-    async def _wait_until_gone(self, path: str, deadline: float) -> bool:
-        changed = asyncio.Event()
-
-        def on_change(_event: WatchEvent) -> None:
-            changed.set()
-
-        self._client.watch_data(path, on_change)
-        try:
-            async with asyncio.timeout_at(deadline):
-                while await self._client.exists(path) is not None:
-                    await changed.wait()
-                    changed.clear()
-        except TimeoutError:
-            return False
-        finally:
-            self._client.unwatch(path, on_change)
-        return True
-
     async def update_broker_registration(self, registration: BrokerRegistration) -> None:
         """Write other content into the broker's znode, such as new listeners; the broker epoch stays."""
         await self._client.set(BrokerIdZNode.path(registration.broker.id), BrokerIdZNode.encode(registration))
 
     async def get_broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers, ascending; arms the children callbacks of ``/brokers/ids``."""
-        names = await children_or_none(self._client, BrokerIdsZNode.path)
+        names = await children_or_empty(self._client, BrokerIdsZNode.path)
         return sorted(int(name) for name in names if name.isdecimal())
 
     async def get_broker_registrations(self) -> dict[int, BrokerRegistration]:
         """Return all registrations by id, ascending. One that cannot be understood is logged and left out."""
-        broker_ids = await self.get_broker_ids()
-        answers = await self._client.get_many(BrokerIdZNode.path(broker_id) for broker_id in broker_ids)
         registrations = {}
-        for broker_id, answer in zip(broker_ids, answers, strict=True):
-            try:
-                registration = _registration(broker_id, answer)
-            except ZnodeFormatError as error:
-                _log.error("A broker's registration is left out: %s", error)
-                continue
-            if registration is not None:
-                registrations[broker_id] = registration
+        for broker_id, read in (await self.read_broker_registrations()).items():
+            if isinstance(read, ZnodeFormatError):
+                _log.error("A broker's registration is left out: %s", read)
+            else:
+                registrations[broker_id] = or_raise(read)
         return registrations
+
+    async def read_broker_registrations(self) -> dict[int, BrokerRegistration | CoordinationError]:
+        """As ``get_broker_registrations``, with an error for one that cannot be read or understood."""
+        broker_ids = await self.get_broker_ids()
+        found = await self._client.read_many(
+            map(BrokerIdZNode.path, broker_ids),
+            lambda position, outcome: decoded(outcome, _registration_of(broker_ids[position])),
+        )
+        return {broker_id: read for broker_id, read in zip(broker_ids, found, strict=True) if read is not None}
 
     async def get_all_brokers_with_epochs(self) -> dict[int, BrokerInfo]:
         """Return all registered brokers by id, ascending; ``broker_epoch`` is each registration's czxid."""
@@ -140,11 +125,7 @@ class BrokerZnodes:
         Raises:
             ZnodeFormatError: its registration cannot be understood.
         """
-        try:
-            answer = await self._client.get(BrokerIdZNode.path(broker_id))
-        except NoNode:
-            return None
-        registration = _registration(broker_id, answer)
+        registration = await read_znode(self._client, BrokerIdZNode.path(broker_id), _registration_of(broker_id))
         return None if registration is None else registration.broker
 
     async def generate_broker_id(self, reserved_broker_max_id: int) -> int:
@@ -157,13 +138,8 @@ class BrokerZnodes:
         return reserved_broker_max_id + stat.version
 
 
-def _registration(broker_id: int, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> BrokerRegistration | None:
-    if isinstance(answer, NoNode):
-        return None
-    if isinstance(answer, ZooKeeperError):
-        raise answer
-    data, stat = answer
-    return BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+def _registration_of(broker_id: int) -> Decode[BrokerRegistration]:
+    return lambda data, stat: BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
 
 
 def _describe(broker_id: int, data: bytes, stat: ZnodeStat) -> str:

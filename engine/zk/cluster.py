@@ -8,6 +8,7 @@ from engine.common.errors import CoordinationError
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
 from engine.zk.errors import BadVersion, NodeExists, NoNode
+from engine.zk.reads import read_znode
 from engine.zk.znodes.cluster_znodes import (
     LAST_PRODUCER_ID,
     PRODUCER_IDS_BLOCK_SIZE,
@@ -54,11 +55,7 @@ class ClusterZnodes:
 
     async def get_cluster_id(self) -> str | None:
         """Return the cluster id, or None where no broker has made one yet."""
-        try:
-            data, _ = await self._client.get(ClusterIdZNode.path)
-        except NoNode:
-            return None
-        return ClusterIdZNode.decode(data)
+        return await read_znode(self._client, ClusterIdZNode.path, lambda data, _: ClusterIdZNode.decode(data))
 
     async def get_or_create_cluster_id(self, proposed: str) -> str:
         """Return the cluster id; the first broker's proposal becomes it."""
@@ -77,11 +74,7 @@ class ClusterZnodes:
 
     async def get_features(self) -> FinalizedFeatures | None:
         """Return the finalized features, or None where none were ever written."""
-        try:
-            data, _ = await self._client.get(FeatureZNode.path)
-        except NoNode:
-            return None
-        return FeatureZNode.decode(data)
+        return await read_znode(self._client, FeatureZNode.path, lambda data, _: FeatureZNode.decode(data))
 
     async def set_up_features(self, status: FeatureStatus, json_version: int) -> None:
         """Make ``/feature``, or bring it into the form of the controller's inter-broker protocol. Not guarded (Kafka).

@@ -18,8 +18,10 @@ from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.values import REDACTED
 from engine.runtime.supervisor import Supervisor
 from engine.zk.client import ZkClient
+from engine.zk.configs import client_folder
 from engine.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
 from engine.zk.operations import ZnodeStat
+from engine.zk.reads import children_or_empty
 from engine.zk.watches import WatchEvent, WatchEventKind
 from engine.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
@@ -70,7 +72,7 @@ class ConfigChangeListener:
     async def reload(self) -> None:
         """Read the settings of every entity."""
         for entity_type in ENTITY_TYPES:
-            names = await self._children(ConfigEntityTypeZNode.path(entity_type))
+            names = await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type))
             if entity_type == TOPICS:
                 for topic in self._configs.known_topics - set(names):
                     self._configs.apply(TOPICS, topic, {})
@@ -137,7 +139,7 @@ class ConfigChangeListener:
 
     async def _take_notifications(self, *, apply: bool) -> None:
         """Read the notifications not seen before; with ``apply`` the settings they speak of, too."""
-        names = sorted(await self._children(ConfigEntityChangeNotificationZNode.path))
+        names = sorted(await children_or_empty(self._client, ConfigEntityChangeNotificationZNode.path))
         new = [name for name in names if name not in self._seen]
         self._seen = {name: ctime_ms for name, ctime_ms in self._seen.items() if name in set(names)}
         if not new:
@@ -177,16 +179,9 @@ class ConfigChangeListener:
                 _notification_log.debug("Another broker removed %s first", name)
             del self._seen[name]
 
-    async def _children(self, path: str) -> list[str]:
-        try:
-            return await self._client.children(path)
-        except NoNode:
-            return []
-
     async def _clients_of_users(self, users: Sequence[str]) -> list[str]:
-        paths = [f"{ConfigEntityZNode.path(USERS, user)}/clients" for user in users]
         names: list[str] = []
-        for user, answer in zip(users, await self._client.children_many(paths), strict=True):
+        for user, answer in zip(users, await self._client.children_many(map(client_folder, users)), strict=True):
             if isinstance(answer, SessionLost):
                 raise answer
             if not isinstance(answer, ZooKeeperError):

@@ -6,15 +6,14 @@ An entity is named by its path below ``/config``: ``topics/orders``, ``brokers/0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from engine.common.errors import CoordinationError
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ReadOutcome, ZkClient
-from engine.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import children_or_none, raise_first, write_guarded
-from engine.zk.operations import Check, Delete, SetData
+from engine.zk.client import ZkClient
+from engine.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode
+from engine.zk.operations import Check, SetData
+from engine.zk.reads import children_or_empty, decoded, or_raise, read_znode
 from engine.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
@@ -25,21 +24,6 @@ from engine.zk.znodes.config_znodes import ConfigEntityZNode as EntityZNode
 from engine.zk.znodes.controller_znodes import ControllerZNode
 
 _KEPT_WITHOUT_SETTINGS = ("topics/", "brokers/")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """A notice that an entity's settings changed.
-
-    Attributes:
-        name: the znode's name, which orders the notices.
-        entity_path: whose settings; None where the notice cannot be understood.
-        created_ms: when ZooKeeper took it.
-    """
-
-    name: str
-    entity_path: str | None
-    created_ms: int
 
 
 class ConfigZnodes:
@@ -56,16 +40,15 @@ class ConfigZnodes:
             ZnodeFormatError: they cannot be understood.
         """
         path = f"/config/{entity_path}"
-        try:
-            data, _ = await self._client.get(path)
-        except NoNode:
-            return {}
-        return EntityZNode.decode(path, data)
+        return await read_znode(self._client, path, lambda data, _: EntityZNode.decode(path, data)) or {}
 
     async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return the settings of many entities, empty for those without; an error is a value in its place."""
         paths = [f"/config/{entity_path}" for entity_path in entity_paths]
-        found = await self._client.read_many(paths, lambda position, outcome: _decoded(paths[position], outcome))
+        found = await self._client.read_many(
+            paths,
+            lambda position, outcome: decoded(outcome, lambda data, _: EntityZNode.decode(paths[position], data)) or {},
+        )
         return dict(zip(entity_paths, found, strict=True))
 
     async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
@@ -75,7 +58,18 @@ class ConfigZnodes:
 
     async def get_entity_names(self, entity_type: ConfigType) -> list[str]:
         """Return the names (sanitized) of the entities of a type that have a znode, sorted."""
-        return sorted(await children_or_none(self._client, ConfigEntityTypeZNode.path(entity_type)))
+        return sorted(await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type)))
+
+    async def get_clients_of_users(self) -> list[tuple[str, str]]:
+        """Return user and client (sanitized) of all clients that have a znode below a user's, sorted."""
+        users = await self.get_entity_names(ConfigType.USER)
+        found = await self._client.children_many(map(client_folder, users))
+        return [
+            (user, client)
+            for user, names in zip(users, found, strict=True)
+            if not isinstance(names, NoNode)
+            for client in sorted(or_raise(names))
+        ]
 
     async def set_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
@@ -156,40 +150,7 @@ class ConfigZnodes:
         data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
         await self._client.create(path, data, sequential=True, acl=self._acl(path))
 
-    async def get_config_changes(self, after: str = "") -> list[ConfigChange]:
-        """Return the notices whose names come after a given one, in order; arms their folder's children callbacks."""
-        prefix = ConfigEntityChangeNotificationSequenceZNode.prefix
-        names = await children_or_none(self._client, ConfigEntityChangeNotificationZNode.path)
-        wanted = sorted(name for name in names if name.startswith(prefix) and name > after)
-        answers = await self._client.get_many(ConfigEntityChangeNotificationSequenceZNode.path(name) for name in wanted)
-        changes = []
-        for name, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, NoNode):
-                continue
-            if isinstance(answer, ZooKeeperError):
-                raise answer
-            changes.append(ConfigChange(name, _entity_path(name, answer[0]), answer[1].ctime_ms))
-        return changes
 
-    async def delete_config_changes(self, names: Iterable[str]) -> None:
-        """Remove notices that have served; that another broker did it first is no error."""
-        deletes = [Delete(ConfigEntityChangeNotificationSequenceZNode.path(name)) for name in names]
-        raise_first(await write_guarded(self._client, deletes, None), NoNode)
-
-
-def _decoded(path: str, answer: ReadOutcome) -> dict[str, str] | CoordinationError:
-    if isinstance(answer, NoNode):
-        return {}
-    if isinstance(answer, ZooKeeperError):
-        return answer
-    try:
-        return EntityZNode.decode(path, answer[0])
-    except ZnodeFormatError as error:
-        return error
-
-
-def _entity_path(name: str, data: bytes) -> str | None:
-    try:
-        return ConfigEntityChangeNotificationSequenceZNode.decode(name, data)
-    except ZnodeFormatError:
-        return None
+def client_folder(user: str) -> str:
+    """Return the path whose children are the clients of a user (sanitized) that have settings of their own."""
+    return f"{EntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"

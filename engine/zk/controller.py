@@ -11,6 +11,7 @@ from engine.zk.client import ZkClient
 from engine.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import Create, Delete, Operation, SetData, ZnodeStat
+from engine.zk.reads import read_znode
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerRegistration, ControllerZNode
 
 _log = logging.getLogger("engine.zk")
@@ -70,24 +71,23 @@ class ControllerZnodes:
 
     async def get_controller_epoch(self) -> ControllerEpoch | None:
         """Return the last controller's epoch, or None before the first election."""
-        try:
-            data, stat = await self._client.get(ControllerEpochZNode.path)
-        except NoNode:
-            return None
-        return ControllerEpoch(ControllerEpochZNode.decode(data), stat.version)
+        return await read_znode(
+            self._client,
+            ControllerEpochZNode.path,
+            lambda data, stat: ControllerEpoch(ControllerEpochZNode.decode(data), stat.version),
+        )
 
     async def get_controller_id(self) -> int | None:
         """Return the controller's broker id, or None; arms the data callbacks of ``/controller`` either way."""
         registration = await self.get_controller_registration()
         return None if registration is None else registration.broker_id
 
+    async def controller_exists(self) -> bool:
+        return await self._client.exists(ControllerZNode.path) is not None
+
     async def get_controller_registration(self) -> ControllerRegistration | None:
         """Return what the controller wrote of itself, or None where there is none."""
-        try:
-            data, _ = await self._client.get(ControllerZNode.path)
-        except NoNode:
-            return None
-        return ControllerZNode.decode(data)
+        return await read_znode(self._client, ControllerZNode.path, lambda data, _: ControllerZNode.decode(data))
 
     async def delete_controller(self, epoch_zk_version: int | None) -> None:
         """Remove ``/controller``, which starts an election; that it is gone already is no error.

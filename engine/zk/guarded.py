@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.zk.client import ZkClient
-from engine.zk.errors import ControllerMoved, MultiFailed, NoNode, ZooKeeperError
+from engine.zk.errors import ControllerMoved, MultiFailed, ZooKeeperError
 from engine.zk.operations import Check, Operation, OperationResult
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode
 
@@ -54,11 +54,3 @@ def raise_first(outcomes: Iterable[WriteOutcome], *tolerated: type[ZooKeeperErro
     for outcome in outcomes:
         if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, tolerated):
             raise outcome
-
-
-async def children_or_none(client: ZkClient, path: str) -> list[str]:
-    """Return a znode's children; none where it does not exist."""
-    try:
-        return await client.children(path)
-    except NoNode:
-        return []

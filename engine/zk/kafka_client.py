@@ -1,7 +1,7 @@
 """Kafka's operations on ZooKeeper, all in one place.
 
 Each method is documented where it is written: in ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
-``configs``, ``admin_nodes`` and ``notifications`` of this package. What the controller writes takes
+``configs``, ``consumers``, ``admin_nodes`` and ``notifications`` of this package. What the controller writes takes
 ``epoch_zk_version``, the version of ``/controller_epoch`` that it was elected with; a write that finds another one
 raises ControllerMoved.
 
@@ -17,6 +17,7 @@ from engine.zk.brokers import BrokerZnodes
 from engine.zk.client import ZkClient
 from engine.zk.cluster import ClusterZnodes
 from engine.zk.configs import ConfigZnodes
+from engine.zk.consumers import ConsumerZnodes
 from engine.zk.controller import ControllerZnodes
 from engine.zk.notifications import NotificationZnodes
 from engine.zk.partitions import PartitionZnodes
@@ -30,6 +31,7 @@ class KafkaZkClient(
     TopicZnodes,
     PartitionZnodes,
     ConfigZnodes,
+    ConsumerZnodes,
     AdminZnodes,
     NotificationZnodes,
 ):
@@ -45,7 +47,15 @@ class KafkaZkClient(
         policy = AclPolicy(is_secure)
         BrokerZnodes.__init__(self, client, policy)
         ControllerZnodes.__init__(self, client, policy, clock or SystemClock())
-        for subject in (ClusterZnodes, TopicZnodes, PartitionZnodes, ConfigZnodes, AdminZnodes, NotificationZnodes):
+        for subject in (
+            ClusterZnodes,
+            TopicZnodes,
+            PartitionZnodes,
+            ConfigZnodes,
+            ConsumerZnodes,
+            AdminZnodes,
+            NotificationZnodes,
+        ):
             subject.__init__(self, client, policy)
         self.client = client
         self.close = client.close

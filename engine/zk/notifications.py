@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 from engine.common.model import TopicPartition
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
-from engine.zk.errors import NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.errors import NoNode, ZnodeFormatError
+from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import Delete
+from engine.zk.reads import children_or_empty, decoded, or_raise
 from engine.zk.znodes.notification_znodes import IsrChangeNotificationSequenceZNode as IsrChangeZNode
 from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode as IsrChangesZNode
 from engine.zk.znodes.notification_znodes import LogDirEventNotificationSequenceZNode as LogDirEventZNode
@@ -64,18 +65,17 @@ class NotificationZnodes:
 
     async def _read(self, folder: str, prefix: str, decode: Callable[[str, bytes], tuple[T, ...]]) -> Notifications[T]:
         names = await self._names(folder, prefix)
-        answers = await self._client.get_many(f"{folder}/{name}" for name in names)
+        found = await self._client.read_many(
+            (f"{folder}/{name}" for name in names),
+            lambda position, outcome: decoded(outcome, lambda data, _: decode(names[position], data)),
+        )
         values: dict[T, None] = {}
         malformed = []
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, NoNode):
-                continue
-            if isinstance(answer, ZooKeeperError):
-                raise answer
-            try:
-                values.update(dict.fromkeys(decode(name, answer[0])))
-            except ZnodeFormatError:
+        for name, read in zip(names, found, strict=True):
+            if isinstance(read, ZnodeFormatError):
                 malformed.append(name)
+            elif read is not None:
+                values.update(dict.fromkeys(or_raise(read)))
         return Notifications(tuple(names), tuple(values), tuple(malformed))
 
     async def _delete(
@@ -86,7 +86,7 @@ class NotificationZnodes:
         raise_first(outcomes, NoNode)
 
     async def _names(self, folder: str, prefix: str) -> list[str]:
-        return sorted(name for name in await children_or_none(self._client, folder) if name.startswith(prefix))
+        return sorted(name for name in await children_or_empty(self._client, folder) if name.startswith(prefix))
 
 
 def _decode_log_dir_event(name: str, data: bytes) -> tuple[int, ...]:

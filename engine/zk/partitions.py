@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ReadOutcome, ZkClient
-from engine.zk.errors import BadVersion, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import WriteOutcome, children_or_none, raise_first, write_guarded
+from engine.zk.client import ZkClient
+from engine.zk.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
+from engine.zk.guarded import WriteOutcome, raise_first, write_guarded
 from engine.zk.operations import Create, SetData, ZnodeStat
+from engine.zk.reads import Decode, children_or_empty, decoded
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
 
 PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
@@ -43,13 +44,13 @@ class PartitionZnodes:
         """Return the states of partitions; ``partition_epoch`` is each znode's version."""
         states = await self._client.read_many(
             map(TopicPartitionStateZNode.path, partitions),
-            lambda position, outcome: _decoded(partitions[position], outcome),
+            lambda position, outcome: decoded(outcome, _state_of(partitions[position])),
         )
         return dict(zip(partitions, states, strict=True))
 
     async def get_partition_ids(self, topic: str) -> set[int]:
         """Return which partitions of a topic have a znode of their own; none where the topic has no such folder."""
-        names = await children_or_none(self._client, TopicPartitionsZNode.path(topic))
+        names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
         return {int(name) for name in names if name.isdecimal()}
 
     async def create_partition_states(
@@ -123,13 +124,5 @@ class PartitionZnodes:
             return None
 
 
-def _decoded(partition: TopicPartition, answer: ReadOutcome) -> PartitionStateRead:
-    if isinstance(answer, NoNode):
-        return None
-    if isinstance(answer, ZooKeeperError):
-        return answer
-    data, stat = answer
-    try:
-        return TopicPartitionStateZNode.decode(partition, data, stat.version)
-    except ZnodeFormatError as error:
-        return error
+def _state_of(partition: TopicPartition) -> Decode[LeaderIsrAndControllerEpoch]:
+    return lambda data, stat: TopicPartitionStateZNode.decode(partition, data, stat.version)

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.common.errors import CoordinationError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.zk.acl_policy import AclPolicy
-from engine.zk.client import ReadOutcome, ZkClient
-from engine.zk.errors import BadVersion, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import children_or_none, raise_first, write_guarded
+from engine.zk.client import ZkClient
+from engine.zk.errors import BadVersion, NoNode, ZooKeeperError
+from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import ANY_VERSION, Delete, Operation, SetData, ZnodeStat
+from engine.zk.reads import Decode, children_or_empty, decoded
 from engine.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
 from engine.zk.znodes.topic_znodes import (
     TopicIdReplicaAssignment,
@@ -34,7 +35,7 @@ class TopicZnodes:
 
     async def get_all_topics(self) -> list[str]:
         """Return the names of all topics, sorted; arms the children callbacks of ``/brokers/topics``."""
-        return sorted(await children_or_none(self._client, TopicsZNode.path))
+        return sorted(await children_or_empty(self._client, TopicsZNode.path))
 
     async def topic_exists(self, topic: str) -> bool:
         return await self._client.exists(TopicZNode.path(topic)) is not None
@@ -57,7 +58,7 @@ class TopicZnodes:
     ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
         """As ``get_topic_assignments``, with None for a topic without znode and an error for a broken one."""
         found = await self._client.read_many(
-            map(TopicZNode.path, topics), lambda position, outcome: _decoded(topics[position], outcome)
+            map(TopicZNode.path, topics), lambda position, outcome: decoded(outcome, _assignment_of(topics[position]))
         )
         return dict(zip(topics, found, strict=True))
 
@@ -129,7 +130,7 @@ class TopicZnodes:
         Raises:
             ControllerMoved: another controller has been elected.
         """
-        names = await children_or_none(self._client, TopicPartitionsZNode.path(topic))
+        names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
         deletes: list[Operation] = []
         for partition in sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal()):
             deletes.append(Delete(TopicPartitionStateZNode.path(partition)))
@@ -144,16 +145,8 @@ class TopicZnodes:
         raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 
 
-def _decoded(topic: str, answer: ReadOutcome) -> TopicIdReplicaAssignment | CoordinationError | None:
-    if isinstance(answer, NoNode):
-        return None
-    if isinstance(answer, ZooKeeperError):
-        return answer
-    data, stat = answer
-    try:
-        return TopicZNode.decode(topic, data, stat.version)
-    except ZnodeFormatError as error:
-        return error
+def _assignment_of(topic: str) -> Decode[TopicIdReplicaAssignment]:
+    return lambda data, stat: TopicZNode.decode(topic, data, stat.version)
 
 
 def _version(outcome: object) -> int | ZooKeeperError:

@@ -9,9 +9,10 @@ import pytest
 from typer._click.exceptions import UsageError
 
 from cli.commands.configs_entities import chosen_entity
+from engine.admin.brokers.by_snapshot import log_dirs_of
 from engine.admin.brokers.description import BrokerPartitions, partitions_of_brokers
 from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-from engine.admin.brokers.log_dirs import DirReplica, LogDir, log_dirs_of, with_sizes
+from engine.admin.brokers.log_dirs import DirReplica, LogDir, with_sizes
 from engine.admin.brokers.releases import release_of
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.configs.quotas import check_dropped, entity_of, parse_quotas, parts_of, user_and_client

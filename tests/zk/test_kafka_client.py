@@ -364,20 +364,31 @@ def test_notices_are_read_in_order_and_broken_ones_named(open_kafka: OpenKafka, 
     asyncio.run(run())
 
 
-def test_config_notices_are_read_after_a_name(open_kafka: OpenKafka, first_broker: FirstBroker) -> None:
+def test_all_brokers_are_told_whose_settings_changed(open_kafka: OpenKafka, first_broker: FirstBroker) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
             await first_broker(zk)
-            for entity in ("topics/a", "topics/b"):
+            for entity in ("topics/a", "users/u/clients/c"):
                 await zk.create_config_change_notification(entity)
-            await zk.client.create("/config/changes/config_change_", b"broken", sequential=True)
-            changes = await zk.get_config_changes()
-            assert [change.entity_path for change in changes] == ["topics/a", "topics/b", None]
-            assert changes[0].created_ms > 1_600_000_000_000
-            assert await zk.get_config_changes(after=changes[1].name) == changes[2:]
-            await zk.delete_config_changes([change.name for change in changes])
-            await zk.delete_config_changes([changes[0].name])
-            assert await zk.get_config_changes() == []
+            notices = sorted(await zk.client.children("/config/changes"))
+            assert [name.rstrip("0123456789") for name in notices] == ["config_change_", "config_change_"]
+            answers = [await zk.client.get(f"/config/changes/{name}") for name in notices]
+            assert [data for data, _ in answers] == [
+                b'{"version":2,"entity_path":"topics/a"}',
+                b'{"version":2,"entity_path":"users/u/clients/c"}',
+            ]
+
+    asyncio.run(run())
+
+
+def test_clients_of_users_are_found_below_the_users(open_kafka: OpenKafka, first_broker: FirstBroker) -> None:
+    async def run() -> None:
+        async with open_kafka() as zk:
+            await first_broker(zk)
+            assert await zk.get_clients_of_users() == []
+            for entity in ("users/b", "users/a/clients/y", "users/a/clients/x", "clients/z"):
+                await zk.set_entity_configs(entity, {"k": "v"})
+            assert await zk.get_clients_of_users() == [("a", "x"), ("a", "y")]
 
     asyncio.run(run())
 

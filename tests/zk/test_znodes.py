@@ -23,6 +23,7 @@ from engine.common.model import (
 )
 from engine.common.topic_id import parse_topic_id
 from engine.zk.errors import ZnodeFormatError
+from engine.zk.operations import ZnodeStat
 from engine.zk.znodes.acl_znodes import (
     AclEntry,
     ExtendedAclChangeZNode,
@@ -62,7 +63,7 @@ from engine.zk.znodes.consumer_znodes import (
     ConsumerSubscription,
 )
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerRegistration, ControllerZNode
-from engine.zk.znodes.directory import DecodedZnode, decode_znode
+from engine.zk.znodes.directory import known_znode
 from engine.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
@@ -73,6 +74,7 @@ from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "znodes" / "recorded.jsonl"
 RECORDED = [json.loads(line) for line in FIXTURE.read_text("utf-8").splitlines()]
 TP = TopicPartition("t", 0)
+STAT = ZnodeStat(*range(11))
 
 ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "BrokerIdZNode": BrokerIdZNode.encode,
@@ -99,20 +101,19 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: f"{row['scene']}:{row['path']}")
 def test_what_kafka_wrote_is_read_and_written_to_the_byte(row: dict[str, str]) -> None:
     data = row["data"].encode()
-    decoded = decode_znode(row["path"], data)
-    assert decoded is not None
-    assert ENCODERS[decoded.znode_class](decoded.value) == data
+    known = known_znode(row["path"])
+    assert known is not None
+    assert ENCODERS[known.znode_class.__name__](known.decode(data, STAT)) == data
 
 
 def test_every_encoder_met_a_recorded_znode() -> None:
-    seen = {decode_znode(row["path"], row["data"].encode()).znode_class for row in RECORDED}  # type: ignore[union-attr]
+    seen = {known_znode(row["path"]).znode_class.__name__ for row in RECORDED}  # type: ignore[union-attr]
     assert seen == set(ENCODERS)
 
 
 def test_folders_and_strangers_mean_nothing() -> None:
-    assert decode_znode("/brokers/ids", b"") is None
-    assert decode_znode("/brokers/topics/t/partitions/0", b"") is None
-    assert decode_znode("/zookeeper/quota", b"{}") is None
+    for path in ("/brokers/ids", "/brokers/topics/t/partitions/0", "/zookeeper/quota"):
+        assert known_znode(path) is None
 
 
 # Brokers
@@ -368,9 +369,14 @@ def test_old_consumers() -> None:
     assert ConsumerIdZNode.encode(subscription) == data
     assert ConsumerOwnerZNode.decode("g", TP, ConsumerOwnerZNode.encode("g_h-1-a-0")) == "g_h-1-a-0"
     assert ConsumerOffsetZNode.decode("g", TP, ConsumerOffsetZNode.encode(42)) == 42
-    assert decode_znode("/consumers/g/offsets/t/0", b"42") == DecodedZnode("ConsumerOffsetZNode", 42)
-    assert decode_znode("/consumers/g/owners/t/0", b"x-0") == DecodedZnode("ConsumerOwnerZNode", "x-0")
-    assert decode_znode("/consumers/g/ids/m", data) == DecodedZnode("ConsumerIdZNode", subscription)
+    for path, content, value in (
+        ("/consumers/g/offsets/t/0", b"42", 42),
+        ("/consumers/g/owners/t/0", b"x-0", "x-0"),
+        ("/consumers/g/ids/m", data, subscription),
+    ):
+        known = known_znode(path)
+        assert known is not None
+        assert known.decode(content, STAT) == value
     with pytest.raises(ZnodeFormatError, match="/consumers/g/offsets/t/0"):
         ConsumerOffsetZNode.decode("g", TP, b"many")
 
@@ -411,7 +417,9 @@ def test_damaged_content_raises_one_kind_of_error(row: dict[str, str], data: st.
         content[position] = data.draw(st.integers(0, 255))
     else:
         del content[position:]
+    known = known_znode(row["path"])
+    assert known is not None
     try:
-        decode_znode(row["path"], bytes(content))
+        known.decode(bytes(content), STAT)
     except ZnodeFormatError as error:
         assert error.path == row["path"]

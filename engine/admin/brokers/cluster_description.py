@@ -26,7 +26,6 @@ async def describe_cluster(cluster: Cluster) -> ClusterDescription:
     """Return the cluster in a few numbers."""
     members = await read_members(cluster)
     topics = await (await topic_reader(cluster)).names()
-    told_by = "snapshot" if cluster.target.snapshot is not None else cluster.reads_from.value
     return ClusterDescription(
         members.cluster_id,
         members.controller_id,
@@ -34,5 +33,5 @@ async def describe_cluster(cluster: Cluster) -> ClusterDescription:
         members.descriptions,
         len(topics),
         cluster.target.zookeeper,
-        told_by,
+        cluster.source.value,
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.admin.brokers.own_words import OwnWords, ask_brokers
+from engine.admin.brokers.access import Registered, broker_reader
+from engine.admin.brokers.own_words import OwnWords
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.snapshots.taking import read_snapshot
@@ -89,11 +90,11 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
         named, there = ", ".join(map(str, unknown)), ", ".join(map(str, known)) or "none"
         raise NotFound(f"no such broker: {named}", hint=f"brokers: {there}")
     chosen = sorted(set(ids)) if ids else known
-    registrations = await _registrations(cluster)
-    words = await ask_brokers(cluster, [one for one in chosen if one in snapshot.live_broker_ids])
-    nothing = (None, None)
+    reader = broker_reader(cluster)
+    registered = await reader.registrations()
+    words = await reader.own_words([one for one in chosen if one in snapshot.live_broker_ids])
     return [
-        _details(snapshot, one, shares.get(one, BrokerPartitions()), registrations.get(one, nothing), words.get(one))
+        _details(snapshot, one, shares.get(one, BrokerPartitions()), registered.get(one, Registered()), words.get(one))
         for one in chosen
     ]
 
@@ -137,12 +138,11 @@ def _details(
     snapshot: ClusterSnapshot,
     broker_id: int,
     share: BrokerPartitions,
-    registration: tuple[int | None, int | None],
+    registered: Registered,
     words: OwnWords | None,
 ) -> BrokerDetails:
     broker = snapshot.broker(broker_id)
     is_by_wire = snapshot.source.value == "wire"
-    registered_at_ms, jmx_port = registration
     return BrokerDetails(
         id=broker_id,
         alive=broker is not None,
@@ -150,8 +150,8 @@ def _details(
         rack=None if broker is None else broker.rack,
         listeners=() if broker is None else tuple(_listener(e, is_by_wire=is_by_wire) for e in broker.endpoints),
         broker_epoch=None if broker is None or broker.broker_epoch < 0 else broker.broker_epoch,
-        registered_at_ms=registered_at_ms,
-        jmx_port=jmx_port,
+        registered_at_ms=registered.at_ms,
+        jmx_port=registered.jmx_port,
         partitions=share,
         configs=dict(sorted(snapshot.broker_configs.get(broker_id, {}).items())),
         words=words or OwnWords(),
@@ -163,23 +163,6 @@ def _listener(endpoint: Endpoint, *, is_by_wire: bool) -> ListenerDescription:
     if is_by_wire:
         return ListenerDescription(None, None, endpoint.host, endpoint.port)
     return ListenerDescription(endpoint.listener_name, endpoint.security_protocol.name, endpoint.host, endpoint.port)
-
-
-async def _registrations(cluster: Cluster) -> dict[int, tuple[int | None, int | None]]:
-    """Return when each live broker registered, and its JMX port; nothing where ZooKeeper is not asked."""
-    from engine.admin.cluster.target import Side
-
-    if cluster.target.snapshot is not None or cluster.reads_from is not Side.ZOOKEEPER:
-        return {}
-    from engine.admin.cluster.zookeeper import read_brokers
-
-    return {
-        one.broker.id: (
-            None if one.timestamp_ms < 0 else one.timestamp_ms,
-            None if one.jmx_port < 0 else one.jmx_port,
-        )
-        for one in await read_brokers(await cluster.zookeeper())
-    }
 
 
 def has_trouble(details: BrokerDetails) -> bool:

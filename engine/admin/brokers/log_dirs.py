@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.remedies import Operation, Phrase
+from engine.admin.cluster.errors import NotFound
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
@@ -112,37 +111,6 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
 
 
-def log_dirs_of(
-    snapshot: ClusterSnapshot, brokers: Sequence[int] | None = None, topics: Iterable[str] | None = None
-) -> list[LogDir]:
-    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes.
-
-    Raises:
-        BadRequest: the snapshot was taken without sizes.
-        NotFound: it has no such broker.
-    """
-    chosen = None if topics is None else set(topics)
-    found: dict[tuple[int, str], list[DirReplica]] = {}
-    for topic in snapshot.topics:
-        for partition in topic.partitions:
-            for log in partition.replica_logs:
-                replicas = found.setdefault((log.broker, log.log_dir), [])
-                if chosen is None or topic.name in chosen:
-                    lag = None if log.offset_lag < 0 else log.offset_lag
-                    replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
-    if not found and any(topic.partitions for topic in snapshot.topics):
-        hint = Phrase("take one that has: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
-        raise BadRequest("this snapshot has no log dirs", hint=hint)
-    absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
-    if absent:
-        raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
-    return [
-        _log_dir(broker, path, replicas)
-        for (broker, path), replicas in sorted(found.items())
-        if brokers is None or broker in brokers
-    ]
-
-
 async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, limit_s: float | None) -> list[LogDir]:
     wire = await cluster.wire()
     try:
@@ -171,12 +139,13 @@ def _told(broker: int, result: DescribeLogDirsResult) -> LogDir:
     ]
     total = None if result.total_bytes < 0 else result.total_bytes
     usable = None if result.usable_bytes < 0 else result.usable_bytes
-    return _log_dir(broker, result.log_dir, replicas, total, usable)
+    return log_dir_with(broker, result.log_dir, replicas, total, usable)
 
 
-def _log_dir(
+def log_dir_with(
     broker: int, path: str, replicas: list[DirReplica], total: int | None = None, usable: int | None = None
 ) -> LogDir:
+    """Return the log dir that holds these replicas, on a volume of ``total`` bytes of which ``usable`` are free."""
     replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
     size = sum(one.size_bytes for one in replicas)
     return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))

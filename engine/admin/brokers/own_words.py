@@ -52,9 +52,9 @@ class OwnWords:
 
 
 async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, OwnWords]:
-    """Return what each of these live brokers tells; nothing where only a snapshot is there."""
+    """Return what each of these live brokers tells."""
     chosen = list(brokers)
-    if cluster.target.snapshot is not None or not chosen:
+    if not chosen:
         return {}
     try:
         # Once for all: the tasks below would each open it.

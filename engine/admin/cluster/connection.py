@@ -1,4 +1,6 @@
-"""A cluster, open: its ZooKeeper side and its wire side, each connected when it is first needed.
+"""A cluster, open: its ZooKeeper side and its wire side, each connected when it is first needed; or its snapshot.
+
+Each noun has one place that chooses by ``source`` and ``changes_by`` who reads and changes it: its ``access``, mostly.
 
 async with Cluster(target, observe=print) as cluster:
     wire = await cluster.wire()
@@ -13,10 +15,11 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
-from engine.admin.cluster.target import ClusterTarget, Side
+from engine.admin.cluster.target import ClusterTarget, Side, Source
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
+    from engine.common.snapshot import ClusterSnapshot
     from engine.zk.client import ZkClient
 
 
@@ -51,12 +54,29 @@ class Cluster:
         await self.close()
 
     @property
+    def source(self) -> Source:
+        return self.target.source
+
+    @property
     def reads_from(self) -> Side:
         return self.target.reads_from
 
     @property
     def changes_by(self) -> Side:
         return self.target.changes_by
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the snapshot that was named; its file is read once.
+
+        Raises:
+            BadRequest: none was named, or the file holds none.
+            NotFound: there is no such file.
+        """
+        if self.target.snapshot is None:
+            raise BadRequest("this needs a snapshot", hint=Phrase("give ", Give(Parameter.SNAPSHOT)))
+        from engine.admin.cluster.snapshot_file import load_snapshot
+
+        return load_snapshot(self.target.snapshot)
 
     async def zookeeper(self) -> ZkClient:
         """Return the client of the cluster's ZooKeeper.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Source
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
-from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
     from engine.zk.client import ZkClient
 
 NO_CONTROLLER = -1
@@ -45,22 +45,15 @@ class ClusterMembers:
 
 
 async def read_members(cluster: Cluster) -> ClusterMembers:
-    """Return who is in the cluster, from a snapshot, ZooKeeper or the wire."""
-    if cluster.target.snapshot is not None:
-        from engine.admin.cluster.snapshot_file import load_snapshot
-
-        return members_of(load_snapshot(cluster.target.snapshot))
-    if cluster.reads_from is Side.ZOOKEEPER:
-        return await _read_by_znode(await cluster.zookeeper())
-    wire = await cluster.wire()
-    response = await wire.metadata([])
-    brokers = sorted(response.brokers, key=lambda broker: broker.node_id)
-    return ClusterMembers(
-        response.cluster_id,
-        response.controller_id,
-        None,
-        tuple(BrokerInfo(b.node_id, (_plain(b.host, b.port),), b.rack) for b in brokers),
-    )
+    """Return who is in the cluster."""
+    match cluster.source:
+        case Source.SNAPSHOT:
+            found = cluster.snapshot()
+            return ClusterMembers(found.cluster_id, found.controller_id, found.controller_epoch, found.brokers)
+        case Source.ZOOKEEPER:
+            return await _read_by_znode(await cluster.zookeeper())
+        case Source.WIRE:
+            return await _read_by_wire(await cluster.wire())
 
 
 async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
@@ -71,24 +64,30 @@ async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
         raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
 
 
-def members_of(snapshot: ClusterSnapshot) -> ClusterMembers:
-    """Return the members as a snapshot has them."""
-    return ClusterMembers(snapshot.cluster_id, snapshot.controller_id, snapshot.controller_epoch, snapshot.brokers)
-
-
 async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
-    from engine.admin.cluster.zookeeper import get_or_none, read_brokers
-    from engine.zk.znodes.cluster_znodes import ClusterIdZNode
-    from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
+    from engine.admin.cluster.zookeeper import read_brokers
+    from engine.zk.kafka_client import KafkaZkClient
 
-    cluster_id = await get_or_none(zk, ClusterIdZNode.path)
-    controller = await get_or_none(zk, ControllerZNode.path)
-    controller_epoch = await get_or_none(zk, ControllerEpochZNode.path)
+    kafka = KafkaZkClient(zk)
+    cluster_id = await kafka.get_cluster_id()
+    controller_id = await kafka.get_controller_id()
+    epoch = await kafka.get_controller_epoch()
     return ClusterMembers(
-        cluster_id=None if cluster_id is None else ClusterIdZNode.decode(cluster_id),
-        controller_id=NO_CONTROLLER if controller is None else ControllerZNode.decode(controller).broker_id,
-        controller_epoch=None if controller_epoch is None else ControllerEpochZNode.decode(controller_epoch),
+        cluster_id=cluster_id,
+        controller_id=NO_CONTROLLER if controller_id is None else controller_id,
+        controller_epoch=None if epoch is None else epoch.controller_epoch,
         brokers=tuple(registration.broker for registration in await read_brokers(zk)),
+    )
+
+
+async def _read_by_wire(wire: WireCluster) -> ClusterMembers:
+    response = await wire.metadata([])
+    brokers = sorted(response.brokers, key=lambda broker: broker.node_id)
+    return ClusterMembers(
+        response.cluster_id,
+        response.controller_id,
+        None,
+        tuple(BrokerInfo(b.node_id, (_plain(b.host, b.port),), b.rack) for b in brokers),
     )
 
 

@@ -34,6 +34,14 @@ class Side(StrEnum):
     WIRE = "wire"
 
 
+class Source(StrEnum):
+    """Who tells how a cluster is: a file, its znodes, or its brokers."""
+
+    SNAPSHOT = "snapshot"
+    ZOOKEEPER = "zookeeper"
+    WIRE = "wire"
+
+
 class Origin(StrEnum):
     """What named the cluster."""
 
@@ -72,6 +80,21 @@ class ClusterTarget:
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     via: Side | None = None
     is_read_only: bool = False
+
+    @property
+    def source(self) -> Source:
+        """Cluster state comes from the snapshot where one is named, else from where it is read of a living cluster."""
+        return Source.SNAPSHOT if self.snapshot is not None else Source(self.reads_from)
+
+    @property
+    def may_ask_zookeeper(self) -> bool:
+        """ZooKeeper is named, and it was not said that only brokers are to be asked."""
+        return self.zookeeper is not None and self.via is not Side.WIRE
+
+    @property
+    def may_ask_brokers(self) -> bool:
+        """It was not said that only ZooKeeper is to be asked; brokers that are not named are found there."""
+        return self.snapshot is None and self.via is not Side.ZOOKEEPER
 
     @property
     def reads_from(self) -> Side:

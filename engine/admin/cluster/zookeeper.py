@@ -9,7 +9,9 @@ from engine.admin.cluster.remedies import START_IT, Give, Parameter, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
-from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode, BrokerRegistration
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.reads import or_raise
+from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
@@ -76,14 +78,13 @@ async def _open(connect: str, timeout_s: float, instead: Phrase) -> ZkClient:
 
 
 async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
-    """Return the live brokers by id; a broker that goes while they are read is left out."""
-    ids = sorted(int(name) for name in await children_or_none(zk, BrokerIdsZNode.path) if name.isdigit())
-    answers = await zk.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
-    return [
-        BrokerIdZNode.decode(broker_id, answer[0], answer[1].czxid)
-        for broker_id, answer in zip(ids, answers, strict=True)
-        if not isinstance(answer, ZooKeeperError)
-    ]
+    """Return the live brokers by id; one whose znode ZooKeeper does not give out is left out.
+
+    Raises:
+        ZnodeFormatError: what a broker registered cannot be understood.
+    """
+    found = (await KafkaZkClient(zk).read_broker_registrations()).values()
+    return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]
 
 
 async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
@@ -94,19 +95,3 @@ async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
         for endpoint in registration.broker.endpoints
         if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
     )
-
-
-async def children_or_none(zk: ZkClient, path: str) -> list[str]:
-    """Return the names of a znode's children; a znode that does not exist has none."""
-    try:
-        return await zk.children(path)
-    except NoNode:
-        return []
-
-
-async def get_or_none(zk: ZkClient, path: str) -> bytes | None:
-    """Return a znode's data, or None where there is no such znode."""
-    try:
-        return (await zk.get(path))[0]
-    except NoNode:
-        return None

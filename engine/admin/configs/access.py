@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Parameter, Phrase
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
 
 
 class ConfigReader(Protocol):
@@ -27,19 +30,22 @@ async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> Con
 
     With ``wants_brokers`` brokers are asked where they are named beside ZooKeeper: they know their files and defaults.
     """
-    if cluster.target.snapshot is not None:
-        from engine.admin.cluster.snapshot_file import load_snapshot
-        from engine.admin.configs.by_snapshot import SnapshotConfigReader
+    source = cluster.source
+    if source is Source.ZOOKEEPER and wants_brokers and cluster.changes_by is Side.WIRE:
+        source = Source.WIRE
+    match source:
+        case Source.SNAPSHOT:
+            from engine.admin.configs.by_snapshot import SnapshotConfigReader
 
-        return SnapshotConfigReader(load_snapshot(cluster.target.snapshot))
-    is_by_brokers = wants_brokers and cluster.target.via is None and bool(cluster.target.bootstrap)
-    if cluster.reads_from is Side.ZOOKEEPER and not is_by_brokers:
-        from engine.admin.configs.by_znode import ZkConfigReader
+            return SnapshotConfigReader(cluster.snapshot())
+        case Source.ZOOKEEPER:
+            from engine.admin.configs.by_znode import ZkConfigReader
 
-        return ZkConfigReader(await cluster.zookeeper(), observe=cluster.observe)
-    from engine.admin.configs.by_wire import WireConfigReader
+            return ZkConfigReader(await cluster.zookeeper(), observe=cluster.observe)
+        case Source.WIRE:
+            from engine.admin.configs.by_wire import WireConfigReader
 
-    return WireConfigReader(await cluster.wire())
+            return WireConfigReader(await cluster.wire())
 
 
 async def alter_entity(
@@ -63,18 +69,11 @@ async def alter_entity(
     if not additions and not deletions:
         hint = Phrase("give ", Parameter.ADD_CONFIG, ", ", Parameter.ADD_CONFIG_FILE, " or ", Parameter.DELETE_CONFIG)
         raise BadRequest("nothing to alter", hint=hint)
-    if entity.type.is_of_clients:
-        if cluster.changes_by is not Side.WIRE:
-            raise BadRequest("quotas are altered by the brokers alone", hint=USE_BROKERS)
-        from engine.admin.configs.quotas_by_wire import alter_quotas
-
-        await alter_quotas(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
-        return
     if cluster.changes_by is Side.WIRE:
-        from engine.admin.configs.by_wire import alter_configs
-
-        await alter_configs(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+        await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
+    if entity.type.is_of_clients:
+        raise BadRequest("quotas are altered by the brokers alone", hint=USE_BROKERS)
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
     from engine.admin.configs.by_znode import alter_configs_zk
@@ -84,3 +83,13 @@ async def alter_entity(
     if entity.type is EntityType.TOPIC and not await kafka.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
+
+
+async def _alter_by_wire(
+    wire: WireCluster, entity: Entity, additions: Mapping[str, str], deletions: Sequence[str], *, validate_only: bool
+) -> None:
+    from engine.admin.configs.by_wire import alter_configs
+    from engine.admin.configs.quotas_by_wire import alter_quotas
+
+    alter = alter_quotas if entity.type.is_of_clients else alter_configs
+    await alter(wire, entity, additions, deletions, validate_only=validate_only)

@@ -12,7 +12,6 @@ from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
-from engine.admin.cluster.zookeeper import children_or_none, get_or_none
 from engine.admin.configs.values import (
     SEE_SETTINGS,
     ConfigEntry,
@@ -30,10 +29,8 @@ from engine.config.topic_configs import validate_topic_config
 from engine.zk.client import ZkClient
 from engine.zk.errors import ZooKeeperError
 from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.znodes.broker_znodes import BrokerIdsZNode
-from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityTypeZNode, ConfigEntityZNode, ConfigType
-from engine.zk.znodes.controller_znodes import ControllerZNode
-from engine.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
+from engine.zk.reads import or_raise
+from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
 
 _TYPES = {EntityType.TOPIC: ConfigType.TOPIC, EntityType.BROKER: ConfigType.BROKER}
 _SOURCES = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}
@@ -43,20 +40,20 @@ class ZkConfigReader:
     """Reads settings from znodes."""
 
     def __init__(self, zk: ZkClient, *, observe: Observer = tell_nobody) -> None:
-        self._zk = zk
+        self._kafka = KafkaZkClient(zk)
         self._observe = observe
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
         if kind.is_of_clients:
             from engine.admin.configs.quotas_by_znode import describe_clients_zk
 
-            return await describe_clients_zk(self._zk, kind, None)
+            return await describe_clients_zk(self._kafka, kind, None)
         entities = await self._entities(kind)
         _refuse_all_of(kind, include_all=include_all)
-        paths = [config_path(entity) for entity in entities]
+        reads = (await self._kafka.get_entities_configs([entity_path(entity) for entity in entities])).values()
         found = []
-        for entity, path, answer in zip(entities, paths, await self._zk.get_many(paths), strict=True):
-            settings = {} if isinstance(answer, ZooKeeperError) else ConfigEntityZNode.decode(path, answer[0])
+        for entity, read in zip(entities, reads, strict=True):
+            settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
             found.append(_described(entity, settings, include_all=include_all))
         self._observe(f"ZooKeeper told the settings of {len(found)} {kind.value}")
         return found
@@ -64,24 +61,22 @@ class ZkConfigReader:
     async def _entities(self, kind: EntityType) -> list[Entity]:
         """Return all topics, or the brokers that have settings or live, and their default."""
         if kind is EntityType.TOPIC:
-            return [Entity(kind, name) for name in sorted(await children_or_none(self._zk, TopicsZNode.path))]
+            return [Entity(kind, name) for name in await self._kafka.get_all_topics()]
         if kind is not EntityType.BROKER:
-            config_path(Entity(kind, None))
-        ids = {*await children_or_none(self._zk, BrokerIdsZNode.path)}
-        ids |= {*await children_or_none(self._zk, ConfigEntityTypeZNode.path(ConfigType.BROKER))} - {DEFAULT_ENTITY}
-        return [*(Entity(kind, name) for name in sorted(filter(str.isdigit, ids), key=int)), Entity(kind, None)]
+            entity_path(Entity(kind, None))
+        ids = {*map(str, await self._kafka.get_broker_ids()), *await self._kafka.get_entity_names(ConfigType.BROKER)}
+        return [*(Entity(kind, name) for name in sorted(filter(str.isdecimal, ids), key=int)), Entity(kind, None)]
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
         if entity.type.is_of_clients:
             from engine.admin.configs.quotas_by_znode import describe_clients_zk
 
-            (found,) = await describe_clients_zk(self._zk, entity.type, entity)
+            (found,) = await describe_clients_zk(self._kafka, entity.type, entity)
             return found
-        path = config_path(entity)
-        data = await get_or_none(self._zk, path)
-        if entity.type is EntityType.TOPIC and await self._zk.exists(TopicZNode.path(entity.name or "")) is None:
+        path = entity_path(entity)
+        if entity.type is EntityType.TOPIC and not await self._kafka.topic_exists(entity.name or ""):
             raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
-        settings = {} if data is None else ConfigEntityZNode.decode(path, data)
+        settings = await self._kafka.get_entity_configs(path)
         self._observe(f"ZooKeeper told {len(settings)} settings of {entity}")
         _refuse_all_of(entity.type, include_all=include_all)
         return _described(entity, settings, include_all=include_all)
@@ -99,15 +94,15 @@ def _described(entity: Entity, settings: Mapping[str, str], *, include_all: bool
     return EntityConfigs(entity.type, entity.name, tuple(entries[name] for name in sorted(entries)))
 
 
-def config_path(entity: Entity) -> str:
-    """Return the path of an entity's settings.
+def entity_path(entity: Entity) -> str:
+    """Return the path of an entity's settings below ``/config``.
 
     Raises:
         BadRequest: its settings are not in ZooKeeper.
     """
     if entity.type not in _TYPES:
         raise BadRequest(f"{entity.type.value} are not in ZooKeeper", hint=USE_BROKERS)
-    return ConfigEntityZNode.path(_TYPES[entity.type], DEFAULT_ENTITY if entity.name is None else entity.name)
+    return f"{_TYPES[entity.type].value}/{DEFAULT_ENTITY if entity.name is None else entity.name}"
 
 
 def _entry(entity: Entity, key: str, value: str) -> ConfigEntry:
@@ -135,16 +130,14 @@ async def alter_configs_zk(
     Raises:
         BadRequest: a setting to be deleted is not set, or one to be set is unknown or has a bad value.
     """
-    name = "<default>" if entity.name is None else entity.name
-    path = f"{entity.type.value}/{name}"
+    path = entity_path(entity)
     if entity.type is EntityType.TOPIC:
-        configs = await topic_configs_after(kafka, name, additions, deletions)
+        configs = await topic_configs_after(kafka, entity.name or "", additions, deletions)
     else:
         configs = changed_settings(await kafka.get_entity_configs(path), additions, deletions, str(entity))
         check_broker_configs(additions, is_default=entity.name is None)
     if not validate_only:
-        has_controller = await kafka.client.exists(ControllerZNode.path) is not None
-        await kafka.change_entity_configs(path, configs, check_controller=has_controller)
+        await kafka.change_entity_configs(path, configs, check_controller=await kafka.controller_exists())
 
 
 async def topic_configs_after(

@@ -5,19 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from engine.admin.cluster.zookeeper import children_or_none
 from engine.admin.configs.quotas import SCRAM_MECHANISMS, client_entity_configs, entity_of, parts_of
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
-from engine.zk.client import ZkClient
 from engine.zk.errors import ZooKeeperError
-from engine.zk.znodes.config_znodes import (
-    DEFAULT_ENTITY,
-    ConfigEntityTypeZNode,
-    ConfigEntityZNode,
-    ConfigType,
-    desanitized,
-    sanitized,
-)
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.reads import or_raise
+from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 
 _TYPES = {
     EntityType.USER: (ConfigType.USER, "user"),
@@ -27,46 +20,48 @@ _TYPES = {
 _ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
 
 
-async def describe_clients_zk(zk: ZkClient, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
     """Return what is set for one entity, or (None) for all of a kind that have anything."""
     if entity is not None:
         wanted = {_path(entity): entity}
     elif kind is EntityType.USER_CLIENT:
-        wanted = await _clients_of_users(zk)
+        wanted = await _clients_of_users(kafka)
     else:
-        wanted = await _all_of(zk, kind)
+        wanted = await _all_of(kafka, kind)
     found = []
-    for path, answer in zip(wanted, await zk.get_many(list(wanted)), strict=True):
-        settings = {} if isinstance(answer, ZooKeeperError) else ConfigEntityZNode.decode(path, answer[0])
+    for path, read in (await kafka.get_entities_configs(list(wanted))).items():
+        settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
         if settings or entity is not None:
             found.append(_described(wanted[path], settings))
     return found
 
 
-async def _all_of(zk: ZkClient, kind: EntityType) -> dict[str, Entity]:
+async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:
     entity_type, part = _TYPES[kind]
-    names = sorted(await children_or_none(zk, ConfigEntityTypeZNode.path(entity_type)))
+    names = await kafka.get_entity_names(entity_type)
     entities = {name: entity_of([(part, _named(name))]) for name in names}
-    return {ConfigEntityZNode.path(entity_type, name): one for name, one in entities.items() if one is not None}
+    return {f"{entity_type.value}/{name}": one for name, one in entities.items() if one is not None}
 
 
-async def _clients_of_users(zk: ZkClient) -> dict[str, Entity]:
+async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
     found = {}
-    for user in sorted(await children_or_none(zk, ConfigEntityTypeZNode.path(ConfigType.USER))):
-        parent = f"{ConfigEntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"
-        for client in sorted(await children_or_none(zk, parent)):
-            entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
-            if entity is not None:
-                found[f"{parent}/{client}"] = entity
+    for user, client in await kafka.get_clients_of_users():
+        entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
+        if entity is not None:
+            found[_path_of_client(user, client)] = entity
     return found
 
 
 def _path(entity: Entity) -> str:
+    """Return the path of an entity's settings below ``/config``."""
     parts = [DEFAULT_ENTITY if name is None else sanitized(name) for _, name in parts_of(entity)]
     if entity.type is EntityType.USER_CLIENT:
-        user, client = parts
-        return f"{ConfigEntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}/{client}"
-    return ConfigEntityZNode.path(_TYPES[entity.type][0], parts[0])
+        return _path_of_client(*parts)
+    return f"{_TYPES[entity.type][0].value}/{parts[0]}"
+
+
+def _path_of_client(user: str, client: str) -> str:
+    return f"{ConfigType.USER.value}/{user}/{ConfigType.CLIENT.value}/{client}"
 
 
 def _named(znode: str) -> str | None:

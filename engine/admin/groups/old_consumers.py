@@ -5,18 +5,19 @@ A group there is nothing but its znodes: whoever may write them may change it, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.zookeeper import children_or_none
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
-from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
+from engine.zk.consumers import GroupPartition, is_group_znode_name
 from engine.zk.errors import NoNode, ZooKeeperError
-from engine.zk.operations import Create, Delete, SetData
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.operations import Delete
+from engine.zk.reads import children_or_empty
 from engine.zk.znodes.consumer_znodes import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
@@ -68,7 +69,7 @@ class OldGroup:
 
 async def old_group_names(zk: ZkClient) -> list[str]:
     """Return the names of all groups in ZooKeeper, sorted."""
-    return sorted(await children_or_none(zk, ConsumerPathZNode.path))
+    return sorted(await children_or_empty(zk, ConsumerPathZNode.path))
 
 
 async def read_old_states(zk: ZkClient, names: Sequence[str]) -> dict[str, GroupState]:
@@ -87,18 +88,19 @@ async def read_old_groups(zk: ZkClient, names: Sequence[str]) -> dict[str, OldGr
 
     An offset that cannot be read is an Unknown in its place.
     """
-    present = list(await read_old_states(zk, [name for name in names if is_znode_name(name)]))
+    present = list(await read_old_states(zk, [name for name in names if is_group_znode_name(name)]))
     members = await _children(zk, [ConsumerIdZNode.parent_path(name) for name in present])
     owned = await _partitions(zk, present, "owners")
     stored = await _partitions(zk, present, "offsets")
     owners: dict[str, dict[TopicPartition, str]] = {name: {} for name in present}
-    for (name, partition), answer in await _read(zk, owned, ConsumerOwnerZNode.path):
+    answers = await zk.get_many([ConsumerOwnerZNode.path(name, partition) for name, partition in owned])
+    for (name, partition), answer in zip(owned, answers, strict=True):
         if not isinstance(answer, ZooKeeperError):
-            owners[name][partition] = answer.decode("utf-8", "replace")
+            owners[name][partition] = answer[0].decode("utf-8", "replace")
     offsets: dict[str, dict[TopicPartition, CommittedOffset | Unknown]] = {name: {} for name in present}
-    for (name, partition), answer in await _read(zk, stored, ConsumerOffsetZNode.path):
-        if not isinstance(answer, NoNode):
-            offsets[name][partition] = _offset(name, partition, answer)
+    for (name, partition), read in (await KafkaZkClient(zk).get_consumer_offsets(stored)).items():
+        if read is not None:
+            offsets[name][partition] = CommittedOffset(read) if isinstance(read, int) else Unknown(str(read))
     return {
         name: OldGroup(name, tuple(sorted(ids)), owners[name], offsets[name])
         for name, ids in zip(present, members, strict=True)
@@ -109,19 +111,8 @@ async def write_old_offsets(
     zk: ZkClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Unknown | None]:
     """Write offsets, making znodes that are missing; return each partition's failure, or None."""
-    paths = {partition: ConsumerOffsetZNode.path(group, partition) for partition in offsets}
-    encode = ConsumerOffsetZNode.encode
-    answers = await zk.write_many(SetData(paths[partition], encode(offset)) for partition, offset in offsets.items())
-    outcomes = dict(zip(offsets, answers, strict=True))
-    missing = [partition for partition, answer in outcomes.items() if isinstance(answer, NoNode)]
-    for topic in sorted({partition.topic for partition in missing}):
-        await zk.ensure_path(ConsumerOffsetZNode.parent_path(group, topic))
-    made = await zk.write_many(Create(paths[partition], encode(offsets[partition])) for partition in missing)
-    outcomes.update(zip(missing, made, strict=True))
-    return {
-        partition: Unknown(str(answer)) if isinstance(answer, ZooKeeperError) else None
-        for partition, answer in outcomes.items()
-    }
+    errors = await KafkaZkClient(zk).set_or_create_consumer_offsets(group, offsets)
+    return {partition: None if error is None else Unknown(str(error)) for partition, error in errors.items()}
 
 
 async def delete_old_group(zk: ZkClient, group: str) -> None:
@@ -145,11 +136,6 @@ async def delete_old_offsets(
     return dict(zip(partitions, failed, strict=True))
 
 
-def is_znode_name(name: str) -> bool:
-    """Whether a group could be a znode's name."""
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
-
-
 async def _delete_tree(zk: ZkClient, root: str) -> None:
     levels = [[root]]
     while True:
@@ -163,11 +149,7 @@ async def _delete_tree(zk: ZkClient, root: str) -> None:
         await zk.multi([Delete(path) for path in some])
 
 
-_Named = tuple[str, TopicPartition]
-_PathOf = Callable[[str, TopicPartition], str]
-
-
-async def _partitions(zk: ZkClient, groups: Sequence[str], folder: str) -> list[_Named]:
+async def _partitions(zk: ZkClient, groups: Sequence[str], folder: str) -> list[GroupPartition]:
     roots = [f"{ConsumerPathZNode.group_path(group)}/{folder}" for group in groups]
     topics = [(group, topic) for group, found in _pairs(groups, await _children(zk, roots)) for topic in sorted(found)]
     paths = [f"{ConsumerPathZNode.group_path(group)}/{folder}/{topic}" for group, topic in topics]
@@ -186,23 +168,6 @@ def _pairs(groups: Sequence[str], found: Sequence[Sequence[str]]) -> Iterable[tu
 async def _children(zk: ZkClient, paths: Sequence[str]) -> list[list[str]]:
     """Return children by path; a znode that is not there, or may not be read, has none."""
     return [[] if isinstance(found, ZooKeeperError) else found for found in await zk.children_many(paths)]
-
-
-async def _read(
-    zk: ZkClient, wanted: Sequence[_Named], path: _PathOf
-) -> Iterable[tuple[_Named, bytes | ZooKeeperError]]:
-    answers = await zk.get_many([path(group, partition) for group, partition in wanted])
-    data = [answer if isinstance(answer, ZooKeeperError) else answer[0] for answer in answers]
-    return zip(wanted, data, strict=True)
-
-
-def _offset(group: str, partition: TopicPartition, answer: bytes | ZooKeeperError) -> CommittedOffset | Unknown:
-    if isinstance(answer, ZooKeeperError):
-        return Unknown(str(answer))
-    try:
-        return CommittedOffset(ConsumerOffsetZNode.decode(group, partition, answer))
-    except CoordinationError as error:
-        return Unknown(str(error))
 
 
 def _host_of(group: str, member_id: str) -> str:

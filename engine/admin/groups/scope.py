@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Source
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_groups, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupState, GroupType, ListedGroup
@@ -64,15 +64,15 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
 
 def asks_brokers(cluster: Cluster) -> bool:
     """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
-    if cluster.target.snapshot is not None:
+    if cluster.source is Source.SNAPSHOT:
         hint = Phrase("name a living cluster, with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
         raise BadRequest("a snapshot knows no groups", hint=hint)
-    return cluster.target.via is not Side.ZOOKEEPER
+    return cluster.target.may_ask_brokers
 
 
 def asks_zookeeper(cluster: Cluster) -> bool:
     """Whether groups in ZooKeeper are meant too: yes where it is named, unless the wire is forced."""
-    return cluster.target.zookeeper is not None and cluster.target.via is not Side.WIRE
+    return cluster.target.may_ask_zookeeper
 
 
 async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[AdminError]]:
@@ -197,9 +197,10 @@ async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: 
 async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:
     if not asks_zookeeper(cluster):
         return ()
-    from engine.admin.groups.old_consumers import is_znode_name, read_old_states
+    from engine.admin.groups.old_consumers import read_old_states
+    from engine.zk.consumers import is_group_znode_name
 
-    possible = [name for name in names if is_znode_name(name)]
+    possible = [name for name in names if is_group_znode_name(name)]
     return tuple(await read_old_states(await cluster.zookeeper(), possible))
 
 

@@ -6,12 +6,12 @@ import asyncio
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Source
 from engine.admin.health.report import HealthFacts
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import TopicReader, topic_reader
@@ -46,26 +46,30 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     """
     unreadable: list[str] = []
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
-    is_told_by_wire = cluster.target.snapshot is None and cluster.reads_from is Side.WIRE
-    reader: TopicReader = SnapshotTopicReader(snapshot)
-    if is_told_by_wire:
-        reader = await topic_reader(cluster, on_unknown_settings=cluster.complain)
-    min_isr = await reader.min_isr(snapshot.topics)
-    if cluster.target.snapshot is not None:
-        return HealthFacts(snapshot, min_isr)
-    silent = (await cluster.wire()).silent if is_told_by_wire else {}
-    probes = await probe_brokers(snapshot, cluster.target.client_properties, silent)
-    listed, deletions, zookeeper_ms = await _from_zookeeper(cluster, clock or SystemClock())
-    return HealthFacts(
-        snapshot,
-        min_isr,
-        listed,
-        {broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
-        {broker: probe.offline_log_dirs for broker, probe in probes.items() if probe.offline_log_dirs},
-        {broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
-        deletions,
-        zookeeper_ms,
-        tuple(unreadable),
+    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable))
+    match cluster.source:
+        case Source.SNAPSHOT:
+            return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
+        case Source.ZOOKEEPER:
+            facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
+            facts = await _with_probes(facts, cluster, {})
+            return await _with_znodes(facts, cluster, clock or SystemClock())
+        case Source.WIRE:
+            facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
+            return await _with_probes(facts, cluster, (await cluster.wire()).silent)
+
+
+async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:
+    return replace(facts, min_isr=await reader.min_isr(facts.snapshot.topics))
+
+
+async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
+    probes = await probe_brokers(facts.snapshot, cluster.target.client_properties, silent)
+    return replace(
+        facts,
+        seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
+        offline_log_dirs={broker: probe.offline_log_dirs for broker, probe in probes.items() if probe.offline_log_dirs},
+        silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
     )
 
 
@@ -128,26 +132,22 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
     return BrokerProbe(metadata.controller_id if metadata.controller_id >= 0 else None, offline)
 
 
-async def _from_zookeeper(cluster: Cluster, clock: Clock) -> tuple[tuple[str, ...], Mapping[str, int], float | None]:
-    """Return what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
-    if cluster.reads_from is not Side.ZOOKEEPER:
-        return (), {}, None
-    from engine.admin.cluster.zookeeper import children_or_none
+async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
+    """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
     from engine.zk.kafka_client import KafkaZkClient
-    from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
-    from engine.zk.znodes.controller_znodes import ControllerZNode
 
-    zk = await cluster.zookeeper()
-    listed = await KafkaZkClient(zk).get_reassignments() or {}
-    ages = {}
-    for topic in await children_or_none(zk, DeleteTopicsZNode.path):
-        stat = await zk.exists(DeleteTopicsTopicZNode.path(topic))
-        if stat is not None:
-            ages[topic] = max(0, clock.now_ms() - stat.ctime_ms)
+    kafka = KafkaZkClient(await cluster.zookeeper())
+    listed = await kafka.get_reassignments() or {}
+    marked_ms = await kafka.get_topic_deletion_times()
     took_ms = []
     for _ in range(_PINGS):
         started = time.monotonic()
-        await zk.exists(ControllerZNode.path)
+        await kafka.controller_exists()
         took_ms.append((time.monotonic() - started) * 1000)
     cluster.observe(f"ZooKeeper answered within {max(took_ms):.1f} ms")
-    return tuple(sorted(map(str, listed))), ages, statistics.median(took_ms)
+    return replace(
+        facts,
+        listed_reassignments=tuple(sorted(map(str, listed))),
+        deletion_ages_ms={topic: max(0, clock.now_ms() - at_ms) for topic, at_ms in marked_ms.items()},
+        zookeeper_ms=statistics.median(took_ms),
+    )

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.observer import Complain
-from engine.admin.cluster.snapshot_file import load_snapshot
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Source
 from engine.admin.topics.access import topic_reader
 from engine.common.clock import Clock, SystemClock
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
@@ -22,18 +21,17 @@ async def read_snapshot(
     Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``;
     the latter hears of settings that no broker tells, too.
     """
-    if cluster.target.snapshot is not None:
-        return load_snapshot(cluster.target.snapshot)
+    if cluster.source is Source.SNAPSHOT:
+        return cluster.snapshot()
     members = await read_members(cluster)
     reader = await topic_reader(
         cluster, on_unreadable=on_unreadable or cluster.complain, on_unknown_settings=cluster.complain
     )
     topics = await reader.topics([entry.topic for entry in await reader.names()])
-    is_zookeeper = cluster.reads_from is Side.ZOOKEEPER
     return ClusterSnapshot(
         brokers=members.brokers,
         topics=tuple(topics),
-        source=SnapshotSource.ZOOKEEPER if is_zookeeper else SnapshotSource.WIRE,
+        source=SnapshotSource(cluster.source.value),
         taken_at_ms=(clock or SystemClock()).now_ms(),
         cluster_id=members.cluster_id,
         controller_id=members.controller_id,

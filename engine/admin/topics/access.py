@@ -12,7 +12,7 @@ from typing import Protocol
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.observer import Complain
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Side, Source
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
 from engine.admin.topics.values import TopicName
 from engine.common.snapshot import TopicSnapshot
@@ -62,20 +62,21 @@ async def topic_reader(
         on_unreadable: told of topics whose znodes nobody understands, which are left out.
         on_unknown_settings: told of settings that no broker tells soon, which are None then.
     """
-    if cluster.target.snapshot is not None:
-        from engine.admin.cluster.snapshot_file import load_snapshot
-        from engine.admin.topics.by_snapshot import SnapshotTopicReader
+    match cluster.source:
+        case Source.SNAPSHOT:
+            from engine.admin.topics.by_snapshot import SnapshotTopicReader
 
-        return SnapshotTopicReader(load_snapshot(cluster.target.snapshot))
-    if cluster.reads_from is Side.ZOOKEEPER:
-        from engine.admin.topics.by_znode import ZkTopicReader
+            return SnapshotTopicReader(cluster.snapshot())
+        case Source.ZOOKEEPER:
+            from engine.admin.topics.by_znode import ZkTopicReader
 
-        return ZkTopicReader(
-            await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read, on_unreadable=on_unreadable
-        )
-    from engine.admin.topics.by_wire import WireTopicReader
+            return ZkTopicReader(
+                await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read, on_unreadable=on_unreadable
+            )
+        case Source.WIRE:
+            from engine.admin.topics.by_wire import WireTopicReader
 
-    return WireTopicReader(await cluster.wire(), observe=cluster.observe, on_unknown=on_unknown_settings)
+            return WireTopicReader(await cluster.wire(), observe=cluster.observe, on_unknown=on_unknown_settings)
 
 
 async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> TopicChanger:
@@ -86,4 +87,4 @@ async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> Topi
         return ZkTopicChanger(cluster, await cluster.zookeeper(), is_rack_aware=is_rack_aware)
     from engine.admin.topics.by_wire import WireTopicChanger
 
-    return WireTopicChanger(cluster, await cluster.wire())
+    return WireTopicChanger(cluster, await cluster.wire(), sees_marks=cluster.target.may_ask_zookeeper)

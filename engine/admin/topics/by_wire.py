@@ -16,7 +16,6 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
-from engine.admin.cluster.target import Side
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
 from engine.admin.configs.values import Entity, EntityType
@@ -157,11 +156,16 @@ MARK_SHARE = 0.2
 
 
 class WireTopicChanger:
-    """Changes topics through the controller."""
+    """Changes topics through the controller.
 
-    def __init__(self, cluster: Cluster, wire: WireCluster) -> None:
+    Args:
+        sees_marks: ZooKeeper may be asked which topics are still marked for deletion.
+    """
+
+    def __init__(self, cluster: Cluster, wire: WireCluster, *, sees_marks: bool) -> None:
         self._cluster = cluster
         self._wire = wire
+        self._sees_marks = sees_marks
         # The controller is given less than the command, so that its answer comes before the command gives up.
         self._timeout_ms = int(cluster.timeout_s * 800)
 
@@ -228,20 +232,19 @@ class WireTopicChanger:
         ], refusals
 
     async def _still_marked(self, names: Sequence[str], *, waits: bool) -> set[str]:
-        """Return the topics whose deletion is not done, where ZooKeeper is known and tells.
+        """Return the topics whose deletion is not done, where ZooKeeper may be asked.
 
         Brokers stop knowing a topic when its deletion begins. It ends when all replicas are gone: those of dead brokers
         hold it up, and until then no topic of that name can be made.
         """
-        if self._cluster.target.zookeeper is None or self._cluster.target.via is Side.WIRE or not names:
+        if not self._sees_marks or not names:
             return set()
-        from engine.admin.cluster.zookeeper import children_or_none
-        from engine.zk.znodes.admin_znodes import DeleteTopicsZNode
+        from engine.zk.kafka_client import KafkaZkClient
 
-        zk = await self._cluster.zookeeper()
+        kafka = KafkaZkClient(await self._cluster.zookeeper())
         deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
         while True:
-            left = set(await children_or_none(zk, DeleteTopicsZNode.path)) & set(names)
+            left = set(await kafka.get_topic_deletions()) & set(names)
             if not left or time.monotonic() >= deadline:
                 return left
             await asyncio.sleep(RETRY_PAUSE_S)

@@ -16,7 +16,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import USE_BROKERS, Do, Operation, Parameter, Phrase
-from engine.admin.cluster.zookeeper import children_or_none, get_or_none, read_brokers
+from engine.admin.cluster.zookeeper import read_brokers
 from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
 from engine.admin.topics.changes import (
     NewTopic,
@@ -35,27 +35,20 @@ from engine.common.assignment import (
     start_index_of_added_partitions,
     usable_racks,
 )
-from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.errors import CoordinationError, ErrorCode, KafkaError
+from engine.common.model import NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS, collides
 from engine.zk.client import ZkClient
-from engine.zk.errors import NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.errors import NodeExists, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.operations import ANY_VERSION, ZnodeStat
+from engine.zk.operations import ANY_VERSION
+from engine.zk.partitions import PartitionStateRead
+from engine.zk.reads import or_raise
 from engine.zk.watches import WatchEvent
-from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode, DeleteTopicsZNode
-from engine.zk.znodes.broker_znodes import BrokerIdsZNode
-from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigEntityZNode, ConfigType
-from engine.zk.znodes.controller_znodes import ControllerZNode
-from engine.zk.znodes.topic_znodes import (
-    TopicIdReplicaAssignment,
-    TopicPartitionStateZNode,
-    TopicsZNode,
-    TopicZNode,
-)
+from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicsZNode
 
-_Answer = tuple[bytes, ZnodeStat] | ZooKeeperError
 _TOPICS_AT_ONCE = 500
 """So many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
 
@@ -76,16 +69,16 @@ class ZkTopicReader:
         on_read: OnRead = tell_nobody_how_far,
         on_unreadable: Complain | None = None,
     ) -> None:
-        self._zk = zk
+        self._kafka = KafkaZkClient(zk)
         self._on_unreadable = on_unreadable
         self._observe = observe
         self._on_read = on_read
 
     async def names(self) -> list[TopicName]:
-        names = await children_or_none(self._zk, TopicsZNode.path)
-        marked = set(await children_or_none(self._zk, DeleteTopicsZNode.path))
+        names = await self._kafka.get_all_topics()
+        marked = set(await self._kafka.get_topic_deletions())
         self._observe(f"ZooKeeper listed {len(names)} topics")
-        return [topic_name(name, name in marked) for name in sorted(names)]
+        return [topic_name(name, name in marked) for name in names]
 
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
         found: list[TopicSnapshot] = []
@@ -96,39 +89,28 @@ class ZkTopicReader:
         return found
 
     async def live_brokers(self) -> frozenset[int]:
-        names = await children_or_none(self._zk, BrokerIdsZNode.path)
-        return frozenset(int(name) for name in names if name.isdigit())
+        return frozenset(await self._kafka.get_broker_ids())
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        path = ConfigEntityZNode.path(ConfigType.BROKER, DEFAULT_ENTITY)
-        data = await get_or_none(self._zk, path)
-        default = None if data is None else ConfigEntityZNode.decode(path, data).get("min.insync.replicas")
+        defaults = await self._kafka.get_entity_configs(f"{ConfigType.BROKER.value}/{DEFAULT_ENTITY}")
         self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
-        return topic_min_isrs(topics, default)
+        return topic_min_isrs(topics, defaults.get("min.insync.replicas"))
 
     async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
-        paths = [TopicZNode.path(name) for name in names]
-        paths += [ConfigEntityZNode.path(ConfigType.TOPIC, name) for name in names]
-        paths += [DeleteTopicsTopicZNode.path(name) for name in names]
-        answers = await self._zk.get_many(paths)
-        count = len(names)
-        there = [
-            (name, data_of(topic), answers[count + index], answers[2 * count + index])
-            for index, (name, topic) in enumerate(zip(names, answers[:count], strict=True))
-            if is_there(topic)
-        ]
-        decoded: dict[str, TopicIdReplicaAssignment] = {}
-        for name, data, _, _ in there:
+        reads, configs, marked = await asyncio.gather(
+            self._kafka.read_topics(names), self._kafka.get_topic_configs(names), self._kafka.get_topic_deletions()
+        )
+        there = {name: read for name, read in reads.items() if read is not None}
+        topics: list[TopicIdReplicaAssignment] = []
+        for read in there.values():
             with self._unreadable_told():
-                decoded[name] = TopicZNode.decode(name, data)
-        partitions = [TopicPartition(name, p) for name, topic in decoded.items() for p in topic.assignment]
-        states = dict(zip(partitions, await self._zk.get_many(list(map(_state_path, partitions))), strict=True))
+                topics.append(or_raise(read))
+        states = await self._kafka.get_partition_states([name for topic in topics for name in topic.by_partition()])
         self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partitions")
         found = []
-        for name, _, config, mark in there:
-            if name in decoded:
-                with self._unreadable_told():
-                    found.append(_topic(name, decoded[name], states, config, is_marked=is_there(mark)))
+        for topic in topics:
+            with self._unreadable_told():
+                found.append(_topic(topic, states, configs[topic.topic], is_marked=topic.topic in marked))
         return found
 
     @contextmanager
@@ -142,80 +124,28 @@ class ZkTopicReader:
             self._on_unreadable(str(error))
 
 
-async def read_states(
-    zk: ZkClient, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-    """Return the states of partitions; one that has none yet is left out."""
-    answers = await zk.get_many(list(map(_state_path, partitions)))
-    return {
-        partition: _state(partition, answer)
-        for partition, answer in zip(partitions, answers, strict=True)
-        if is_there(answer)
-    }
-
-
-def is_there(answer: _Answer) -> bool:
-    """Whether the znode was read; False where it does not exist. Raises any other error."""
-    if isinstance(answer, NoNode):
-        return False
-    if isinstance(answer, ZooKeeperError):
-        raise answer
-    return True
-
-
-def data_of(answer: _Answer) -> bytes:
-    if isinstance(answer, ZooKeeperError):
-        raise answer
-    return answer[0]
-
-
-def stat_of(answer: _Answer) -> ZnodeStat:
-    if isinstance(answer, ZooKeeperError):
-        raise answer
-    return answer[1]
-
-
-def _state_path(partition: TopicPartition) -> str:
-    return TopicPartitionStateZNode.path(partition)
-
-
-def _state(partition: TopicPartition, answer: _Answer) -> LeaderIsrAndControllerEpoch:
-    return TopicPartitionStateZNode.decode(partition, data_of(answer), stat_of(answer).version)
-
-
 def _topic(
-    name: str,
     topic: TopicIdReplicaAssignment,
-    states: Mapping[TopicPartition, _Answer],
-    config: _Answer,
+    states: Mapping[TopicPartition, PartitionStateRead],
+    configs: Mapping[str, str] | CoordinationError,
     *,
     is_marked: bool,
 ) -> TopicSnapshot:
-    partitions = []
-    for index, assignment in topic.assignment.items():
-        partition = TopicPartition(name, index)
-        answer = states[partition]
-        partitions.append(_partition(index, assignment, _state(partition, answer) if is_there(answer) else None))
     return TopicSnapshot(
-        name=name,
-        partitions=tuple(partitions),
+        name=topic.topic,
+        partitions=tuple(
+            _partition(name.partition, assignment, states[name]) for name, assignment in topic.by_partition().items()
+        ),
         topic_id=topic.topic_id,
-        configs=_configs(name, config),
+        configs=or_raise(configs),
         is_marked_for_deletion=is_marked,
     )
 
 
-def _configs(topic: str, answer: _Answer) -> dict[str, str]:
-    if not is_there(answer):
-        return {}
-    return ConfigEntityZNode.decode(ConfigEntityZNode.path(ConfigType.TOPIC, topic), data_of(answer))
-
-
-def _partition(
-    index: int, assignment: ReplicaAssignment, state: LeaderIsrAndControllerEpoch | None
-) -> PartitionSnapshot:
-    if state is None:
+def _partition(index: int, assignment: ReplicaAssignment, read: PartitionStateRead) -> PartitionSnapshot:
+    if read is None:
         return PartitionSnapshot(index, assignment)
+    state = or_raise(read)
     leadership = state.leader_and_isr
     return PartitionSnapshot(
         partition=index,
@@ -265,7 +195,7 @@ class ZkTopicChanger:
         self._cluster.observe(f"assignment: {_shown(assignment)}")
         if validate_only:
             return change
-        has_controller = await self._has_controller()
+        has_controller = await self._kafka.controller_exists()
         # Said before the write: what is written stays written, also when we never hear of it.
         look = Do(Operation.DESCRIBE_TOPIC, topic.name)
         self._cluster.accepted(Phrase("the controller makes the topic: ", look))
@@ -285,7 +215,7 @@ class ZkTopicChanger:
         if wanted.partition_count is not None:
             await self._add_partitions(wanted, validate_only=validate_only)
         if configs is not None and not validate_only:
-            has_controller = await self._has_controller()
+            has_controller = await self._kafka.controller_exists()
             path = f"topics/{wanted.name}"
             await self._kafka.change_entity_configs(path, configs, check_controller=has_controller)
         return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=wanted.partition_count)
@@ -376,13 +306,11 @@ class ZkTopicChanger:
         chosen = _assigned(wanted.name, brokers, added, len(first), start_index=start, start_partition=there)
         return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
 
-    async def _has_controller(self) -> bool:
-        return await self._zk.exists(ControllerZNode.path) is not None
-
     async def _wait_for_leaders(self, topic: str, partitions: Sequence[int]) -> None:
         waiting = [TopicPartition(topic, partition) for partition in partitions]
         while waiting:
-            states = await read_states(self._zk, waiting)
+            reads = await self._kafka.get_partition_states(waiting)
+            states = {partition: or_raise(read) for partition, read in reads.items() if read is not None}
             # A partition all of whose brokers are dead gets a state without leader: there is nothing to wait for.
             waiting = [partition for partition in waiting if partition not in states]
             leaderless = [p for p, state in states.items() if state.leader_and_isr.leader == NO_LEADER]

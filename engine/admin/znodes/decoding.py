@@ -11,33 +11,39 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from engine.common.model import TopicPartition
+from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.topic_id import topic_id_text
 from engine.zk.errors import ZnodeFormatError
 from engine.zk.operations import ZnodeStat
 from engine.zk.znodes.acl_znodes import (
+    AclEntry,
     ExtendedAclChangeZNode,
     LiteralAclChangeZNode,
-    PatternType,
     ResourcePattern,
-    ResourceType,
     ResourceZNode,
 )
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
-from engine.zk.znodes.broker_znodes import BrokerIdZNode
-from engine.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode
+from engine.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
+from engine.zk.znodes.cluster_znodes import (
+    FeatureZNode,
+    FinalizedFeatures,
+    MigrationState,
+    MigrationZNode,
+    ProducerIdBlockZNode,
+    ProducerIdsBlock,
+)
 from engine.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
-from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
+from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerSubscription
+from engine.zk.znodes.controller_znodes import ControllerRegistration, ControllerZNode
+from engine.zk.znodes.directory import known_znode
 from engine.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
-from engine.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
-from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
-
-Decoder = Callable[[re.Match[str], bytes, ZnodeStat], object]
+from engine.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
 
 _REDACTED = "[redacted]"
 
@@ -53,15 +59,18 @@ class DecodedZnode:
 
 def decode_znode(path: str, data: bytes, stat: ZnodeStat) -> DecodedZnode:
     """Return a znode's content as plain values: mappings, lists, texts, numbers, times."""
-    for pattern, kind, decoder in _DECODERS:
-        match = pattern.fullmatch(path)
-        if match is None:
-            continue
-        try:
-            return DecodedZnode(kind, decoder(match, data, stat) if data else None)
-        except ZnodeFormatError as error:
-            return DecodedZnode(kind, raw_text(data), str(error))
-    return DecodedZnode(None, _json_or_text(data))
+    known = known_znode(path)
+    if known is None:
+        return DecodedZnode(None, _json_or_text(data))
+    kind = known.znode_class.__name__
+    if not data:
+        return DecodedZnode(kind, None)
+    try:
+        value = known.decode(data, stat)
+    except ZnodeFormatError as error:
+        return DecodedZnode(kind, raw_text(data), str(error))
+    shown = _SHOWN.get(known.znode_class)
+    return DecodedZnode(kind, value if shown is None else shown(value))
 
 
 def raw_text(data: bytes) -> str | None:
@@ -92,8 +101,7 @@ def _partitions(partitions: tuple[TopicPartition, ...]) -> list[dict[str, object
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]
 
 
-def _broker(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = BrokerIdZNode.decode(int(match["id"]), data, stat.czxid)
+def _broker(found: BrokerRegistration) -> object:
     return {
         "id": found.broker.id,
         "endpoints": [str(endpoint) for endpoint in found.broker.endpoints],
@@ -106,8 +114,7 @@ def _broker(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
     }
 
 
-def _topic(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = TopicZNode.decode(match["topic"], data)
+def _topic(found: TopicIdReplicaAssignment) -> object:
     return {
         "topic": found.topic,
         "topic_id": None if found.topic_id is None else topic_id_text(found.topic_id),
@@ -119,8 +126,7 @@ def _topic(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
     }
 
 
-def _state(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = TopicPartitionStateZNode.decode(TopicPartition(match["topic"], int(match["p"])), data, stat.version)
+def _state(found: LeaderIsrAndControllerEpoch) -> object:
     leadership = found.leader_and_isr
     return {
         "leader": leadership.leader,
@@ -128,12 +134,11 @@ def _state(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
         "leader_epoch": leadership.leader_epoch,
         "controller_epoch": found.controller_epoch,
         "leader_recovery_state": leadership.leader_recovery_state.name,
-        "zk_version": stat.version,
+        "zk_version": leadership.partition_epoch,
     }
 
 
-def _controller(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = ControllerZNode.decode(data)
+def _controller(found: ControllerRegistration) -> object:
     return {
         "broker": found.broker_id,
         "elected": _time(found.timestamp_ms),
@@ -141,8 +146,8 @@ def _controller(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
     }
 
 
-def _config(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    return {key: _redacted(key, value) for key, value in ConfigEntityZNode.decode(match[0], data).items()}
+def _config(found: Mapping[str, str]) -> object:
+    return {key: _redacted(key, value) for key, value in found.items()}
 
 
 def _redacted(key: str, value: str) -> str:
@@ -152,18 +157,15 @@ def _redacted(key: str, value: str) -> str:
     return f"{iterations[0] if iterations else ''} {_REDACTED}".strip()
 
 
-def _reassignments(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = ReassignPartitionsZNode.decode(data)
+def _reassignments(found: Mapping[TopicPartition, tuple[int, ...]]) -> object:
     return [{"topic": tp.topic, "partition": tp.partition, "replicas": list(r)} for tp, r in found.items()]
 
 
-def _features(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = FeatureZNode.decode(data)
+def _features(found: FinalizedFeatures) -> object:
     return {"status": found.status.name, "features": found.features, "version": found.json_version}
 
 
-def _producer_ids(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = ProducerIdBlockZNode.decode(data)
+def _producer_ids(found: ProducerIdsBlock) -> object:
     return {
         "broker": found.broker_id,
         "first_producer_id": found.first_producer_id,
@@ -171,26 +173,22 @@ def _producer_ids(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
     }
 
 
-def _migration(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = MigrationZNode.decode(data)
+def _migration(found: MigrationState) -> object:
     return {name: getattr(found, name) for name in found.__slots__}
 
 
-def _consumer(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = ConsumerIdZNode.decode(match["group"], match["id"], data)
+def _consumer(found: ConsumerSubscription) -> object:
     return {"subscription": found.subscription, "pattern": found.pattern, "registered": _time(found.timestamp_ms)}
 
 
-def _acl(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    kind = PatternType.LITERAL if match["root"] == "kafka-acl" else PatternType.PREFIXED
-    entries = ResourceZNode.decode(ResourcePattern(ResourceType(match["type"]), match["name"], kind), data)
+def _acl(entries: tuple[AclEntry, ...]) -> object:
     return [
         {"principal": e.principal, "permission": e.permission_type, "operation": e.operation, "host": e.host}
         for e in entries
     ]
 
 
-def _acl_change(pattern: ResourcePattern) -> Mapping[str, str]:
+def _acl_change(pattern: ResourcePattern) -> object:
     return {
         "resource_type": pattern.resource_type.name,
         "name": pattern.name,
@@ -198,8 +196,7 @@ def _acl_change(pattern: ResourcePattern) -> Mapping[str, str]:
     }
 
 
-def _token(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
-    found = DelegationTokenInfoZNode.decode(match["id"], data)
+def _token(found: DelegationToken) -> object:
     return {
         "token_id": found.token_id,
         "owner": found.owner,
@@ -211,72 +208,25 @@ def _token(match: re.Match[str], data: bytes, stat: ZnodeStat) -> object:
     }
 
 
-_DECODERS: tuple[tuple[re.Pattern[str], str, Decoder], ...] = tuple(
-    (re.compile(pattern), kind, decoder)
-    for pattern, kind, decoder in (
-        (r"/brokers/ids/(?P<id>\d+)", "BrokerIdZNode", _broker),
-        (r"/brokers/topics/(?P<topic>[^/]+)", "TopicZNode", _topic),
-        (r"/brokers/topics/(?P<topic>[^/]+)/partitions/(?P<p>\d+)/state", "TopicPartitionStateZNode", _state),
-        (r"/controller", "ControllerZNode", _controller),
-        (r"/controller_epoch", "ControllerEpochZNode", lambda m, data, s: ControllerEpochZNode.decode(data)),
-        (r"/cluster/id", "ClusterIdZNode", lambda m, data, s: ClusterIdZNode.decode(data)),
-        (r"/config/(?:topics|brokers|clients|users|ips)/[^/]+(?:/clients/[^/]+)?", "ConfigEntityZNode", _config),
-        (
-            r"/config/changes/(?P<name>[^/]+)",
-            "ConfigEntityChangeNotificationSequenceZNode",
-            lambda m, data, s: {"entity": ConfigEntityChangeNotificationSequenceZNode.decode(m["name"], data)},
-        ),
-        (r"/admin/reassign_partitions", "ReassignPartitionsZNode", _reassignments),
-        (
-            r"/admin/preferred_replica_election",
-            "PreferredReplicaElectionZNode",
-            lambda m, data, s: _partitions(PreferredReplicaElectionZNode.decode(data)),
-        ),
-        (
-            r"/isr_change_notification/(?P<name>[^/]+)",
-            "IsrChangeNotificationSequenceZNode",
-            lambda m, data, s: _partitions(IsrChangeNotificationSequenceZNode.decode(m["name"], data)),
-        ),
-        (
-            r"/log_dir_event_notification/(?P<name>[^/]+)",
-            "LogDirEventNotificationSequenceZNode",
-            lambda m, data, s: {"broker": LogDirEventNotificationSequenceZNode.decode(m["name"], data)},
-        ),
-        (r"/latest_producer_id_block", "ProducerIdBlockZNode", _producer_ids),
-        (r"/feature", "FeatureZNode", _features),
-        (r"/migration", "MigrationZNode", _migration),
-        (r"/consumers/(?P<group>[^/]+)/ids/(?P<id>[^/]+)", "ConsumerIdZNode", _consumer),
-        (
-            r"/consumers/(?P<group>[^/]+)/offsets/(?P<topic>[^/]+)/(?P<p>\d+)",
-            "ConsumerOffsetZNode",
-            lambda m, data, s: ConsumerOffsetZNode.decode(m["group"], TopicPartition(m["topic"], int(m["p"])), data),
-        ),
-        (
-            r"/(?P<root>kafka-acl|kafka-acl-extended/prefixed)/"
-            r"(?P<type>Topic|Group|Cluster|TransactionalId|DelegationToken|User)/(?P<name>.+)",
-            "ResourceZNode",
-            _acl,
-        ),
-        (
-            r"/kafka-acl-changes/(?P<name>[^/]+)",
-            "LiteralAclChangeZNode",
-            lambda m, data, s: _acl_change(LiteralAclChangeZNode.decode(m["name"], data)),
-        ),
-        (
-            r"/kafka-acl-extended-changes/(?P<name>[^/]+)",
-            "ExtendedAclChangeZNode",
-            lambda m, data, s: _acl_change(ExtendedAclChangeZNode.decode(m["name"], data)),
-        ),
-        (r"/delegation_token/tokens/(?P<id>[^/]+)", "DelegationTokenInfoZNode", _token),
-        (
-            r"/delegation_token/token_changes/(?P<name>[^/]+)",
-            "DelegationTokenChangeZNode",
-            lambda m, data, s: {"token_id": DelegationTokenChangeZNode.decode(m["name"], data)},
-        ),
-        (
-            r"/consumers/(?P<group>[^/]+)/owners/(?P<topic>[^/]+)/(?P<p>\d+)",
-            "ConsumerOwnerZNode",
-            lambda m, data, s: ConsumerOwnerZNode.decode(m["group"], TopicPartition(m["topic"], int(m["p"])), data),
-        ),
-    )
-)
+_SHOWN: Mapping[type, Callable[[Any], object]] = {
+    BrokerIdZNode: _broker,
+    TopicZNode: _topic,
+    TopicPartitionStateZNode: _state,
+    ControllerZNode: _controller,
+    ConfigEntityZNode: _config,
+    ConfigEntityChangeNotificationSequenceZNode: lambda entity: {"entity": entity},
+    ReassignPartitionsZNode: _reassignments,
+    PreferredReplicaElectionZNode: _partitions,
+    IsrChangeNotificationSequenceZNode: _partitions,
+    LogDirEventNotificationSequenceZNode: lambda broker_id: {"broker": broker_id},
+    ProducerIdBlockZNode: _producer_ids,
+    FeatureZNode: _features,
+    MigrationZNode: _migration,
+    ConsumerIdZNode: _consumer,
+    ResourceZNode: _acl,
+    LiteralAclChangeZNode: _acl_change,
+    ExtendedAclChangeZNode: _acl_change,
+    DelegationTokenInfoZNode: _token,
+    DelegationTokenChangeZNode: lambda token_id: {"token_id": token_id},
+}
+"""The values that are not plain yet, by the class that read them."""

@@ -1,12 +1,14 @@
-"""Which class reads which path: turns any znode of a Kafka cluster into what it means, for tools that show the tree."""
+"""Which class reads which path, for tools that show any znode of a Kafka cluster."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from engine.common.model import TopicPartition
+from engine.zk.operations import ZnodeStat
 from engine.zk.znodes.acl_znodes import (
     ExtendedAclChangeZNode,
     LiteralAclChangeZNode,
@@ -28,29 +30,23 @@ from engine.zk.znodes.notification_znodes import (
 from engine.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 
-_Decode = Callable[[re.Match[str], bytes], object]
+_Decode = Callable[[re.Match[str], bytes, ZnodeStat], object]
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedZnode:
-    """A znode's meaning: the class that reads it, by Kafka's name, and the value."""
+class KnownZnode:
+    """A znode of Kafka's: the class that reads it, and how; ``decode`` raises ZnodeFormatError where it cannot."""
 
-    znode_class: str
-    value: object
+    znode_class: type
+    decode: Callable[[bytes, ZnodeStat], object]
 
 
-def decode_znode(path: str, data: bytes) -> DecodedZnode | None:
-    """Return what a znode means; None for a folder, an empty znode, or one that is not Kafka's.
-
-    Raises:
-        ZnodeFormatError: it is Kafka's and cannot be understood.
-    """
-    if not data:
-        return None
+def known_znode(path: str) -> KnownZnode | None:
+    """Return what Kafka keeps at a path; None for a folder, and for what is not Kafka's."""
     for pattern, znode_class, decode in _TABLE:
         match = pattern.fullmatch(path)
         if match is not None:
-            return DecodedZnode(znode_class.__name__, decode(match, data))
+            return KnownZnode(znode_class, partial(decode, match))
     return None
 
 
@@ -58,7 +54,7 @@ def _partition(match: re.Match[str]) -> TopicPartition:
     return TopicPartition(match["topic"], int(match["partition"]))
 
 
-def _acl(match: re.Match[str], data: bytes) -> object:
+def _acl(match: re.Match[str], data: bytes, _: ZnodeStat) -> object:
     pattern_type = PatternType.PREFIXED if match["prefixed"] else PatternType.LITERAL
     return ResourceZNode.decode(ResourcePattern(ResourceType(match["type"]), match["name"], pattern_type), data)
 
@@ -69,44 +65,44 @@ _PARTITION = r"(?P<topic>[^/]+)/(?P<partition>\d+)"
 _ACL_TYPES = "|".join(resource_type.value for resource_type in ResourceType)
 
 _ROWS: tuple[tuple[str, type, _Decode], ...] = (
-    (r"/brokers/ids/(\d+)", BrokerIdZNode, lambda m, data: BrokerIdZNode.decode(int(m[1]), data)),
-    (_TOPIC, TopicZNode, lambda m, data: TopicZNode.decode(m["topic"], data)),
+    (r"/brokers/ids/(\d+)", BrokerIdZNode, lambda m, data, stat: BrokerIdZNode.decode(int(m[1]), data, stat.czxid)),
+    (_TOPIC, TopicZNode, lambda m, data, stat: TopicZNode.decode(m["topic"], data, stat.version)),
     (
         _TOPIC + r"/partitions/(?P<partition>\d+)/state",
         TopicPartitionStateZNode,
-        lambda m, data: TopicPartitionStateZNode.decode(_partition(m), data, zk_version=-1),
+        lambda m, data, stat: TopicPartitionStateZNode.decode(_partition(m), data, stat.version),
     ),
-    (ControllerZNode.path, ControllerZNode, lambda _, data: ControllerZNode.decode(data)),
-    (ControllerEpochZNode.path, ControllerEpochZNode, lambda _, data: ControllerEpochZNode.decode(data)),
-    (ClusterIdZNode.path, ClusterIdZNode, lambda _, data: ClusterIdZNode.decode(data)),
-    (FeatureZNode.path, FeatureZNode, lambda _, data: FeatureZNode.decode(data)),
-    (MigrationZNode.path, MigrationZNode, lambda _, data: MigrationZNode.decode(data)),
-    (ProducerIdBlockZNode.path, ProducerIdBlockZNode, lambda _, data: ProducerIdBlockZNode.decode(data)),
-    (ReassignPartitionsZNode.path, ReassignPartitionsZNode, lambda _, data: ReassignPartitionsZNode.decode(data)),
+    (ControllerZNode.path, ControllerZNode, lambda m, data, _: ControllerZNode.decode(data)),
+    (ControllerEpochZNode.path, ControllerEpochZNode, lambda m, data, _: ControllerEpochZNode.decode(data)),
+    (ClusterIdZNode.path, ClusterIdZNode, lambda m, data, _: ClusterIdZNode.decode(data)),
+    (FeatureZNode.path, FeatureZNode, lambda m, data, _: FeatureZNode.decode(data)),
+    (MigrationZNode.path, MigrationZNode, lambda m, data, _: MigrationZNode.decode(data)),
+    (ProducerIdBlockZNode.path, ProducerIdBlockZNode, lambda m, data, _: ProducerIdBlockZNode.decode(data)),
+    (ReassignPartitionsZNode.path, ReassignPartitionsZNode, lambda m, data, _: ReassignPartitionsZNode.decode(data)),
     (
         PreferredReplicaElectionZNode.path,
         PreferredReplicaElectionZNode,
-        lambda _, data: PreferredReplicaElectionZNode.decode(data),
+        lambda m, data, _: PreferredReplicaElectionZNode.decode(data),
     ),
     (
-        r"/isr_change_notification/(isr_change_\d+)",
+        r"/isr_change_notification/([^/]+)",
         IsrChangeNotificationSequenceZNode,
-        lambda m, data: IsrChangeNotificationSequenceZNode.decode(m[1], data),
+        lambda m, data, _: IsrChangeNotificationSequenceZNode.decode(m[1], data),
     ),
     (
-        r"/log_dir_event_notification/(log_dir_event_\d+)",
+        r"/log_dir_event_notification/([^/]+)",
         LogDirEventNotificationSequenceZNode,
-        lambda m, data: LogDirEventNotificationSequenceZNode.decode(m[1], data),
+        lambda m, data, _: LogDirEventNotificationSequenceZNode.decode(m[1], data),
     ),
     (
-        r"/config/changes/(config_change_\d+)",
+        r"/config/changes/([^/]+)",
         ConfigEntityChangeNotificationSequenceZNode,
-        lambda m, data: ConfigEntityChangeNotificationSequenceZNode.decode(m[1], data),
+        lambda m, data, _: ConfigEntityChangeNotificationSequenceZNode.decode(m[1], data),
     ),
     (
         r"/config/(topics|brokers|clients|ips|users)/[^/]+(/clients/[^/]+)?",
         ConfigEntityZNode,
-        lambda m, data: ConfigEntityZNode.decode(m.string, data),
+        lambda m, data, _: ConfigEntityZNode.decode(m.string, data),
     ),
     (
         rf"/kafka-acl(?P<prefixed>-extended/prefixed)?/(?P<type>{_ACL_TYPES})/(?P<name>.+)",
@@ -114,39 +110,39 @@ _ROWS: tuple[tuple[str, type, _Decode], ...] = (
         _acl,
     ),
     (
-        r"/kafka-acl-changes/(acl_changes_\d+)",
+        r"/kafka-acl-changes/([^/]+)",
         LiteralAclChangeZNode,
-        lambda m, data: LiteralAclChangeZNode.decode(m[1], data),
+        lambda m, data, _: LiteralAclChangeZNode.decode(m[1], data),
     ),
     (
-        r"/kafka-acl-extended-changes/(acl_changes_\d+)",
+        r"/kafka-acl-extended-changes/([^/]+)",
         ExtendedAclChangeZNode,
-        lambda m, data: ExtendedAclChangeZNode.decode(m[1], data),
+        lambda m, data, _: ExtendedAclChangeZNode.decode(m[1], data),
     ),
     (
         r"/delegation_token/tokens/([^/]+)",
         DelegationTokenInfoZNode,
-        lambda m, data: DelegationTokenInfoZNode.decode(m[1], data),
+        lambda m, data, _: DelegationTokenInfoZNode.decode(m[1], data),
     ),
     (
-        r"/delegation_token/token_changes/(token_change_\d+)",
+        r"/delegation_token/token_changes/([^/]+)",
         DelegationTokenChangeZNode,
-        lambda m, data: DelegationTokenChangeZNode.decode(m[1], data),
+        lambda m, data, _: DelegationTokenChangeZNode.decode(m[1], data),
     ),
     (
         _GROUP + r"/ids/(?P<member>[^/]+)",
         ConsumerIdZNode,
-        lambda m, data: ConsumerIdZNode.decode(m["group"], m["member"], data),
+        lambda m, data, _: ConsumerIdZNode.decode(m["group"], m["member"], data),
     ),
     (
         _GROUP + "/owners/" + _PARTITION,
         ConsumerOwnerZNode,
-        lambda m, data: ConsumerOwnerZNode.decode(m["group"], _partition(m), data),
+        lambda m, data, _: ConsumerOwnerZNode.decode(m["group"], _partition(m), data),
     ),
     (
         _GROUP + "/offsets/" + _PARTITION,
         ConsumerOffsetZNode,
-        lambda m, data: ConsumerOffsetZNode.decode(m["group"], _partition(m), data),
+        lambda m, data, _: ConsumerOffsetZNode.decode(m["group"], _partition(m), data),
     ),
 )
 

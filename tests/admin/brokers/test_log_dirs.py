@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
-from engine.admin.brokers import reading_load
+from engine.admin.brokers import by_wire
 from engine.admin.brokers.log_dirs import LogDir, read_all_log_dirs, read_log_dirs
+from engine.admin.brokers.reading_load import read_sizes
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -94,10 +95,10 @@ def test_one_that_stands_still_takes_no_longer_than_in_other_commands() -> None:
 
 
 def test_one_that_stands_still_does_not_hide_the_sizes_that_others_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_load, "ONE_WITHIN_S", 0.2)
+    monkeypatch.setattr(by_wire, "ONE_WITHIN_S", 0.2)
 
     async def scene(brokers: ScriptedCluster, cluster: Cluster) -> None:
         brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        assert await reading_load.read_sizes(cluster, [T0]) == {T0: 5}
+        assert await read_sizes(cluster, [T0]) == {T0: 5}
 
     play(scene, timeout_s=30)

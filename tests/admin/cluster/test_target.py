@@ -9,7 +9,7 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Profile, add_profile, load_profiles, set_default
-from engine.admin.cluster.target import ClusterTarget, Naming, Origin, Side, parse_addresses, resolve_target
+from engine.admin.cluster.target import ClusterTarget, Naming, Origin, Side, Source, parse_addresses, resolve_target
 
 
 @pytest.fixture
@@ -59,6 +59,33 @@ def test_the_local_cluster_is_read_from_zookeeper_and_changed_by_the_wire(
     target = resolve(tmp_path, environment)
     assert (target.zookeeper, target.bootstrap) == ("127.0.0.9:2181", (("127.0.0.9", 9092),))
     assert (target.reads_from, target.changes_by) == (Side.ZOOKEEPER, Side.WIRE)
+
+
+@pytest.mark.parametrize(
+    ("naming", "source", "may_ask_zookeeper", "may_ask_brokers"),
+    [
+        ({"zookeeper": "z:1"}, Source.ZOOKEEPER, True, True),
+        ({"zookeeper": "z:1", "via": Side.ZOOKEEPER}, Source.ZOOKEEPER, True, False),
+        ({"zookeeper": "z:1", "via": Side.WIRE}, Source.WIRE, False, True),
+        ({"bootstrap_servers": "b:1"}, Source.WIRE, False, True),
+        ({"zookeeper": "z:1", "bootstrap_servers": "b:1"}, Source.ZOOKEEPER, True, True),
+        ({"snapshot": "s.json"}, Source.SNAPSHOT, False, False),
+    ],
+)
+def test_who_tells_how_a_cluster_is_and_who_else_may_be_asked(
+    tmp_path: Path,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    naming: dict[str, str],
+    source: Source,
+    may_ask_zookeeper: bool,
+    may_ask_brokers: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").touch()
+    target = resolve(tmp_path, environment, **naming)
+    assert target.source is source
+    assert (target.may_ask_zookeeper, target.may_ask_brokers) == (may_ask_zookeeper, may_ask_brokers)
 
 
 @pytest.mark.parametrize(

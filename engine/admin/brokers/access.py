@@ -1,0 +1,60 @@
+"""The seam to what is told of single brokers, and the one place that chooses who tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Source
+from engine.common.model import TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+if TYPE_CHECKING:
+    from engine.admin.brokers.log_dirs import LogDir
+    from engine.admin.brokers.own_words import OwnWords
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """When a broker registered in ZooKeeper, and its JMX port; None where that is not told."""
+
+    at_ms: int | None = None
+    jmx_port: int | None = None
+
+
+class BrokerReader(Protocol):
+    """Reads what is told of single brokers of one cluster."""
+
+    async def registrations(self) -> Mapping[int, Registered]:
+        """Return when the live brokers registered; nothing where ZooKeeper is not asked."""
+
+    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+        """Return what each of these live brokers tells of itself; nothing where none may be asked."""
+
+    async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:
+        """Return the log dirs of brokers (None: of all) with the replicas of topics in them (None: of all topics)."""
+
+    async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the bytes of partitions; nothing where nobody tells them in good time. Never fails."""
+
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
+        """Return the bytes that brokers hold of topics (None: of all); who does not tell is left out. Never fails."""
+
+
+def broker_reader(cluster: Cluster) -> BrokerReader:
+    """Return the reader of brokers for this cluster. Nothing is opened before it is needed."""
+    match cluster.source:
+        case Source.SNAPSHOT:
+            from engine.admin.brokers.by_snapshot import SnapshotBrokerReader
+
+            return SnapshotBrokerReader(cluster.snapshot())
+        case Source.ZOOKEEPER:
+            from engine.admin.brokers.by_znode import ZkBrokerReader
+
+            return ZkBrokerReader(cluster)
+        case Source.WIRE:
+            from engine.admin.brokers.by_wire import WireBrokerReader
+
+            return WireBrokerReader(cluster)

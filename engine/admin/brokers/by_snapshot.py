@@ -1,0 +1,69 @@
+"""Brokers as a snapshot has them: log dirs and sizes, where it was taken with these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.admin.brokers.access import Registered
+from engine.admin.brokers.load import sizes_of_brokers, sizes_of_partitions
+from engine.admin.brokers.log_dirs import DirReplica, LogDir, log_dir_with
+from engine.admin.brokers.own_words import OwnWords
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+
+
+class SnapshotBrokerReader:
+    """Reads from a snapshot."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    async def registrations(self) -> Mapping[int, Registered]:
+        return {}
+
+    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+        return {}
+
+    async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:
+        return log_dirs_of(self._snapshot, brokers, None if topics is None else [topic.name for topic in topics])
+
+    async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        wanted = frozenset(partitions)
+        sizes = sizes_of_partitions(self._snapshot.topics)
+        return {name: size for name, size in sizes.items() if name in wanted}
+
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
+        return sizes_of_brokers(self._snapshot.topics if topics is None else topics)
+
+
+def log_dirs_of(
+    snapshot: ClusterSnapshot, brokers: Sequence[int] | None = None, topics: Iterable[str] | None = None
+) -> list[LogDir]:
+    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes.
+
+    Raises:
+        BadRequest: the snapshot was taken without sizes.
+        NotFound: it has no such broker.
+    """
+    chosen = None if topics is None else set(topics)
+    found: dict[tuple[int, str], list[DirReplica]] = {}
+    for topic in snapshot.topics:
+        for partition in topic.partitions:
+            for log in partition.replica_logs:
+                replicas = found.setdefault((log.broker, log.log_dir), [])
+                if chosen is None or topic.name in chosen:
+                    lag = None if log.offset_lag < 0 else log.offset_lag
+                    replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
+    if not found and any(topic.partitions for topic in snapshot.topics):
+        hint = Phrase("take one that has: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
+        raise BadRequest("this snapshot has no log dirs", hint=hint)
+    absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
+    if absent:
+        raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
+    return [
+        log_dir_with(broker, path, replicas)
+        for (broker, path), replicas in sorted(found.items())
+        if brokers is None or broker in brokers
+    ]

@@ -1,0 +1,65 @@
+"""Brokers asked over the wire. What they tell of the whole cluster is read elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.admin.brokers.access import Registered
+from engine.admin.brokers.log_dirs import LogDir, read_all_log_dirs, read_log_dirs
+from engine.admin.brokers.own_words import OwnWords, ask_brokers
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.common.model import TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+SIZES_WITHIN_S = 5.0
+"""What sizes are told beside is shown without them where they take longer."""
+
+ONE_WITHIN_S = 3.0
+"""So long one broker may take: the others' sizes are to be there in time."""
+
+
+class WireBrokerReader:
+    """Asks brokers, those named or those registered in ZooKeeper."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def registrations(self) -> Mapping[int, Registered]:
+        return {}
+
+    async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
+        return await ask_brokers(self._cluster, brokers)
+
+    async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:
+        if brokers is None:
+            return await read_all_log_dirs(self._cluster, topics)
+        return await read_log_dirs(self._cluster, brokers, None if topics is None else _partitions_of(topics))
+
+    async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for one in await self._log_dirs_in_time(frozenset(partitions)):
+            for replica in one.replicas:
+                name = TopicPartition(replica.topic, replica.partition)
+                found[name] = max(found.get(name, 0), replica.size_bytes)
+        return found
+
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
+        sizes: dict[int, int] = {}
+        for one in await self._log_dirs_in_time(None if topics is None else _partitions_of(topics)):
+            if one.log_dir is not None:
+                sizes[one.broker] = sizes.get(one.broker, 0) + sum(replica.size_bytes for replica in one.replicas)
+        return sizes
+
+    async def _log_dirs_in_time(self, partitions: Iterable[TopicPartition] | None) -> list[LogDir]:
+        try:
+            async with asyncio.timeout(SIZES_WITHIN_S):
+                return await read_log_dirs(self._cluster, None, partitions, limit_s=ONE_WITHIN_S)
+        except (AdminError, TimeoutError) as error:
+            self._cluster.observe(f"brokers do not tell sizes: {error or 'no answer in time'}")
+            return []
+
+
+def _partitions_of(topics: Sequence[TopicSnapshot]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]

@@ -1,0 +1,78 @@
+"""Reads of single znodes that every subject needs: one that may be missing, and what an answer says, decoded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine.common.errors import CoordinationError
+from engine.zk.client import ReadOutcome, ZkClient
+from engine.zk.errors import NoNode, ZnodeFormatError, ZooKeeperError
+from engine.zk.operations import ZnodeStat
+from engine.zk.watches import WatchEvent
+
+T = TypeVar("T")
+
+Decode = Callable[[bytes, ZnodeStat], T]
+"""Turns a znode's data and stat into what they mean; raises ZnodeFormatError where it cannot."""
+
+
+async def read_znode(client: ZkClient, path: str, decode: Decode[T]) -> T | None:
+    """Return what a znode says, or None where there is no such znode; arms the path's data callbacks either way.
+
+    Raises:
+        ZnodeFormatError: it cannot be understood.
+    """
+    try:
+        data, stat = await client.get(path)
+    except NoNode:
+        return None
+    return decode(data, stat)
+
+
+async def children_or_empty(client: ZkClient, path: str) -> list[str]:
+    """Return the names of a znode's children; a znode that does not exist has none."""
+    try:
+        return await client.children(path)
+    except NoNode:
+        return []
+
+
+def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | None:
+    """Return what one of many znodes says: None where there is none, an error where nobody can read or decode it."""
+    if isinstance(outcome, NoNode):
+        return None
+    if isinstance(outcome, ZooKeeperError):
+        return outcome
+    try:
+        return decode(*outcome)
+    except ZnodeFormatError as error:
+        return error
+
+
+def or_raise(read: T | CoordinationError) -> T:
+    """Return what was read; raise it where it is an error."""
+    if isinstance(read, CoordinationError):
+        raise read
+    return read
+
+
+async def wait_until_gone(client: ZkClient, path: str, timeout_s: float) -> bool:
+    """Wait until a znode does not exist any more; return False where it still does when the time is over."""
+    changed = asyncio.Event()
+
+    def on_change(_: WatchEvent) -> None:
+        changed.set()
+
+    client.watch_data(path, on_change)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while await client.exists(path) is not None:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        client.unwatch(path, on_change)
+    return True

@@ -1,0 +1,128 @@
+"""Single brokers, as each of those tells them who may be asked: a snapshot, ZooKeeper, the brokers themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from scripted_brokers import scripted_cluster
+
+from engine.admin.brokers.access import BrokerReader, Registered, broker_reader
+from engine.admin.brokers.load import BrokerLoad
+from engine.admin.brokers.reading_load import read_broker_load
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.snapshot_file import save_snapshot
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.topics.selection import select_topics
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+def topic(name: str, size_bytes: int) -> TopicSnapshot:
+    logs = (ReplicaLog(0, "/x", size_bytes), ReplicaLog(1, "/y", size_bytes + 1))
+    return TopicSnapshot(name, (PartitionSnapshot(0, ReplicaAssignment((0, 1)), 0, (0, 1), replica_logs=logs),))
+
+
+SNAPSHOT = ClusterSnapshot(
+    (BrokerInfo(0, ()), BrokerInfo(1, ())), (topic("t", 10), topic("u", 20)), SnapshotSource.ZOOKEEPER, 0
+)
+
+
+def read(target: ClusterTarget, reading: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Cluster(target, timeout_s=10) as cluster:
+            await reading(cluster)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def of_snapshot(tmp_path: Path) -> ClusterTarget:
+    save_snapshot(SNAPSHOT, tmp_path / "s.json")
+    return ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")
+
+
+def test_of_a_snapshot(of_snapshot: ClusterTarget) -> None:
+    async def reading(cluster: Cluster) -> None:
+        assert cluster.snapshot() == SNAPSHOT
+        reader: BrokerReader = broker_reader(cluster)
+        assert await reader.registrations() == {}
+        assert await reader.own_words([0, 1]) == {}
+        assert [(one.broker, one.log_dir) for one in await reader.log_dirs(None, None)] == [(0, "/x"), (1, "/y")]
+        (of_one,) = await reader.log_dirs([1], SNAPSHOT.topics[1:])
+        assert [(one.topic, one.size_bytes) for one in of_one.replicas] == [("u", 21)]
+        assert await reader.sizes([T0]) == {T0: 11}
+        assert await reader.sizes_of_brokers(None) == {0: 30, 1: 32}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 10, 1: 11}
+
+    read(of_snapshot, reading)
+
+
+def test_the_load_of_a_snapshot(of_snapshot: ClusterTarget) -> None:
+    async def reading(cluster: Cluster) -> None:
+        assert await read_broker_load(cluster, select_topics(["u"])) == [
+            BrokerLoad(0, None, True, 1, 1, 1, 20),
+            BrokerLoad(1, None, True, 1, 0, 0, 21),
+        ]
+        with pytest.raises(NotFound, match="'v' does not exist"):
+            await read_broker_load(cluster, select_topics(["v"]))
+
+    read(of_snapshot, reading)
+
+
+def test_a_living_cluster_has_no_snapshot() -> None:
+    cluster = Cluster(ClusterTarget("t", Origin.OPTIONS, zookeeper="127.0.0.1:1"))
+    with pytest.raises(BadRequest, match="this needs a snapshot"):
+        cluster.snapshot()
+
+
+def test_of_zookeeper(recorded: Callable[[str], str]) -> None:
+    async def reading(cluster: Cluster) -> None:
+        registered = await broker_reader(cluster).registrations()
+        assert sorted(registered) == [0, 1, 2]
+        assert all(one.at_ms is not None and one.at_ms > 1_600_000_000_000 for one in registered.values())
+        assert {one.jmx_port for one in registered.values()} == {None}
+        assert Registered() not in registered.values()
+
+    read(ClusterTarget("t", Origin.OPTIONS, zookeeper=recorded("reassignment-under-way")), reading)
+
+
+def test_of_the_brokers_themselves() -> None:
+    def told(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        names = ["t", "u"] if request.topics is None else [one.topic for one in request.topics]
+        partitions = [DescribeLogDirsPartition(partition_index=0, partition_size=5)]
+        topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name in names]
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/data", topics=topics)])
+
+    async def reading(cluster: Cluster) -> None:
+        reader = broker_reader(cluster)
+        assert await reader.registrations() == {}
+        found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
+        assert [(one.broker, one.log_dir, [r.topic for r in one.replicas]) for one in found] == [(0, "/data", ["t"])]
+        assert await reader.sizes([U0]) == {U0: 5}
+        assert await reader.sizes_of_brokers(None) == {0: 10, 1: 10}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 5, 1: 5}
+        assert (await reader.own_words([1]))[1].trouble is None
+
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+            for broker in brokers.brokers:
+                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = told
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=10) as cluster:
+                await reading(cluster)
+
+    asyncio.run(playing())
