@@ -55,7 +55,7 @@ async def describe(
     APIs that a broker offers. Ends with 1 where a broker is missing, silent or has a failed log dir.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.brokers_details import broker_details_report
+    from cli.views.brokers_description import broker_details_report
     from engine.admin.brokers.description import describe_brokers
 
     async with open_cluster(invocation) as cluster:

@@ -25,7 +25,7 @@ async def load(invocation: Invocation, topics: TopicTexts = None, topic: TopicOp
     brokers; one that does not answer has none.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.plots import load_report
+    from cli.views.brokers_load import load_report
     from engine.admin.brokers.reading_load import read_broker_load
     from engine.admin.topics.selection import select_topics
 

@@ -16,14 +16,6 @@ def command(invocation: Invocation) -> Report:
     Exits with 1 when something is missing that klamm's main uses need; what is optional does not count.
     """
     from cli.views.doctor import doctor_report
-    from engine.local.doctor import Probes, examine
-    from engine.local.java import find_java, zookeeper_classpath
+    from engine.local.doctor import examine
 
-    def java() -> str:
-        found = find_java()
-        return f"{found.major} ({found.program}, from {found.found_in})"
-
-    def jars() -> str:
-        return next(Path(part).name for part in zookeeper_classpath().split(":") if "zookeeper-" in part)
-
-    return doctor_report(examine(Probes(java, jars), Path.cwd() / ".klamm"))
+    return doctor_report(examine(Path.cwd() / ".klamm"))

@@ -48,7 +48,7 @@ def read_plan(path: Path) -> tuple[PartitionMove, ...]:
 
 async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()) -> Section:
     """Return the heat map of a plan, with sizes where brokers tell them."""
-    from cli.views.plots import heat_section
+    from cli.views.brokers_load import heat_section
     from engine.admin.brokers.load import bytes_to_copy, load_of_plan
     from engine.admin.brokers.reading_load import read_sizes
 

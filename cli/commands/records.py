@@ -55,7 +55,7 @@ async def delete(
     records would go, and about how many bytes of each replica; segments go from the disk with the next retention.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.records_deletions import deletion_lines, deletions_report
+    from cli.views.records_deletion import deletion_lines, deletions_report
     from engine.admin.records.deletion import DeletionResult, delete_records, preview_deletion
 
     wanted = _wanted(offset_json_file, topic, partition, before_offset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cli.commands import topics_change, topics_read
+from cli.commands import topics_changes, topics_read
 from cli.commands.topics_group import group
 
-__all__ = ["group", "topics_change", "topics_read"]
+__all__ = ["group", "topics_changes", "topics_read"]
 
 group.put_in_order("list", "describe", "create", "alter", "delete")

@@ -12,13 +12,16 @@ Every write is guarded by the version of ``/controller_epoch`` unless its docstr
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from engine.common.errors import CoordinationError
-from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.broker_requests import BrokerRequest
+from engine.zk.results import Notifications, PartitionStateRead, PartitionStateUpdates
+from engine.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -59,40 +62,7 @@ def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]
         yield piece
 
 
-# Results
-
-
-@dataclass(frozen=True, slots=True)
-class TopicAssignment:
-    """A topic's znode. ``partitions`` is ordered by id; ``zk_version`` is the version it was read with."""
-
-    topic_id: bytes | None
-    partitions: Mapping[int, ReplicaAssignment]
-    zk_version: int | None = None
-
-
-PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
-"""A partition's state znode; None where there is none; an error where it cannot be read or understood."""
-
-
-@dataclass(slots=True)
-class LeaderAndIsrUpdates:
-    """What became of conditional writes of state znodes."""
-
-    updated: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    """Written; ``partition_epoch`` is the new version."""
-    failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
-    to_retry: list[TopicPartition] = field(default_factory=list)
-    """Somebody else wrote first: read again and decide anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notifications(Generic[T]):
-    """Children of a notification node: all their names, what they say, and names of those that say nothing."""
-
-    names: tuple[str, ...]
-    values: tuple[T, ...]
-    malformed: tuple[str, ...] = ()
+# Results; most are those of engine.zk
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +75,6 @@ class AdminRequest(Generic[T]):
 
 ReassignmentRequest = AdminRequest[dict[TopicPartition, tuple[int, ...]]]
 ElectionRequest = AdminRequest[tuple[TopicPartition, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
-    """Producer ids ``first`` to ``first + size - 1``, given to one broker."""
-
-    broker_id: int
-    first_producer_id: int
-    size: int = 1000
 
 
 # Reads
@@ -135,7 +96,7 @@ class ReadTopics(Instruction[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTopicAssignments(Instruction[dict[str, TopicAssignment]]):
+class ReadTopicAssignments(Instruction[dict[str, TopicIdReplicaAssignment]]):
     """Topic znodes; topics without one, or with one that cannot be understood (which is logged), are left out."""
 
     topics: tuple[str, ...]
@@ -196,7 +157,7 @@ class CreatePartitionStates(Instruction[dict[TopicPartition, CoordinationError |
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateLeaderAndIsr(Instruction[LeaderAndIsrUpdates]):
+class UpdateLeaderAndIsr(Instruction[PartitionStateUpdates]):
     """Write state znodes, each on condition that its version is the value's ``partition_epoch``."""
 
     states: Mapping[TopicPartition, LeaderAndIsr]
@@ -206,7 +167,7 @@ class UpdateLeaderAndIsr(Instruction[LeaderAndIsrUpdates]):
 class SetTopicAssignments(Instruction[list[str]]):
     """Write topics' znodes, each on condition of its ``zk_version``; the result names those to be read again."""
 
-    assignments: Mapping[str, TopicAssignment]
+    assignments: tuple[TopicIdReplicaAssignment, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,9 @@ from collections.abc import Iterable, Mapping
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import (
-    LeaderAndIsrUpdates,
-    PartitionStateRead,
-    ReadPartitionStates,
-    Steps,
-    UpdateLeaderAndIsr,
-    carry_out,
-)
+from engine.controller.instructions import ReadPartitionStates, Steps, UpdateLeaderAndIsr, carry_out
 from engine.controller.options import ControllerOptions
+from engine.zk.results import PartitionStateRead, PartitionStateUpdates
 
 
 class Leadership:
@@ -49,10 +43,10 @@ class Leadership:
         wanted = list(partitions)
         return (yield from self.read(wanted, fresh=True)) if wanted and self._trusts_memory else {}
 
-    def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[LeaderAndIsrUpdates]:
+    def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[PartitionStateUpdates]:
         """Write states, each on condition of its ``partition_epoch``, and remember those that were written."""
         if not states:
-            return LeaderAndIsrUpdates()
+            return PartitionStateUpdates()
         updates = yield from carry_out(UpdateLeaderAndIsr(dict(states)))
         for partition, state in updates.updated.items():
             self.remember(partition, state)

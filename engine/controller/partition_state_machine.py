@@ -22,7 +22,6 @@ from engine.controller.errors import IllegalTransition, StateChangeFailed
 from engine.controller.instructions import (
     CreatePartitionStates,
     GiveWay,
-    PartitionStateRead,
     ReadUncleanElectionEnabled,
     Steps,
     carry_out,
@@ -41,6 +40,7 @@ from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
 from engine.zk.errors import ControllerMoved
+from engine.zk.results import PartitionStateRead
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | Exception]
 """Per partition the state with its new leader, or why there is none."""

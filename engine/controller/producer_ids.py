@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
-from engine.controller.instructions import ProducerIdBlock
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from engine.protocol.declaration import Request
 from engine.runtime.supervisor import Supervisor
+from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class ControllerProducerIdSource:
 class ClaimsProducerIds(Protocol):
     """The ZooKeeper side of blocks."""
 
-    async def allocate_producer_id_block(self, broker_id: int) -> Any: ...
+    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock: ...
 
 
 class ZkProducerIdSource:
@@ -120,8 +120,7 @@ class ZkProducerIdSource:
         self._broker_id = broker_id
 
     async def next_block(self) -> ProducerIdBlock:
-        block = await self._zk.allocate_producer_id_block(self._broker_id)
-        return ProducerIdBlock(self._broker_id, block.first_producer_id, block.size)
+        return await self._zk.allocate_producer_id_block(self._broker_id)
 
 
 class ProducerIdManager:

@@ -22,6 +22,7 @@ The topic znode is written last, for it alone tells which replicas are to be rem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import (
@@ -39,7 +40,6 @@ from engine.controller.instructions import (
     SetReassignments,
     SetTopicAssignments,
     Steps,
-    TopicAssignment,
     UnwatchPartitionState,
     WatchPartitionState,
     carry_out,
@@ -194,10 +194,10 @@ class Reassignments:
                 raise StateChangeFailed(
                     f"Failed to update assignment for {partition} since the topic has no current assignment"
                 )
-            partitions = {**stored.partitions, **self._context.assignments[topic], partition.partition: assignment}
+            partitions = {**stored.assignment, **self._context.assignments[topic], partition.partition: assignment}
             topic_id = self._context.topic_ids.get(topic, stored.topic_id)
-            written = TopicAssignment(topic_id, dict(sorted(partitions.items())), stored.zk_version)
-            if not (yield from carry_out(SetTopicAssignments({topic: written}))):
+            written = replace(stored, topic_id=topic_id, assignment=dict(sorted(partitions.items())))
+            if not (yield from carry_out(SetTopicAssignments((written,)))):
                 break
         self._log.info(f"Successfully updated assignment of partition {partition} to {assignment_text(assignment)}")
 

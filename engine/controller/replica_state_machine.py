@@ -13,7 +13,7 @@ from engine.controller.assignment_changes import without
 from engine.controller.context import ControllerContext
 from engine.controller.election import new_leader
 from engine.controller.errors import IllegalTransition, StateChangeFailed
-from engine.controller.instructions import GiveWay, PartitionStateRead, Steps, carry_out, slices
+from engine.controller.instructions import GiveWay, Steps, carry_out, slices
 from engine.controller.leadership import Leadership
 from engine.controller.logs import (
     PrefixedLogger,
@@ -28,6 +28,7 @@ from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionAndReplica, ReplicaState
 from engine.zk.errors import ControllerMoved
+from engine.zk.results import PartitionStateRead
 
 Replicas = Sequence[PartitionAndReplica]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -19,7 +20,6 @@ from engine.controller.instructions import (
     ReadTopics,
     SetTopicAssignments,
     Steps,
-    TopicAssignment,
     UnwatchTopics,
     WatchTopics,
     carry_out,
@@ -30,6 +30,7 @@ from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.controller.topic_deletion import TopicDeletion
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 class TopicChanges:
@@ -68,7 +69,7 @@ class TopicChanges:
         self._log_change(new, gone, added)
         yield from self.create_partitions(partitions)
 
-    def read_assignments(self, topics: tuple[str, ...]) -> Steps[dict[str, TopicAssignment]]:
+    def read_assignments(self, topics: tuple[str, ...]) -> Steps[dict[str, TopicIdReplicaAssignment]]:
         """Read topic znodes; topics without an id are given one (IBP 2.8 and later)."""
         if not topics:
             return {}
@@ -77,10 +78,8 @@ class TopicChanges:
             return read
         without_id = [t for t, assignment in read.items() if assignment.topic_id is None]
         while without_id:
-            written = {
-                t: TopicAssignment(self._new_topic_id(), read[t].partitions, read[t].zk_version) for t in without_id
-            }
-            conflicting = yield from carry_out(SetTopicAssignments(written))
+            written = {t: replace(read[t], topic_id=self._new_topic_id()) for t in without_id}
+            conflicting = yield from carry_out(SetTopicAssignments(tuple(written.values())))
             read.update({t: assignment for t, assignment in written.items() if t not in conflicting})
             again = (yield from carry_out(ReadTopicAssignments(tuple(conflicting)))) if conflicting else {}
             read.update(again)
@@ -90,23 +89,24 @@ class TopicChanges:
             without_id = [t for t, assignment in again.items() if assignment.topic_id is None]
         return read
 
-    def take(self, assignments: dict[str, TopicAssignment]) -> list[TopicPartition]:
+    def take(self, assignments: dict[str, TopicIdReplicaAssignment]) -> list[TopicPartition]:
         """Remember topics, their ids and their replicas; return their partitions."""
         partitions = []
         for topic, assignment in assignments.items():
             self._context.topics[topic] = None
             if assignment.topic_id is not None:
                 self._context.add_topic_id(topic, assignment.topic_id)
-            for partition_id, replicas in assignment.partitions.items():
-                partition = TopicPartition(topic, partition_id)
+            for partition, replicas in assignment.by_partition().items():
                 self._context.update_assignment(partition, replicas)
                 partitions.append(partition)
         return partitions
 
-    def _log_change(self, new: tuple[str, ...], gone: tuple[str, ...], added: dict[str, TopicAssignment]) -> None:
+    def _log_change(
+        self, new: tuple[str, ...], gone: tuple[str, ...], added: dict[str, TopicIdReplicaAssignment]
+    ) -> None:
         texts = []
         for topic, assignment in added.items():
-            replicas = {TopicPartition(topic, p): assignment_text(value) for p, value in assignment.partitions.items()}
+            replicas = {name: assignment_text(value) for name, value in assignment.by_partition().items()}
             topic_id = "None" if assignment.topic_id is None else f"Some({topic_id_text(assignment.topic_id)})"
             texts.append(f"TopicIdReplicaAssignment({topic},{topic_id},{scala_map('Map', replicas)})")
         self._log.info(
@@ -136,7 +136,7 @@ class TopicChanges:
             yield from self.process_change()
             return
         known = self._context.assignments.get(topic, {})
-        added = {p: replicas for p, replicas in stored.partitions.items() if p not in known}
+        added = {p: replicas for p, replicas in stored.assignment.items() if p not in known}
         if self._deletion.is_queued(topic):
             yield from self._restore(topic, stored, added)
         elif added:
@@ -147,7 +147,9 @@ class TopicChanges:
                 self._context.update_assignment(partition, replicas)
             yield from self.create_partitions(partitions)
 
-    def _restore(self, topic: str, stored: TopicAssignment, added: dict[int, ReplicaAssignment]) -> Steps[None]:
+    def _restore(
+        self, topic: str, stored: TopicIdReplicaAssignment, added: dict[int, ReplicaAssignment]
+    ) -> Steps[None]:
         """Take partitions out of the znode of a topic being deleted, unless they exist already."""
         if not added:
             self._log.info("Ignoring partition change during topic deletion as no new partitions are added")
@@ -157,10 +159,9 @@ class TopicChanges:
         )
         self._log.info(f"Restoring the partition replica assignment for topic {topic}")
         existing = yield from carry_out(ReadPartitionIds(topic))
-        kept = {p: replicas for p, replicas in stored.partitions.items() if p not in added or p in existing}
-        if kept != stored.partitions:
-            restored = TopicAssignment(stored.topic_id, kept, stored.zk_version)
-            yield from carry_out(SetTopicAssignments({topic: restored}))
+        kept = {p: replicas for p, replicas in stored.assignment.items() if p not in added or p in existing}
+        if kept != stored.assignment:
+            yield from carry_out(SetTopicAssignments((replace(stored, assignment=kept),)))
 
     def process_deletions(self) -> Steps[None]:
         """Queue the topics that are marked for deletion; remove the marks of topics that do not exist."""

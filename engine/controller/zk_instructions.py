@@ -5,29 +5,20 @@ A failed epoch check and a lost session are the same to the core: this broker is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from engine.common.errors import CoordinationError
-from engine.common.model import TopicPartition
 from engine.controller import instructions as do
 from engine.controller.context import ControllerEpoch
-from engine.controller.instructions import (
-    AdminRequest,
-    ElectionRequest,
-    Instruction,
-    LeaderAndIsrUpdates,
-    Notifications,
-    ProducerIdBlock,
-    ReassignmentRequest,
-    TopicAssignment,
-)
+from engine.controller.instructions import AdminRequest, Instruction
 from engine.controller.logs import controller_log
 from engine.controller.options import ControllerOptions
 from engine.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+
+T = TypeVar("T")
 
 _UNCLEAN = "unclean.leader.election.enable"
 
@@ -73,8 +64,7 @@ class ZkInstructions:
             case do.ReadTopics():
                 return await self._zk.get_all_topics()
             case do.ReadTopicAssignments(topics):
-                found = await self._zk.get_topic_assignments(topics)
-                return {t: TopicAssignment(a.topic_id, a.assignment, a.zk_version) for t, a in found.items()}
+                return await self._zk.get_topic_assignments(topics)
             case do.ReadPartitionIds(topic):
                 return await self._zk.get_partition_ids(topic)
             case do.ReadPartitionStates(partitions):
@@ -82,15 +72,13 @@ class ZkInstructions:
             case do.ReadTopicDeletions():
                 return await self._zk.get_topic_deletions()
             case do.ReadReassignments():
-                return await self._read_reassignments()
+                return await _admin_request(self._zk.get_reassignments(), {})
             case do.ReadPreferredElection():
-                return await self._read_preferred_election()
+                return await _admin_request(self._zk.get_preferred_election(), ())
             case do.ReadIsrChangeNotifications():
-                isr_changes = await self._zk.get_isr_change_notifications()
-                return Notifications(isr_changes.names, isr_changes.values, isr_changes.malformed)
+                return await self._zk.get_isr_change_notifications()
             case do.ReadLogDirEvents():
-                log_dirs = await self._zk.get_log_dir_events()
-                return Notifications(log_dirs.names, log_dirs.values, log_dirs.malformed)
+                return await self._zk.get_log_dir_events()
             case do.ReadUncleanElectionEnabled(topics):
                 return await self._read_unclean_election_enabled(topics)
             case _:
@@ -101,11 +89,10 @@ class ZkInstructions:
             case do.CreatePartitionStates(states):
                 return await self._zk.create_partition_states(states, self._guard)
             case do.UpdateLeaderAndIsr(states):
-                controller_epoch = self._epoch.controller_epoch
-                updates = await self._zk.update_partition_states(states, controller_epoch, self._guard)
-                return LeaderAndIsrUpdates(updates.updated, updates.failed, updates.to_retry)
+                return await self._zk.update_partition_states(states, self._epoch.controller_epoch, self._guard)
             case do.SetTopicAssignments(assignments):
-                return await self._set_topic_assignments(assignments.items())
+                outcomes = await self._zk.set_topic_assignments(assignments, self._guard)
+                return [topic for topic, outcome in outcomes.items() if not isinstance(outcome, int)]
             case do.DeleteTopicZNodes(topic):
                 await self._zk.delete_topic_znode(topic, self._guard)
                 await self._zk.delete_topic_configs((topic,), self._guard)
@@ -123,26 +110,10 @@ class ZkInstructions:
             case do.SetUpFeatures():
                 await self._set_up_features()
             case do.AllocateProducerIdBlock(broker_id):
-                block = await self._zk.allocate_producer_id_block(broker_id)
-                return ProducerIdBlock(block.broker_id, block.first_producer_id, block.size)
+                return await self._zk.allocate_producer_id_block(broker_id)
             case _:
                 raise TypeError(f"no instruction for ZooKeeper: {instruction}")
         return None
-
-    async def _read_reassignments(self) -> ReassignmentRequest | None:
-        try:
-            found = await self._zk.get_reassignments()
-        except ZnodeFormatError as error:
-            nothing: dict[TopicPartition, tuple[int, ...]] = {}
-            return AdminRequest(nothing, str(error))
-        return None if found is None else AdminRequest(found)
-
-    async def _read_preferred_election(self) -> ElectionRequest | None:
-        try:
-            found = await self._zk.get_preferred_election()
-        except ZnodeFormatError as error:
-            return AdminRequest((), str(error))
-        return None if found is None else AdminRequest(found)
 
     async def _read_unclean_election_enabled(self, topics: tuple[str, ...]) -> dict[str, bool | CoordinationError]:
         default = self._unclean_by_default()
@@ -155,11 +126,6 @@ class ZkInstructions:
                 enabled[topic] = default if text is None else text.strip().lower() == "true"
         return enabled
 
-    async def _set_topic_assignments(self, assignments: Any) -> list[str]:
-        wanted = [TopicIdReplicaAssignment(t, a.topic_id, a.partitions, a.zk_version) for t, a in assignments]
-        outcomes = await self._zk.set_topic_assignments(wanted, self._guard)
-        return [topic for topic, outcome in outcomes.items() if not isinstance(outcome, int)]
-
     async def _set_up_features(self) -> None:
         before = await self._zk.get_features()
         enabled = self._options.is_feature_versioning_supported
@@ -169,6 +135,15 @@ class ZkInstructions:
         if after is not None and after != before:
             verb = "Creating" if before is None else "Updating"
             self._log.info(f"{verb} FeatureZNode at path: /feature with contents: {_features_text(after)}")
+
+
+async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
+    """Return what somebody asks for through a znode; None where it is not there."""
+    try:
+        found = await reading
+    except ZnodeFormatError as error:
+        return AdminRequest(nothing, str(error))
+    return None if found is None else AdminRequest(found)
 
 
 def _features_text(features: FinalizedFeatures) -> str:

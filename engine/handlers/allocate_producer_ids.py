@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from engine.common.errors import ErrorCode
 from engine.controller.events import AllocateProducerIds
-from engine.controller.instructions import ProducerIdBlock
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS)

@@ -1,7 +1,4 @@
-"""What this machine has for running klamm and what it lacks, each with the way to get it. Changes nothing.
-
-The probes for Java and ZooKeeper's jars are given in: they belong to the part that starts them.
-"""
+"""What this machine has for running klamm and what it lacks, each with the way to get it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from engine.common.errors import OperationError
+from engine.local.java import find_java, zookeeper_classpath
 
 OPEN_FILES_MIN = 4096
 """Below this a broker with a few hundred partitions and clients runs out of file descriptors."""
@@ -47,21 +45,13 @@ class Check:
     how_to_get: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probes:
-    """Ways to look for what other parts start. Each returns what was found, or raises OperationError."""
-
-    java: Callable[[], str]
-    zookeeper_jars: Callable[[], str]
-
-
-def examine(probes: Probes, data_dir: Path) -> list[Check]:
+def examine(data_dir: Path) -> list[Check]:
     """Return all checks, in the order a newcomer would mend them."""
     return [
         _python(),
         *_libraries(),
-        _probe("java", probes.java, "local up, zookeeper start"),
-        _probe("zookeeper jars", probes.zookeeper_jars, "local up, zookeeper start"),
+        _probe("java", _java, "local up, zookeeper start"),
+        _probe("zookeeper jars", _zookeeper_jars, "local up, zookeeper start"),
         _open_files(),
         _disk(data_dir),
         _program("kcat", ["kcat", "-V"], "trying the cluster with another client", "apt install kcat"),
@@ -97,6 +87,15 @@ def _probe(name: str, probe: Callable[[], str], needed_for: str) -> Check:
         return Check(name, CheckStatus.OK, probe(), needed_for)
     except OperationError as error:
         return Check(name, CheckStatus.MISSING, str(error), needed_for, error.hint)
+
+
+def _java() -> str:
+    found = find_java()
+    return f"{found.major} ({found.program}, from {found.found_in})"
+
+
+def _zookeeper_jars() -> str:
+    return next(Path(part).name for part in zookeeper_classpath().split(":") if "zookeeper-" in part)
 
 
 def _open_files() -> Check:

@@ -16,8 +16,8 @@ from engine.zk.znodes.cluster_znodes import (
     FeatureStatus,
     FeatureZNode,
     FinalizedFeatures,
+    ProducerIdBlock,
     ProducerIdBlockZNode,
-    ProducerIdsBlock,
 )
 
 _log = logging.getLogger("engine.zk")
@@ -95,12 +95,12 @@ class ClusterZnodes:
         if wanted != existing:
             await self._client.set(FeatureZNode.path, FeatureZNode.encode(wanted), stat.version)
 
-    async def get_producer_id_block(self) -> ProducerIdsBlock | None:
+    async def get_producer_id_block(self) -> ProducerIdBlock | None:
         """Return the block of producer ids that was given out last, or None."""
         data, _ = await self._client.get(ProducerIdBlockZNode.path)
         return ProducerIdBlockZNode.decode(data) if data else None
 
-    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdsBlock:
+    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, not guarded (Kafka).
 
         Raises:
@@ -111,7 +111,7 @@ class ClusterZnodes:
             first = ProducerIdBlockZNode.decode(data).last_producer_id + 1 if data else 0
             if first > LAST_PRODUCER_ID - PRODUCER_IDS_BLOCK_SIZE + 1:
                 raise CoordinationError(f"all producer ids have been given out, the last is {first - 1}")
-            block = ProducerIdsBlock(broker_id, first)
+            block = ProducerIdBlock(broker_id, first)
             try:
                 await self._client.set(ProducerIdBlockZNode.path, ProducerIdBlockZNode.encode(block), stat.version)
                 return block

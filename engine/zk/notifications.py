@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from engine.common.model import TopicPartition
 from engine.zk.acl_policy import AclPolicy
@@ -13,21 +12,13 @@ from engine.zk.errors import NoNode, ZnodeFormatError
 from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import Delete
 from engine.zk.reads import children_or_empty, decoded, or_raise
+from engine.zk.results import Notifications
 from engine.zk.znodes.notification_znodes import IsrChangeNotificationSequenceZNode as IsrChangeZNode
 from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode as IsrChangesZNode
 from engine.zk.znodes.notification_znodes import LogDirEventNotificationSequenceZNode as LogDirEventZNode
 from engine.zk.znodes.notification_znodes import LogDirEventNotificationZNode as LogDirEventsZNode
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Notifications(Generic[T]):
-    """Notices in order: the znodes' names, what they say (each thing once), names of those that say nothing."""
-
-    names: tuple[str, ...]
-    values: tuple[T, ...]
-    malformed: tuple[str, ...] = ()
 
 
 class NotificationZnodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
@@ -13,22 +13,8 @@ from engine.zk.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from engine.zk.guarded import WriteOutcome, raise_first, write_guarded
 from engine.zk.operations import Create, SetData, ZnodeStat
 from engine.zk.reads import Decode, children_or_empty, decoded
+from engine.zk.results import PartitionStateRead, PartitionStateUpdates
 from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
-
-PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
-"""A partition's state; None where it has none; an error where it cannot be read or understood."""
-
-
-@dataclass(slots=True)
-class PartitionStateUpdates:
-    """What became of conditional writes of state znodes."""
-
-    updated: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    """Written; ``partition_epoch`` is the znode's new version."""
-    failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
-    """Refused for another reason than the version, mostly NoNode."""
-    to_retry: list[TopicPartition] = field(default_factory=list)
-    """Somebody else wrote first: read again and decide anew."""
 
 
 class PartitionZnodes:

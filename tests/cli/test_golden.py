@@ -22,9 +22,9 @@ from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
 from cli.table_of_commands import ENTRIES
+from cli.views.brokers_load import heat_section
 from cli.views.doctor import doctor_report
 from cli.views.elections import elections_report
-from cli.views.plots import heat_section
 from cli.views.reassignment import cancelled_report, planned_report
 from cli.views.replicas import verification_report
 from cli.views.topics_changes import topic_changes_report

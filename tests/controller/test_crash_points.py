@@ -88,7 +88,7 @@ def finish(world: World) -> None:
         world.settle()
         asked = False
         for partition, stored in list(world.zk.states.items()):
-            replicas = world.zk.topics[partition.topic].partitions[partition.partition].replicas
+            replicas = world.zk.topics[partition.topic].assignment[partition.partition].replicas
             live = tuple(r for r in replicas if r in world.zk.brokers)
             if set(stored.state.isr) != set(live) and stored.state.leader in live:
                 asked = world.catch_up(partition, *live) or asked
@@ -101,7 +101,7 @@ def outcome(world: World) -> dict[str, str]:
     """What must not depend on the crash: who holds which partition, and that somebody leads it."""
     found = {}
     for topic, assignment in world.zk.topics.items():
-        for partition in assignment.partitions:
+        for partition in assignment.assignment:
             name = f"{topic}-{partition}"
             state = world.zk.states[tp(name)].state
             assert state.leader in state.isr

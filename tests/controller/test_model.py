@@ -89,7 +89,7 @@ class Chaos:
 
     def do_add_partitions(self) -> None:
         topic = self.some_topic()
-        if topic is not None and len(partitions := self.world.zk.topics[topic].partitions) < 6:
+        if topic is not None and len(partitions := self.world.zk.topics[topic].assignment) < 6:
             self.world.zk.add_partitions(topic, {len(partitions): self.some_replicas()})
 
     def do_delete_topic(self) -> None:
@@ -99,7 +99,7 @@ class Chaos:
 
     def do_change_isr(self) -> None:
         for partition, stored in list(self.world.zk.states.items()):
-            replicas = self.world.zk.topics[partition.topic].partitions[partition.partition].replicas
+            replicas = self.world.zk.topics[partition.topic].assignment[partition.partition].replicas
             live = [r for r in replicas if r in self.world.zk.brokers and self.random.random() < 0.8]
             if self.random.random() < 0.5 and stored.state.leader in live:
                 self.change_isr(partition, tuple(live))
@@ -178,7 +178,7 @@ class Chaos:
         topic = self.some_topic()
         if topic is None:
             return None
-        return TopicPartition(topic, self.random.choice(list(self.world.zk.topics[topic].partitions)))
+        return TopicPartition(topic, self.random.choice(list(self.world.zk.topics[topic].assignment)))
 
     def some_replicas(self) -> tuple[int, ...]:
         return tuple(self.random.sample(range(BROKERS), self.random.randint(1, 3)))
@@ -225,7 +225,7 @@ class Chaos:
         for partition, stored in list(self.world.zk.states.items()):
             topic = self.world.zk.topics.get(partition.topic)
             assert topic is not None, f"state of {partition} outlives its topic"
-            replicas = topic.partitions[partition.partition].replicas
+            replicas = topic.assignment[partition.partition].replicas
             if set(stored.state.isr) != set(replicas) and stored.state.leader in self.world.zk.brokers:
                 self.change_isr(partition, replicas)
                 is_news = True
@@ -266,7 +266,7 @@ def test_whatever_happens_the_cluster_is_whole_once_it_is_quiet(seed: int, illeg
 
 def check_partitions(world: World) -> None:
     for topic, assignment in world.zk.topics.items():
-        for partition, replicas in assignment.partitions.items():
+        for partition, replicas in assignment.assignment.items():
             name = TopicPartition(topic, partition)
             assert name in world.zk.states, f"{name} has no state"
             state = world.zk.states[name].state
@@ -290,7 +290,7 @@ def check_nothing_is_left(world: World) -> None:
 def check_memory(world: World) -> None:
     context = world.core.context
     assert set(context.topics) == set(world.zk.topics)
-    assert {t: dict(a.partitions) for t, a in world.zk.topics.items()} == context.assignments
+    assert {t: dict(a.assignment) for t, a in world.zk.topics.items()} == context.assignments
     assert context.leadership == {p: s.read() for p, s in world.zk.states.items()}
     assert dict.fromkeys(world.zk.states, PartitionState.ONLINE) == context.partition_states
     replicas = context.replicas_of(context.all_partitions())

@@ -35,7 +35,7 @@ def world_with(state: PartitionState) -> tuple[World, PartitionStateMachine]:
         world.zk.create_topic("t", {0: (1, 2)})
         world.is_active = True
         world.core.context.topics["t"] = None
-        world.core.context.update_assignment(P, world.zk.topics["t"].partitions[0])
+        world.core.context.update_assignment(P, world.zk.topics["t"].assignment[0])
     else:
         world.zk.create_topic("t", {0: (1, 2)})
         world.settle()

@@ -475,6 +475,6 @@ def test_partitions_added_unseen_survive_the_write_of_the_topic() -> None:
     world.zk.add_partitions("t", {1: (2, 3)})
     world.is_active = True
     reassign(world, 2, 3)
-    assert world.zk.topics["t"].partitions[1] == ReplicaAssignment((2, 3))
+    assert world.zk.topics["t"].assignment[1] == ReplicaAssignment((2, 3))
     world.run(events.PartitionModifications("t"))
     assert world.state("t-1") == "leader=2 le=0 isr=23 pe=0"

@@ -9,8 +9,8 @@ from fake_zookeeper import tp
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment
 from engine.controller import events
-from engine.controller.instructions import TopicAssignment
 from engine.controller.states import PartitionAndReplica, ReplicaState
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def world_of(brokers: int = 3, **options: object) -> World:
@@ -57,7 +57,7 @@ def test_partitions_added() -> None:
 
 def test_topics_without_an_id_get_one() -> None:
     world = World(2)
-    world.zk.topics["old"] = TopicAssignment(None, {0: ReplicaAssignment((0, 1))}, 0)
+    world.zk.topics["old"] = TopicIdReplicaAssignment("old", None, {0: ReplicaAssignment((0, 1))}, 0)
     world.elect()
     world.settle()
     assert world.zk.topics["old"].topic_id is not None
@@ -67,7 +67,7 @@ def test_topics_without_an_id_get_one() -> None:
 
 def test_before_ibp_2_8_topics_stay_without_id() -> None:
     world = World(2, uses_topic_ids=False)
-    world.zk.topics["old"] = TopicAssignment(None, {0: ReplicaAssignment((0, 1))}, 0)
+    world.zk.topics["old"] = TopicIdReplicaAssignment("old", None, {0: ReplicaAssignment((0, 1))}, 0)
     world.elect()
     world.settle()
     assert world.zk.topics["old"].topic_id is None

@@ -208,7 +208,7 @@ class World:
     def assignment(self, partition: str) -> str:
         """``1230+3-0``: replicas, adding, removing, as ZooKeeper has them."""
         name = tp(partition)
-        return assignment_text(self.zk.topics[name.topic].partitions[name.partition])
+        return assignment_text(self.zk.topics[name.topic].assignment[name.partition])
 
     def take_requests(self) -> list[str]:
         """Requests since the last call, in order: ``b1 LISR t-0(le=0 new)``."""

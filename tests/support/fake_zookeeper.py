@@ -19,14 +19,11 @@ from engine.common.model import (
 from engine.controller import events
 from engine.controller import instructions as do
 from engine.controller.core import ControllerCore
-from engine.controller.instructions import (
-    Instruction,
-    LeaderAndIsrUpdates,
-    Notifications,
-    ProducerIdBlock,
-    TopicAssignment,
-)
+from engine.controller.instructions import Instruction
 from engine.zk.errors import ControllerMoved
+from engine.zk.results import Notifications, PartitionStateUpdates
+from engine.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def tp(text: str) -> TopicPartition:
@@ -56,7 +53,7 @@ class FakeZooKeeper:
         self.epoch = 0
         self.epoch_zk_version = 0
         self.brokers: dict[int, BrokerInfo] = {}
-        self.topics: dict[str, TopicAssignment] = {}
+        self.topics: dict[str, TopicIdReplicaAssignment] = {}
         self.topic_configs: set[str] = set()
         self.states: dict[TopicPartition, StoredState] = {}
         self.unclean: set[str] = set()
@@ -87,7 +84,7 @@ class FakeZooKeeper:
         self.zxid += 1
         assignments = {p: ReplicaAssignment(replicas) for p, replicas in partitions.items()}
         unique_id = topic_id or self.zxid.to_bytes(16, "big")
-        self.topics[topic] = TopicAssignment(unique_id, assignments, 0)
+        self.topics[topic] = TopicIdReplicaAssignment(topic, unique_id, assignments, 0)
         self.topic_configs.add(topic)
         self.on_change(events.TopicChange())
 
@@ -95,7 +92,8 @@ class FakeZooKeeper:
         stored = self.topics[topic]
         added = {p: ReplicaAssignment(replicas) for p, replicas in partitions.items()}
         assert stored.zk_version is not None
-        self.topics[topic] = TopicAssignment(stored.topic_id, {**stored.partitions, **added}, stored.zk_version + 1)
+        grown = {**stored.assignment, **added}
+        self.topics[topic] = replace(stored, assignment=grown, zk_version=stored.zk_version + 1)
         self.on_change(events.PartitionModifications(topic))
 
     def mark_for_deletion(self, topic: str) -> None:
@@ -146,7 +144,9 @@ class FakeZooKeeper:
     def _ReadTopics(self, core: ControllerCore, _: do.ReadTopics) -> list[str]:
         return list(self.topics)
 
-    def _ReadTopicAssignments(self, core: ControllerCore, read: do.ReadTopicAssignments) -> dict[str, TopicAssignment]:
+    def _ReadTopicAssignments(
+        self, core: ControllerCore, read: do.ReadTopicAssignments
+    ) -> dict[str, TopicIdReplicaAssignment]:
         return {t: self.topics[t] for t in read.topics if t in self.topics}
 
     def _ReadPartitionIds(self, core: ControllerCore, read: do.ReadPartitionIds) -> set[int]:
@@ -192,9 +192,9 @@ class FakeZooKeeper:
             results[partition] = None
         return results
 
-    def _UpdateLeaderAndIsr(self, core: ControllerCore, update: do.UpdateLeaderAndIsr) -> LeaderAndIsrUpdates:
+    def _UpdateLeaderAndIsr(self, core: ControllerCore, update: do.UpdateLeaderAndIsr) -> PartitionStateUpdates:
         self._guard(core)
-        updates = LeaderAndIsrUpdates()
+        updates = PartitionStateUpdates()
         for partition, state in update.states.items():
             stored = self.states.get(partition)
             if stored is None:
@@ -210,14 +210,15 @@ class FakeZooKeeper:
     def _SetTopicAssignments(self, core: ControllerCore, write: do.SetTopicAssignments) -> list[str]:
         self._guard(core)
         again = []
-        for topic, assignment in write.assignments.items():
+        for assignment in write.assignments:
+            topic = assignment.topic
             stored = self.topics.get(topic)
             if stored is None or assignment.zk_version not in (None, stored.zk_version):
                 again.append(topic)
                 continue
             assert stored.zk_version is not None
             self.topics[topic] = replace(assignment, zk_version=stored.zk_version + 1)
-            lists = " ".join(f"{p}:{assignment_text(a)}" for p, a in assignment.partitions.items())
+            lists = " ".join(f"{p}:{assignment_text(a)}" for p, a in assignment.assignment.items())
             self.writes.append(f"topic {topic} {lists}")
             self.on_change(events.PartitionModifications(topic))
         return again

@@ -23,7 +23,7 @@ from engine.zk.controller import ControllerEpoch
 from engine.zk.errors import BadVersion, ControllerMoved, NodeExists, NoNode, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.broker_znodes import BrokerRegistration
-from engine.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures, ProducerIdsBlock
+from engine.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures, ProducerIdBlock
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "znodes" / "writes.jsonl"
@@ -247,7 +247,7 @@ def test_producer_ids_are_given_out_once(open_kafka: OpenKafka) -> None:
         async with open_kafka() as one, open_kafka() as two:
             await one.make_persistent_paths()
             assert await one.get_producer_id_block() is None
-            assert await one.allocate_producer_id_block(0) == ProducerIdsBlock(0, 0, 1000)
+            assert await one.allocate_producer_id_block(0) == ProducerIdBlock(0, 0, 1000)
             claims = [zk.allocate_producer_id_block(broker) for broker, zk in ((0, one), (1, two)) for _ in range(10)]
             blocks = await asyncio.gather(*claims)
             assert sorted(block.first_producer_id for block in blocks) == list(range(1_000, 21_000, 1_000))

@@ -46,8 +46,8 @@ from engine.zk.znodes.cluster_znodes import (
     FinalizedFeatures,
     MigrationState,
     MigrationZNode,
+    ProducerIdBlock,
     ProducerIdBlockZNode,
-    ProducerIdsBlock,
 )
 from engine.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
@@ -351,7 +351,7 @@ def test_migration_state_is_read() -> None:
 
 def test_producer_id_blocks() -> None:
     assert ProducerIdBlockZNode.decode(b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}') == (
-        ProducerIdsBlock(2, 1000, 1000)
+        ProducerIdBlock(2, 1000, 1000)
     )
     for broken in (
         b'{"version":1,"broker":2,"block_start":"5","block_end":"4"}',

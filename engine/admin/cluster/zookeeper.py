@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.remedies import START_IT, Give, Parameter, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.reads import or_raise
-from engine.zk.znodes.broker_znodes import BrokerRegistration
+
+if TYPE_CHECKING:
+    from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
@@ -83,6 +84,9 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
     Raises:
         ZnodeFormatError: what a broker registered cannot be understood.
     """
+    from engine.zk.kafka_client import KafkaZkClient
+    from engine.zk.reads import or_raise
+
     found = (await KafkaZkClient(zk).read_broker_registrations()).values()
     return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]
 

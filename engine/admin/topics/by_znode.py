@@ -43,8 +43,8 @@ from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.operations import ANY_VERSION
-from engine.zk.partitions import PartitionStateRead
 from engine.zk.reads import or_raise
+from engine.zk.results import PartitionStateRead
 from engine.zk.watches import WatchEvent
 from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicsZNode

@@ -31,8 +31,8 @@ from engine.zk.znodes.cluster_znodes import (
     FinalizedFeatures,
     MigrationState,
     MigrationZNode,
+    ProducerIdBlock,
     ProducerIdBlockZNode,
-    ProducerIdsBlock,
 )
 from engine.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
 from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerSubscription
@@ -165,7 +165,7 @@ def _features(found: FinalizedFeatures) -> object:
     return {"status": found.status.name, "features": found.features, "version": found.json_version}
 
 
-def _producer_ids(found: ProducerIdsBlock) -> object:
+def _producer_ids(found: ProducerIdBlock) -> object:
     return {
         "broker": found.broker_id,
         "first_producer_id": found.first_producer_id,

@@ -73,7 +73,7 @@ class FeatureZNode:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdsBlock:
+class ProducerIdBlock:
     """Producer ids given to one broker: ``first_producer_id`` and the ``size - 1`` that follow."""
 
     broker_id: int
@@ -91,7 +91,7 @@ class ProducerIdBlockZNode:
     path: Final = "/latest_producer_id_block"
 
     @staticmethod
-    def encode(block: ProducerIdsBlock) -> bytes:
+    def encode(block: ProducerIdBlock) -> bytes:
         return encode_json(
             {
                 "version": 1,
@@ -102,12 +102,12 @@ class ProducerIdBlockZNode:
         )
 
     @staticmethod
-    def decode(data: bytes) -> ProducerIdsBlock:
+    def decode(data: bytes) -> ProducerIdBlock:
         fields = Fields.parse(ProducerIdBlockZNode.path, data)
         first, last = fields.number_in_text("block_start"), fields.number_in_text("block_end")
         if not 0 <= first <= last <= LAST_PRODUCER_ID:
             raise fields.complaint("block_end", "an id that can follow block_start")
-        return ProducerIdsBlock(fields.integer("broker"), first, last - first + 1)
+        return ProducerIdBlock(fields.integer("broker"), first, last - first + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
-from operator_rounds import ROUNDS, Operated, Round
+from command_rounds import ROUNDS, Operated, Round
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -27,7 +27,7 @@ SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap servers and ZooKeeper of two brokers of Kafka's."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("operators-on-kafka")
+    host, folder = own_loopback_address(), tmp_path_factory.mktemp("commands-on-kafka")
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
         brokers = []

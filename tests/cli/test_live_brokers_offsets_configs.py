@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_rounds import ROUNDS, Operated, Round
 from klamm_program import in_process
-from operator_rounds import ROUNDS, Operated, Round
 
 from engine.local.cluster import LocalCluster
 

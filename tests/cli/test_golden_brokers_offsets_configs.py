@@ -17,10 +17,10 @@ from cli.framework.terminal import is_terminal
 from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
-from cli.views.brokers_details import broker_details_report
+from cli.views.brokers_description import broker_details_report
 from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
-from cli.views.records_deletions import deletions_report
+from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
 from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
 from engine.admin.brokers.log_dirs import NOT_ALIVE, DirReplica, LogDir
