@@ -87,10 +87,10 @@ async def log_dirs(
 async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
     from engine.admin.brokers.log_dirs import log_dirs_of, read_all_log_dirs, read_log_dirs
     from engine.admin.cluster.snapshot_file import load_snapshot
-    from engine.admin.reassignment.running import partitions_of
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import read_selected
     from engine.admin.topics.selection import select_topics
+    from engine.admin.topics.values import partitions_of
 
     topics = None
     if texts:
@@ -101,5 +101,5 @@ async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[s
         return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)
     if brokers is None:
         return await read_all_log_dirs(cluster, topics)
-    partitions = None if topics is None else partitions_of({topic.name: topic for topic in topics})
+    partitions = None if topics is None else partitions_of(topics)
     return await read_log_dirs(cluster, brokers, partitions)

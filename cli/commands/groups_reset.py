@@ -185,7 +185,7 @@ def _counted(plan: PlannedReset) -> str:
 
 def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | None, *, with_group: bool) -> str:
     """Write the offsets as they are, and return the command that takes them back."""
-    from cli.framework.new_file import write_new_file
+    from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
     from engine.admin.groups.reset_spec import offsets_text
     from engine.admin.groups.resetting import offsets_before
 
@@ -196,8 +196,8 @@ def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | Non
     text = offsets_text(offsets_before(plan.able), with_group=with_group)
     if not text:
         return "klamm groups delete-offsets"
-    path = given or Path(f"offsets-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.csv")
-    write_new_file(path, text)
+    path = given or new_rollback_path("offsets", ".csv")
+    write_rollback(path, text)
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
     command = f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
     invocation.talk.say(f"the way back is in {path}: {command}")

@@ -39,11 +39,11 @@ async def verify(
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.replicas import verification_report
-    from engine.admin.reassignment.running import partitions_of
     from engine.admin.replicas.verification import compacted_topics, verify_replicas
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import read_selected
     from engine.admin.topics.selection import select_topics
+    from engine.admin.topics.values import partitions_of
 
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
@@ -57,7 +57,7 @@ async def verify(
             progress.update(done)
 
         try:
-            partitions = partitions_of({one.name: one for one in topics})
+            partitions = partitions_of(topics)
             results = await verify_replicas(cluster, partitions, compacted, on_offsets)
         finally:
             progress.end()

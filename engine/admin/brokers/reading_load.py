@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from engine.admin.brokers.load import BrokerLoad, load_of_brokers, sizes_of_brokers, sizes_of_partitions
+from engine.admin.brokers.load import (
+    BrokerLoad,
+    LoadOfPlan,
+    Replicas,
+    bytes_to_copy,
+    load_of_brokers,
+    load_of_plan,
+    sizes_of_brokers,
+    sizes_of_partitions,
+)
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.members import read_members
@@ -48,6 +57,14 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
     named = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
     sizes = await _sizes_of_brokers(cluster, None if selection.is_all else named)
     return load_of_brokers(members.brokers, topics, sizes)
+
+
+async def read_load_of_plan(
+    cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()
+) -> LoadOfPlan:
+    """Return what a plan makes of the brokers that have a part in it, and of ``brokers``; bytes where they are told."""
+    sizes = await read_sizes(cluster, after)
+    return LoadOfPlan(load_of_plan(before, after, sizes, brokers), bytes_to_copy(before, after, sizes))
 
 
 async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
