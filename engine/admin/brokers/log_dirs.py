@@ -13,6 +13,11 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.snapshot_file import load_snapshot
+from engine.admin.topics.access import topic_reader
+from engine.admin.topics.describing import read_selected
+from engine.admin.topics.selection import TopicSelection
+from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
@@ -58,6 +63,28 @@ class LogDir:
     total_bytes: int | None
     usable_bytes: int | None
     replicas: tuple[DirReplica, ...] = ()
+
+
+async def read_selected_log_dirs(
+    cluster: Cluster, brokers: Sequence[int] | None = None, selection: TopicSelection | None = None
+) -> list[LogDir]:
+    """Return the log dirs of brokers (None: of all, missing ones too) with the chosen topics in them (None: all).
+
+    Raises:
+        NotFound: a broker or a topic that was named is not there.
+        BadRequest: the snapshot was taken without sizes.
+        Unreachable: no broker answers at all.
+    """
+    topics = None
+    if selection is not None:
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+        topics = await read_selected(reader, selection, if_exists=False)
+    if cluster.target.snapshot is not None:
+        names = None if topics is None else [topic.name for topic in topics]
+        return log_dirs_of(load_snapshot(cluster.target.snapshot), brokers, names)
+    if brokers is None:
+        return await read_all_log_dirs(cluster, topics)
+    return await read_log_dirs(cluster, brokers, None if topics is None else partitions_of(topics))
 
 
 async def read_log_dirs(
