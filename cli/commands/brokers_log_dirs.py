@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer._click.exceptions import UsageError
@@ -13,10 +13,6 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-
-if TYPE_CHECKING:
-    from engine.admin.brokers.log_dirs import LogDir
-    from engine.admin.cluster.connection import Cluster
 
 SUMMARIES = ("dir", "broker", "topic")
 ORDERS = ("name", "size", "lag")
@@ -67,8 +63,10 @@ async def log_dirs(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_log_dirs import log_dirs_report, totals_report
+    from engine.admin.brokers.access import read_selected_log_dirs
     from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
     from engine.admin.reassignment.plan_file import parse_broker_list
+    from engine.admin.topics.selection import select_topics
 
     if summary is not None and summary not in SUMMARIES:
         raise UsageError(f"--summary wants one of {', '.join(SUMMARIES)}, not {summary!r}")
@@ -76,22 +74,9 @@ async def log_dirs(
         raise UsageError(f"--sort wants one of {', '.join(ORDERS)}, not {sort!r}")
     brokers = None if broker_list is None else parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
-        found = await _read(cluster, brokers, topic_list or [])
+        found = await read_selected_log_dirs(cluster, brokers, select_topics(topic_list) if topic_list else None)
     if summary is None:
         is_for_people = invocation.output is OutputFormat.TABLE
         return log_dirs_report(found, order=sort, names_topics=bool(topic_list), is_for_people=is_for_people)
     totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
     return totals_report(totals(found), summary, order=sort, failed=[one for one in found if one.error])
-
-
-async def _read(cluster: Cluster, brokers: tuple[int, ...] | None, texts: list[str]) -> list[LogDir]:
-    from engine.admin.brokers.access import broker_reader
-    from engine.admin.topics.access import topic_reader
-    from engine.admin.topics.describing import read_selected
-    from engine.admin.topics.selection import select_topics
-
-    topics = None
-    if texts:
-        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
-        topics = await read_selected(reader, select_topics(texts), if_exists=False)
-    return await broker_reader(cluster).log_dirs(brokers, topics)

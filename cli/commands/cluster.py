@@ -51,24 +51,20 @@ async def snapshot(
     With --sizes brokers are asked for their log dirs; ends with 1 where one does not tell all, and says so.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.brokers.log_dirs import LogDir, read_log_dirs, with_sizes
     from engine.admin.cluster.snapshot_file import save_snapshot
-    from engine.admin.snapshots.taking import read_snapshot
+    from engine.admin.snapshots.taking import take_snapshot
 
     async with open_cluster(invocation) as cluster:
-        taken = await read_snapshot(cluster)
-        dirs: list[LogDir] = await read_log_dirs(cluster) if sizes else []
-    if sizes:
-        taken = with_sizes(taken, dirs)
-    save_snapshot(taken, file)
-    partitions = sum(len(topic.partitions) for topic in taken.topics)
-    counts = (("broker", len(taken.brokers)), ("topic", len(taken.topics)), ("partition", partitions))
+        taken = await take_snapshot(cluster, has_sizes=sizes)
+    whole = taken.snapshot
+    save_snapshot(whole, file)
+    partitions = sum(len(topic.partitions) for topic in whole.topics)
+    counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
     counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
     invocation.talk.say(f"wrote {file}: {counted}")
-    failed = [one for one in dirs if one.error]
-    for one in failed:
+    for one in taken.failed_dirs:
         invocation.talk.warn(f"without {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
-    return ExitCode.BAD_ANSWER if failed else ExitCode.DONE
+    return ExitCode.BAD_ANSWER if taken.failed_dirs else ExitCode.DONE
 
 
 group.put_in_order("describe", "health", "load", "snapshot")

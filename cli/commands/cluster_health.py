@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +14,6 @@ from cli.output.report import Report
 
 if TYPE_CHECKING:
     from engine.admin.health.report import HealthStatus
-
-_PAUSE_S = 1.0
 
 
 @group.command(
@@ -43,24 +40,14 @@ async def health(
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
     preferred ones, deletions that are stuck, a slow ZooKeeper.
     """
-    import asyncio
-
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import health_report
-    from engine.admin.health.checks import assess
-    from engine.admin.health.reading import read_health_facts
+    from engine.admin.health.waiting import read_health
 
     threshold = _threshold(fail_on)
-    deadline = time.monotonic() + invocation.timeout_s
     async with open_cluster(invocation) as cluster:
-        while True:
-            async with asyncio.timeout(max(_PAUSE_S, deadline - time.monotonic())):
-                facts = await read_health_facts(cluster)
-            report = health_report(assess(facts), fails_on=threshold)
-            if not wait or not report.exit_code or time.monotonic() + _PAUSE_S > deadline:
-                return report
-            invocation.talk.detail("not healthy yet, looking again")
-            await asyncio.sleep(_PAUSE_S)
+        health = await read_health(cluster, until_better_than=threshold if wait else None)
+    return health_report(health, fails_on=threshold)
 
 
 def _threshold(word: str) -> HealthStatus:

@@ -72,9 +72,7 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
-    from engine.admin.cluster.members import check_broker_lives
-    from engine.admin.configs.access import config_reader
-    from engine.admin.configs.values import EntityType
+    from engine.admin.configs.access import describe_entities, describe_entity
 
     chosen = chosen_entity(
         entity_type or (),
@@ -90,16 +88,10 @@ async def describe(
         ),
     )
     async with open_cluster(invocation) as cluster:
-        wants_brokers = show_all or chosen.kind is EntityType.BROKER_LOGGER
-        reader = await config_reader(cluster, wants_brokers=wants_brokers)
         if chosen.entity is not None:
-            found = [await reader.describe(chosen.entity, include_all=show_all)]
-            name = chosen.entity.name
-            if chosen.kind is EntityType.BROKER and name is not None and not found[0].configs:
-                # ZooKeeper tells nothing of a broker that was never there either: an empty answer may be a slip.
-                await check_broker_lives(cluster, int(name))
+            found = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
         else:
-            found = await reader.describe_all(chosen.kind, include_all=show_all)
+            found = await describe_entities(cluster, chosen.kind, include_all=show_all)
             found = [one for one in found if chosen.takes(one.entity_name)]
     return configs_report(found, is_single=chosen.entity is not None)
 

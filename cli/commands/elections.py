@@ -101,14 +101,11 @@ def _scope(
 async def _elect(invocation: Invocation, election: ElectionType, scope: ElectionScope) -> Report | None:
     from cli.framework.cluster_session import open_cluster
     from cli.views.elections import elections_report, preview_lines
-    from engine.admin.elections.running import run_election
-    from engine.admin.elections.values import ElectionType, preview, read_scope
-    from engine.admin.topics.access import topic_reader
+    from engine.admin.elections.running import preview_election, run_election
+    from engine.admin.elections.values import ElectionType
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
-        complain = cluster.complain if scope.is_all else None
-        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.observe)
-        previews = preview(election, await read_scope(reader, scope), await reader.live_brokers())
+        previews = await preview_election(cluster, election, scope)
         needed = [one for one in previews if one.is_needed]
         if not needed:
             return elections_report([one.as_result() for one in previews])

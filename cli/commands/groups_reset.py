@@ -84,7 +84,8 @@ async def reset_offsets(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report
-    from engine.admin.groups.committing import reset_offsets as commit
+    from engine.admin.cluster.rollback_file import new_rollback_path
+    from engine.admin.groups.committing import execute_reset
     from engine.admin.groups.resetting import plan_reset
 
     if execute and invocation.is_dry_run:
@@ -109,9 +110,16 @@ async def reset_offsets(
         details = planned_lines(rows) if execute else ()
         change = f"reset {_counted(plan)} in {cluster.target.name}"
         if able and invocation.confirm(change, details, is_destructive=True):
-            way_back = _save_rollback(invocation, plan, rollback_file, with_group=len(named) != 1)
-            invocation.accepted(f"some offsets may be set already; back again with: {way_back}")
-            rows, failures = await commit(cluster, able)
+            path = rollback_file or new_rollback_path("offsets", ".csv")
+            way_back = _way_back(invocation, plan, path, with_group=len(named) != 1)
+            rows, failures = await execute_reset(
+                cluster,
+                plan,
+                rollback_file=path,
+                with_group=len(named) != 1,
+                goes_on=f"some offsets may be set already; back again with: {way_back}",
+                on_saved=lambda: invocation.talk.say(f"the way back is in {path}: {way_back}"),
+            )
             code = invocation.tell_failures(failures, code)
     if export:
         return _export(plan, with_group=len(named) != 1, code=code)
@@ -183,25 +191,16 @@ def _counted(plan: PlannedReset) -> str:
     return f"{count} offset{'' if count == 1 else 's'} of {groups}"
 
 
-def _save_rollback(invocation: Invocation, plan: PlannedReset, given: Path | None, *, with_group: bool) -> str:
-    """Write the offsets as they are, and return the command that takes them back."""
-    from cli.framework.new_file import write_new_file
-    from engine.admin.groups.reset_spec import offsets_text
-    from engine.admin.groups.resetting import offsets_before
-
-    blank = sum(row.current_offset is None for one in plan.able for row in one.resets)
+def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_group: bool) -> str:
+    """Return the command that takes the offsets back to what they are; warn of those that it does not."""
+    blank = plan.uncommitted_count
     if blank:
         hint = "to go back, delete what is set now: klamm groups delete-offsets"
         invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset so far; {hint}")
-    text = offsets_text(offsets_before(plan.able), with_group=with_group)
-    if not text:
+    if blank == sum(len(one.resets) for one in plan.able):
         return "klamm groups delete-offsets"
-    path = given or Path(f"offsets-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.csv")
-    write_new_file(path, text)
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
-    command = f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
-    invocation.talk.say(f"the way back is in {path}: {command}")
-    return command
+    return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
 
 
 def _export(plan: PlannedReset, *, with_group: bool, code: ExitCode) -> ExitCode:

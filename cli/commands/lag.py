@@ -118,7 +118,9 @@ class _View:
         """Return the report, after failures were told."""
         from dataclasses import replace
 
-        failures = [*answer.failures, *await _absent_topics(cluster, self._topics, answer)]
+        from engine.admin.lag.measuring import absent_topics
+
+        failures = [*answer.failures, *await absent_topics(cluster, self._topics, answer)]
         report = self.draw(answer)
         return replace(report, exit_code=self.invocation.tell_failures(failures, report.exit_code))
 
@@ -147,46 +149,25 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
 async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
     """Tell again and again; on a terminal each answer takes the place of the one before. Ends by Ctrl-C only."""
-    import asyncio
     import sys
 
     from cli.framework.terminal import is_terminal
     from cli.output.format import OutputFormat
     from engine.admin.cluster.errors import Unreachable
+    from engine.admin.lag.watching import watch_lag
 
     has_screen = is_terminal(sys.stdout) and view.invocation.output is OutputFormat.TABLE
-    loop = asyncio.get_running_loop()
-    has_answer = False
-    while True:
-        started = loop.time()
-        try:
-            answer = await _measure(view.invocation, meter, interval_s, 1)
-        except Unreachable as error:
-            # A cluster that was there may come back.
-            if not has_answer:
-                raise
-            view.invocation.tell_failures([error])
-        else:
-            has_answer = True
-            if has_screen:
-                sys.stdout.write("\x1b[H\x1b[2J")
-            view.invocation.tell_failures(answer.failures)
-            view.invocation.print(view.draw(answer))
-        await asyncio.sleep(max(0.0, started + interval_s - loop.time()))
-
-
-async def _absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[Exception]:
-    """Return failures for topics that were named, and that neither a group nor the cluster knows."""
-    from engine.admin.topics.describing import topic_not_found
-
-    unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
-    names = [name for name in unread if name in topics.names]
-    if not names:
-        return []
-    metadata = await (await cluster.wire()).metadata(names)
-    there = {topic.name for topic in metadata.topics if topic.partitions}
-    missing = [name for name in names if name not in there]
-    return [topic_not_found(missing)] if missing else []
+    async for told in watch_lag(meter, interval_s):
+        if isinstance(told, Unreachable):
+            view.invocation.tell_failures([told])
+            continue
+        answer, complaints = told
+        for complaint in complaints:
+            view.invocation.talk.warn(complaint)
+        if has_screen:
+            sys.stdout.write("\x1b[H\x1b[2J")
+        view.invocation.tell_failures(answer.failures)
+        view.invocation.print(view.draw(answer))
 
 
 def _isolation(word: str) -> IsolationLevel:

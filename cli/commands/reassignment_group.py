@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,6 @@ from cli.output.report import Section
 if TYPE_CHECKING:
     from engine.admin.brokers.load import Replicas
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.reassignment.moves import PartitionStatus
     from engine.admin.reassignment.plan_file import PartitionMove
 
 group = CommandGroup(
@@ -49,30 +47,12 @@ def read_plan(path: Path) -> tuple[PartitionMove, ...]:
 async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()) -> Section:
     """Return the heat map of a plan, with sizes where brokers tell them."""
     from cli.views.brokers_load import heat_section
-    from engine.admin.brokers.load import bytes_to_copy, load_of_plan
-    from engine.admin.brokers.reading_load import read_sizes
+    from engine.admin.brokers.reading_load import read_load_of_plan
 
-    sizes = await read_sizes(cluster, after)
-    loads = load_of_plan(before, after, sizes, brokers)
-    return heat_section(loads, len(after), bytes_to_copy(before, after, sizes))
+    load = await read_load_of_plan(cluster, before, after, brokers)
+    return heat_section(load.brokers, len(after), load.bytes_to_copy)
 
 
-def rollback_path(given: Path | None) -> Path:
-    """Return where the way back is written: as given, else a new name in this folder."""
-    return given or Path(f"rollback-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.json")
-
-
-async def follow(invocation: Invocation, cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
-    """Wait with progress until nothing of the plan moves, or for --timeout if it is given; return the last look."""
-    from cli.views.reassignment_progress import ProgressView
-    from engine.admin.reassignment.progress import ProgressMeter
-    from engine.admin.reassignment.verify import wait_for_reassignment
-
-    view, meter = ProgressView(invocation.talk), ProgressMeter()
-    timeout_s = invocation.timeout_s if invocation.has_timeout_given else None
-    try:
-        return await wait_for_reassignment(
-            cluster, plan, timeout_s=timeout_s, on_status=lambda statuses, now: view.show(meter.update(statuses, now))
-        )
-    finally:
-        view.end()
+def follow_limit_s(invocation: Invocation) -> float | None:
+    """Return for how long a reassignment is followed: for --timeout if that is given, else to its end."""
+    return invocation.timeout_s if invocation.has_timeout_given else None

@@ -44,16 +44,14 @@ async def generate(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import generated_report, generated_text
-    from engine.admin.reassignment.generate import generate_plan
+    from engine.admin.reassignment.generate import generate_reassignment
     from engine.admin.reassignment.plan_file import parse_broker_list, parse_topics_to_move, plan_document, plan_text
-    from engine.admin.reassignment.running import read_topics_and_brokers
 
     text = topics_to_move_json_file.read_text(encoding="utf-8", errors="replace")
     names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
-        topics, alive = await read_topics_and_brokers(cluster, names)
         draw = random.Random(seed).randrange
-        plan = generate_plan(list(topics.values()), alive, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
+        plan = await generate_reassignment(cluster, names, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
         is_plotted = plot and invocation.output is OutputFormat.TABLE
         heat = await heat_of(cluster, plan.current, plan.proposed, brokers) if is_plotted else None
     for path, assignment in ((current, plan.current), (proposed, plan.proposed)):

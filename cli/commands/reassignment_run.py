@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,15 +14,13 @@ from cli.commands.reassignment_group import (
     Plot,
     PreserveThrottles,
     Wait,
-    follow,
+    follow_limit_s,
     group,
     heat_of,
     read_plan,
-    rollback_path,
 )
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
-from cli.framework.new_file import write_new_file
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Section
@@ -30,8 +28,6 @@ from cli.output.report import Report, Section
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
-    from engine.admin.reassignment.moves import PartitionStatus
-    from engine.admin.reassignment.plan_file import PartitionMove
 
 
 @group.command(
@@ -70,11 +66,12 @@ async def execute(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from cli.views.reassignment import planned_report, statuses_report
-    from engine.admin.cluster.errors import Refused
+    from cli.views.reassignment import planned_report, statuses_report, throttle_notes
+    from cli.views.reassignment_progress import ExecutionView
+    from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
-    from engine.admin.reassignment.verify import verify_reassignment
+    from engine.admin.reassignment.verify import read_statuses
 
     plan = read_plan(reassignment_json_file)
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
@@ -85,24 +82,22 @@ async def execute(
             invocation.talk.warn(warning)
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
-            return statuses_report(await verify_reassignment(cluster, plan))
+            return statuses_report(await read_statuses(cluster, plan))
         details = () if invocation.is_dry_run else _details(prepared)
         if not invocation.confirm(_summary(prepared, cluster.target.name), details):
             return planned_report(prepared.planned, await _heat(invocation, cluster, prepared) if plot else None)
-        async with asyncio.timeout(invocation.timeout_s):
-            if prepared.changing or any(move.wanted_dirs for move in plan):
-                _save_rollback(invocation, prepared, rollback_path(rollback_file))
-            invocation.accepted(f"follow it: klamm reassign verify --reassignment-json-file {reassignment_json_file}")
-            refusals = await execute_reassignment(cluster, prepared)
-        code = invocation.tell_failures(
-            [Refused(one.code, one.message, where=f"partition {one.name}") for one in refusals]
+        view = ExecutionView(invocation, prepared)
+        executed = await execute_reassignment(
+            cluster,
+            prepared,
+            view,
+            rollback_file=rollback_file or new_rollback_path("rollback", ".json"),
+            goes_on=f"follow it: klamm reassign verify --reassignment-json-file {reassignment_json_file}",
+            waits=wait,
+            limit_s=follow_limit_s(invocation),
         )
-        started = f"started {len(prepared.changing) - len(refusals)} of {len(plan)} partitions"
-        invocation.talk.say(started if prepared.changing else "changed what is under way")
-        statuses = await (follow(invocation, cluster, plan) if wait else verify_reassignment(cluster, plan))
-        rates = limits.broker_settings if prepared.throttle is not None else {}
-        report = statuses_report(statuses, await _clear(cluster, plan, statuses, rates))
-    return report if code is ExitCode.DONE else _with_code(report, code)
+    report = statuses_report(executed.statuses, throttle_notes(executed.cleared))
+    return report if view.code is ExitCode.DONE else _with_code(report, view.code)
 
 
 @group.command(
@@ -124,23 +119,21 @@ async def verify(
     Ends with 0 when all partitions are where the file wants them, 1 when one is not and nothing is moving it, 5 while
     any is still moving. Only throttles that klamm has set are taken off.
     """
-    import asyncio
-
     from cli.framework.cluster_session import open_cluster
-    from cli.views.reassignment import statuses_report
+    from cli.views.reassignment import statuses_report, throttle_notes
+    from cli.views.reassignment_progress import ProgressView
     from engine.admin.reassignment.verify import verify_reassignment
 
     plan = read_plan(reassignment_json_file)
     async with open_cluster(invocation) as cluster:
-        if wait:
-            statuses = await follow(invocation, cluster, plan)
-        else:
-            async with asyncio.timeout(invocation.timeout_s):
-                statuses = await verify_reassignment(cluster, plan)
-        target = cluster.target
-        keeps = preserve_throttles or invocation.is_dry_run or target.is_read_only or target.snapshot is not None
-        async with asyncio.timeout(invocation.timeout_s):
-            return statuses_report(statuses, () if keeps else await _clear(cluster, plan, statuses))
+        verified = await verify_reassignment(
+            cluster,
+            plan,
+            watcher=ProgressView(invocation.talk) if wait else None,
+            limit_s=follow_limit_s(invocation),
+            keeps_throttles=preserve_throttles or invocation.is_dry_run,
+        )
+    return statuses_report(verified.statuses, throttle_notes(verified.cleared))
 
 
 @group.command(
@@ -164,36 +157,22 @@ async def cancel(
     The old replicas' order is not known to Kafka any more; where it matters, execute the rollback file instead.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.reassignment import cancelled_report, throttle_notes
-    from engine.admin.reassignment.cancel import cancel_reassignments, check_cancel, running_of, would_be_cancelled
-    from engine.admin.reassignment.log_dirs import stop_log_dir_moves
-    from engine.admin.reassignment.running import read_running
-    from engine.admin.reassignment.throttles import clear_throttles
+    from cli.views.reassignment import cancelled_notes, cancelled_report
+    from engine.admin.reassignment.cancel import cancel_reassignments, prepare_cancellation
 
     if is_all == (reassignment_json_file is not None):
         raise UsageError("give --reassignment-json-file or --all")
     plan = None if reassignment_json_file is None else read_plan(reassignment_json_file)
     async with open_cluster(invocation, for_change=True) as cluster:
-        running = await running_of(cluster, None if plan is None else {move.name for move in plan})
-        names = sorted(running) if plan is None else [move.name for move in plan]
-        if running:
-            await check_cancel(cluster, running, is_forced=force)
+        prepared = await prepare_cancellation(cluster, plan, is_forced=force)
+        running = prepared.running
         lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
         what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.name}"
-        if running and not invocation.confirm(what, lines):
-            return cancelled_report(would_be_cancelled(names, running))
-        notes = []
-        results = would_be_cancelled(names, running)
-        if running:
-            invocation.accepted("it may be cancelled already; look with: klamm reassign list")
-            results = await cancel_reassignments(cluster, names, running)
-        if not invocation.is_dry_run:
-            stopped = await stop_log_dir_moves(cluster, plan or ())
-            notes = [f"{name} stays in its log dir on broker {broker}" for name, broker in stopped]
-            if not preserve_throttles:
-                moving = (await read_running(cluster)).names
-                notes += throttle_notes(await clear_throttles(cluster, moving, None))
-        return cancelled_report(results, notes)
+        if (running and not invocation.confirm(what, lines)) or invocation.is_dry_run:
+            return cancelled_report(prepared.preview)
+        goes_on = "it may be cancelled already; look with: klamm reassign list"
+        cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)
+        return cancelled_report(cancelled.results, cancelled_notes(cancelled))
 
 
 async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment) -> Section | None:
@@ -201,25 +180,6 @@ async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReas
         return None
     before = {move.name: prepared.origins[move.name] for move in prepared.changing}
     return await heat_of(cluster, before, {move.name: move.replicas for move in prepared.changing})
-
-
-async def _clear(
-    cluster: Cluster,
-    plan: Sequence[PartitionMove],
-    statuses: Sequence[PartitionStatus],
-    own_rates: Mapping[str, str] | None = None,
-) -> Sequence[str]:
-    from cli.views.reassignment import throttle_notes
-    from engine.admin.reassignment.verify import clear_finished
-
-    return throttle_notes(await clear_finished(cluster, plan, statuses, own_rates))
-
-
-def _save_rollback(invocation: Invocation, prepared: PreparedReassignment, path: Path) -> None:
-    from engine.admin.reassignment.plan_file import plan_text
-
-    write_new_file(path, f"{plan_text(prepared.rollback)}\n")
-    invocation.talk.say(f"the way back is in {path}: klamm reassign execute --reassignment-json-file {path}")
 
 
 def _summary(prepared: PreparedReassignment, cluster: str) -> str:

@@ -39,16 +39,10 @@ async def verify(
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.replicas import verification_report
-    from engine.admin.reassignment.running import partitions_of
-    from engine.admin.replicas.verification import compacted_topics, verify_replicas
-    from engine.admin.topics.access import topic_reader
-    from engine.admin.topics.describing import read_selected
+    from engine.admin.replicas.verification import verify_topics
     from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:
-        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
-        topics = await read_selected(reader, select_topics(topic or []), if_exists=False)
-        compacted = await compacted_topics(cluster, topics)
         progress, done = Progress(invocation.talk, "compared", "offsets"), 0
 
         def on_offsets(count: int) -> None:
@@ -57,8 +51,7 @@ async def verify(
             progress.update(done)
 
         try:
-            partitions = partitions_of({one.name: one for one in topics})
-            results = await verify_replicas(cluster, partitions, compacted, on_offsets)
+            results = await verify_topics(cluster, select_topics(topic or []), on_offsets)
         finally:
             progress.end()
     return verification_report(results)

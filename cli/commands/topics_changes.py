@@ -133,8 +133,8 @@ async def alter(
         if not await changer.exists(wanted.name, if_exists=if_exists):
             invocation.talk.say(f"topic {wanted.name} does not exist, nothing to do")
             return None
-        if wanted.partition_count is not None:
-            invocation.talk.warn("with more partitions, records with a key may go to another partition than before")
+        for warning in wanted.warnings:
+            invocation.talk.warn(warning)
         if invocation.is_dry_run:
             await changer.alter(wanted, validate_only=True)
         if invocation.confirm(f"alter topic {wanted.summary} in {cluster.target.name}"):

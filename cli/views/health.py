@@ -32,12 +32,10 @@ def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
     advice = [f"{reason.check.value}: {spelled(reason.check.advice)}" for reason in health.reasons]
-    ranks = tuple(HealthStatus)
-    is_bad = health.status is not HealthStatus.OK and ranks.index(health.status) >= ranks.index(fails_on)
     return Report(
         health,
         Table(_COLUMNS, rows),
         (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=advice)) if shown else (),
         () if health.reasons else ("healthy",),
-        exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
+        exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
     )

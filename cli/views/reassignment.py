@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
+from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.reassignment.generate import GeneratedPlan
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import plan_document, plan_text
-from engine.admin.reassignment.running import RunningReassignment
 from engine.admin.reassignment.throttles import ClearedThrottles
+from engine.admin.reassignment.values import RunningReassignment
 
 _STATE_TONES = {
     ReassignmentState.COMPLETE: Tone.GOOD,
@@ -130,6 +130,12 @@ def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str]
     }:
         notes = ("none of the partition reassignments are active", *notes)
     return Report(results, table, (Section(body=_without_empty(table)),), tuple(notes), exit_code=code)
+
+
+def cancelled_notes(cancelled: CancelledReassignments) -> list[str]:
+    """Say what stays where it is, and what lost its throttle."""
+    kept = [f"{name} stays in its log dir on broker {broker}" for name, broker in cancelled.kept_dirs]
+    return [*kept, *throttle_notes(cancelled.cleared)]
 
 
 def throttle_notes(cleared: ClearedThrottles) -> list[str]:

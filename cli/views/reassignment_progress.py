@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
 from cli.framework.terminal import TerminalView, is_terminal
 from cli.output.values import human_bytes, human_duration
+from engine.admin.cluster.errors import Refused
+from engine.admin.reassignment.execute import PreparedReassignment
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
+from engine.admin.reassignment.values import Refusal
 
 PARTITION_LINES_MAX = 6
 _LOG_PACE_S = 10.0
+_FIRST_LINE_S = 2.0
+"""What is done by then needs no line."""
+
 _BAR_WIDTH = 16
 
 
@@ -24,7 +34,7 @@ class ProgressView:
     def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET
         self._is_terminal = is_terminal(sys.stderr)
-        self._told = time.monotonic() - _LOG_PACE_S + 2.0
+        self._told: float | None = None
         self._lines = 0
 
     def show(self, progress: ReassignmentProgress) -> None:
@@ -32,6 +42,8 @@ class ProgressView:
         if not self._is_shown:
             return
         lines = progress_lines(progress)
+        if self._told is None:
+            self._told = time.monotonic() - _LOG_PACE_S + _FIRST_LINE_S
         if self._is_terminal:
             width = TerminalView.of(sys.stderr).width
             self._erase()
@@ -52,6 +64,31 @@ class ProgressView:
         # Ctrl-C is echoed where the cursor stands: the line may have begun.
         sys.stderr.write(f"\r\x1b[{self._lines}A\x1b[J" if self._lines else "")
         self._lines = 0
+
+
+class ExecutionView(ProgressView):
+    """Tells what an execution has saved and started, too."""
+
+    def __init__(self, invocation: Invocation, prepared: PreparedReassignment) -> None:
+        super().__init__(invocation.talk)
+        self.code = ExitCode.DONE
+        """That of the first partition that was refused."""
+        self._invocation = invocation
+        self._prepared = prepared
+
+    def saved(self, rollback_file: Path) -> None:
+        """Tell the way back."""
+        path = rollback_file
+        self._invocation.talk.say(f"the way back is in {path}: klamm reassign execute --reassignment-json-file {path}")
+
+    def started(self, refusals: Sequence[Refusal]) -> None:
+        """Tell what was refused, and how much has started."""
+        self.code = self._invocation.tell_failures(
+            [Refused(one.code, one.message, where=f"partition {one.name}") for one in refusals]
+        )
+        count = len(self._prepared.changing)
+        started = f"started {count - len(refusals)} of {len(self._prepared.plan)} partitions"
+        self._invocation.talk.say(started if count else "changed what is under way")
 
 
 def progress_lines(progress: ReassignmentProgress) -> list[str]:

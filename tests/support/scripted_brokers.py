@@ -107,6 +107,10 @@ class ScriptedCluster:
         self.controller_id = brokers[0].id
         self.leaders: dict[str, list[int]] = {}
         """Leader of each partition, by topic."""
+        self.replicas: dict[tuple[str, int], list[int]] = {}
+        """Of partitions that more brokers than 0 have."""
+        self.isrs: dict[tuple[str, int], list[int]] = {}
+        """Where not all of them are in sync."""
         for broker in brokers:
             broker.answers[ApiKey.METADATA] = self._metadata
 
@@ -128,7 +132,12 @@ class ScriptedCluster:
         if leaders is None:
             return MetadataResponseTopic(error_code=3, name=name)
         partitions = [
-            MetadataResponsePartition(partition_index=index, leader_id=leader, replica_nodes=[0], isr_nodes=[0])
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=leader,
+                replica_nodes=(replicas := self.replicas.get((name, index), [0])),
+                isr_nodes=self.isrs.get((name, index), replicas),
+            )
             for index, leader in enumerate(leaders)
         ]
         return MetadataResponseTopic(name=name, partitions=partitions)

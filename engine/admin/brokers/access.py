@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Source
+from engine.admin.topics.access import topic_reader
+from engine.admin.topics.describing import read_selected
+from engine.admin.topics.selection import TopicSelection
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
@@ -58,3 +61,20 @@ def broker_reader(cluster: Cluster) -> BrokerReader:
             from engine.admin.brokers.by_wire import WireBrokerReader
 
             return WireBrokerReader(cluster)
+
+
+async def read_selected_log_dirs(
+    cluster: Cluster, brokers: Sequence[int] | None = None, selection: TopicSelection | None = None
+) -> list[LogDir]:
+    """Return the log dirs of brokers (None: of all, missing ones too) with the chosen topics in them (None: all).
+
+    Raises:
+        NotFound: a broker or a topic that was named is not there.
+        BadRequest: the snapshot was taken without sizes.
+        Unreachable: no broker answers at all.
+    """
+    topics = None
+    if selection is not None:
+        reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+        topics = await read_selected(reader, selection, if_exists=False)
+    return await broker_reader(cluster).log_dirs(brokers, topics)

@@ -41,6 +41,14 @@ class PlannedLoad:
     bytes_after: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class LoadOfPlan:
+    """What a plan makes of the brokers, and how much its new replicas have to copy."""
+
+    brokers: Sequence[PlannedLoad]
+    bytes_to_copy: int
+
+
 def load_of_brokers(
     brokers: Sequence[BrokerInfo], topics: Iterable[TopicSnapshot], sizes: Mapping[int, int]
 ) -> list[BrokerLoad]:

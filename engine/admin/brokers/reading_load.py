@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from engine.admin.brokers.access import broker_reader
-from engine.admin.brokers.load import BrokerLoad, load_of_brokers
+from engine.admin.brokers.load import BrokerLoad, LoadOfPlan, Replicas, bytes_to_copy, load_of_brokers, load_of_plan
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.members import read_members
 from engine.admin.topics.access import topic_reader
@@ -25,6 +25,14 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
     topics = await read_selected(reader, selection, if_exists=False)
     sizes = await broker_reader(cluster).sizes_of_brokers(None if selection.is_all else topics)
     return load_of_brokers(members.brokers, topics, sizes)
+
+
+async def read_load_of_plan(
+    cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()
+) -> LoadOfPlan:
+    """Return what a plan makes of the brokers that have a part in it, and of ``brokers``; bytes where they are told."""
+    sizes = await read_sizes(cluster, after)
+    return LoadOfPlan(load_of_plan(before, after, sizes, brokers), bytes_to_copy(before, after, sizes))
 
 
 async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -106,6 +106,11 @@ class ClusterTarget:
         """Changes go by the wire where brokers are named."""
         return self.via or (Side.WIRE if self.bootstrap else Side.ZOOKEEPER)
 
+    @property
+    def may_be_changed(self) -> bool:
+        """Whether it is a live cluster, of a profile that allows changes."""
+        return self.snapshot is None and not self.is_read_only
+
 
 def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path) -> ClusterTarget:
     """Find the cluster that ``naming``, the environment or ``folder`` mean.

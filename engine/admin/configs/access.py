@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.members import check_broker_lives
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Parameter, Phrase
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
@@ -46,6 +47,26 @@ async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> Con
             from engine.admin.configs.by_wire import WireConfigReader
 
             return WireConfigReader(await cluster.wire())
+
+
+async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
+    """Return what is set for an entity, or (``include_all``) everything that holds for it.
+
+    Raises:
+        NotFound: there is no such topic or broker.
+    """
+    reader = await config_reader(cluster, wants_brokers=include_all or entity.type is EntityType.BROKER_LOGGER)
+    found = await reader.describe(entity, include_all=include_all)
+    if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
+        # ZooKeeper tells nothing of a broker that was never there either: an empty answer may be a slip.
+        await check_broker_lives(cluster, int(entity.name))
+    return found
+
+
+async def describe_entities(cluster: Cluster, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
+    """Return the same of all entities of a kind, the defaults of brokers among them."""
+    reader = await config_reader(cluster, wants_brokers=include_all or kind is EntityType.BROKER_LOGGER)
+    return await reader.describe_all(kind, include_all=include_all)
 
 
 async def alter_entity(

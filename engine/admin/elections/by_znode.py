@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
-from engine.admin.cluster.remedies import Do, Operation, Phrase
+from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
+from engine.admin.cluster.remedies import FIND_BROKERS, Do, Operation, Phrase
+from engine.admin.elections.values import ElectionType
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists
@@ -24,6 +25,24 @@ class ElectionInProgress(AdminError):
     """The controller still carries out what somebody asked for through the znode."""
 
     kind = FailureKind.REFUSED
+
+
+class ZnodeElector:
+    """Writes the znode."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def check(self, election: ElectionType) -> None:
+        if election is ElectionType.UNCLEAN:
+            raise BadRequest("there is no unclean election through ZooKeeper", hint=FIND_BROKERS)
+
+    async def elect(
+        self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """The controller removes the znode when it is done, whether or not it could elect: no error is ever told."""
+        await elect_by_znode(self._cluster, names, deadline)
+        return {}
 
 
 async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], deadline: float) -> None:

@@ -5,16 +5,19 @@ A commit whose answer got lost is not sent again: it may have been carried out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.rollback_file import write_rollback
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
-from engine.admin.groups.resetting import active_refusal
+from engine.admin.groups.reset_spec import offsets_text
+from engine.admin.groups.resetting import PlannedReset, active_refusal, offsets_before
 from engine.admin.groups.scope import as_error, partitions_text
 from engine.admin.groups.values import GroupType
 from engine.common.errors import ErrorCode
@@ -44,6 +47,35 @@ SURELY_NOT_DONE = frozenset(
 def may_change_again(unknown: Unknown) -> bool:
     """Whether a change that failed so was surely not carried out, and may be sent again."""
     return unknown.code in SURELY_NOT_DONE
+
+
+async def execute_reset(
+    cluster: Cluster,
+    planned: PlannedReset,
+    *,
+    rollback_file: Path,
+    with_group: bool,
+    goes_on: str,
+    on_saved: Callable[[], None],
+) -> tuple[list[PartitionReset], list[AdminError]]:
+    """Save the offsets as they are, then set the new ones; return what became of each partition, and the failures.
+
+    Args:
+        rollback_file: where the way back is written; it must not be there yet. Where nothing was committed so far
+            there is none.
+        with_group: the file names the group of each offset.
+        goes_on: what ``cluster.accepted`` is told right before the first change.
+        on_saved: called once the file is on the disk, while nothing has changed.
+
+    Raises:
+        OSError: the way back could not be written; nothing was changed.
+    """
+    text = offsets_text(offsets_before(planned.able), with_group=with_group)
+    if text:
+        write_rollback(rollback_file, text)
+        on_saved()
+    cluster.accepted(goes_on)
+    return await reset_offsets(cluster, planned.able)
 
 
 async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[list[PartitionReset], list[AdminError]]:

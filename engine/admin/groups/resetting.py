@@ -58,6 +58,11 @@ class PlannedReset:
         return [group for group in self.groups if group.refusal is None and group.resets]
 
     @property
+    def uncommitted_count(self) -> int:
+        """How many of their partitions have no offset so far: no file leads back to that."""
+        return sum(one.current_offset is None for group in self.able for one in group.resets)
+
+    @property
     def refusals(self) -> list[AdminError]:
         return [*self.failures, *(group.refusal for group in self.groups if group.refusal is not None)]
 

@@ -113,6 +113,11 @@ class HealthReport:
     status: HealthStatus
     reasons: tuple[HealthReason, ...]
 
+    def is_as_bad_as(self, limit: HealthStatus) -> bool:
+        """Whether the status is that bad or worse; a cluster that is OK is never bad."""
+        ranks = tuple(HealthStatus)
+        return self.status is not HealthStatus.OK and ranks.index(self.status) >= ranks.index(limit)
+
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:

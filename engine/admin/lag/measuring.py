@@ -20,6 +20,8 @@ from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_ne
 from engine.admin.lag.rules import Reason, Verdict, judge
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
 from engine.admin.lag.unread import Times, read_times
+from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.selection import TopicSelection
 from engine.common.model import IsolationLevel, TopicPartition
 
 _PATIENCE_S = 2.0
@@ -53,7 +55,7 @@ class LagMeter:
         self._history: History | None = None
         self._cluster_id: str | None = None
 
-    async def measure(self, on_look: OnLook) -> tuple[LagAnswer, list[str]]:
+    async def measure(self, on_look: OnLook | None = None) -> tuple[LagAnswer, list[str]]:
         """Look as often as needed and return the answer, and complaints about the history.
 
         Raises:
@@ -76,7 +78,8 @@ class LagMeter:
             latest = {key: one for key, one in latest.items() if key not in gone}
             latest.update(sample.groups)
             asked = self._undecided(found, latest, history)
-            on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
+            if on_look is not None:
+                on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
             if not (asked.brokers or asked.zookeeper):
                 break
         return await self._answer(latest, history, failures), complaints
@@ -146,6 +149,18 @@ class LagMeter:
             return frozenset()
         now_ms = time.time_ns() // 1_000_000
         return await readers_within_pace(await self._cluster.wire(), still, now_ms, patience_s=_PATIENCE_S)
+
+
+async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[AdminError]:
+    """Return the failure of topics that were named, and that neither a group nor the cluster knows."""
+    unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
+    names = [name for name in unread if name in topics.names]
+    if not names:
+        return []
+    metadata = await (await cluster.wire()).metadata(names)
+    there = {topic.name for topic in metadata.topics if topic.partitions}
+    missing = [name for name in names if name not in there]
+    return [topic_not_found(missing)] if missing else []
 
 
 def _verdict(key: _Key, name: TopicPartition, one: PartitionSample, history: History) -> Verdict:

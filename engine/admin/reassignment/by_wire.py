@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
-from engine.admin.reassignment.running import Refusal, Targets
+from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+from engine.admin.topics.by_wire import read_reassignments
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
@@ -15,33 +16,45 @@ from engine.protocol.apis.alter_partition_reassignments import (
 )
 
 
-async def check_wire(wire: WireCluster) -> None:
-    """Raise Refused where the controller knows no reassignments by the wire."""
-    client = await wire.client_of(await wire.reachable_controller_id())
-    await wire.version(client, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+class WireReassignments:
+    """Asks the controller."""
 
+    # The controller tells what is under way, any broker what there is: one may have heard of it and not the other.
+    may_be_late = True
+    is_live = True
+    is_znode = False
 
-async def alter_by_wire(wire: WireCluster, targets: Targets, *, timeout_ms: int) -> list[Refusal]:
-    """Start and cancel reassignments; return the partitions that were refused.
+    def __init__(self, wire: WireCluster, *, timeout_ms: int) -> None:
+        self._wire = wire
+        self._timeout_ms = timeout_ms
 
-    Raises:
-        Refused: the controller refused the request as a whole.
-    """
-    topics: dict[str, list[ReassignablePartition]] = {}
-    for (topic, partition), replicas in targets.items():
-        wanted = None if replicas is None else list(replicas)
-        topics.setdefault(topic, []).append(ReassignablePartition(partition_index=partition, replicas=wanted))
-    request = AlterPartitionReassignmentsRequest(
-        timeout_ms=timeout_ms,
-        topics=[ReassignableTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
-    response: AlterPartitionReassignmentsResponse = await wire.call_controller(
-        request, lambda r: [r.error_code], timeout_ms=answer_limit_ms(timeout_ms)
-    )
-    refuse(response.error_code, response.error_message, "reassignment")
-    return [
-        Refusal(TopicPartition(topic.name, p.partition_index), error_code(p.error_code), p.error_message)
-        for topic in response.responses
-        for p in topic.partitions
-        if p.error_code != ErrorCode.NONE
-    ]
+    async def running(self) -> RunningReassignments:
+        return RunningReassignments(await read_reassignments(self._wire), {})
+
+    async def configured_brokers(self) -> set[int]:
+        """Only brokers that live can be asked, and only for their own settings: nobody lists the others."""
+        return set()
+
+    async def check(self, targets: Targets) -> None:
+        client = await self._wire.client_of(await self._wire.reachable_controller_id())
+        await self._wire.version(client, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+
+    async def alter(self, targets: Targets) -> list[Refusal]:
+        topics: dict[str, list[ReassignablePartition]] = {}
+        for (topic, partition), replicas in targets.items():
+            wanted = None if replicas is None else list(replicas)
+            topics.setdefault(topic, []).append(ReassignablePartition(partition_index=partition, replicas=wanted))
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._timeout_ms,
+            topics=[ReassignableTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+        )
+        response: AlterPartitionReassignmentsResponse = await self._wire.call_controller(
+            request, lambda r: [r.error_code], timeout_ms=answer_limit_ms(self._timeout_ms)
+        )
+        refuse(response.error_code, response.error_message, "reassignment")
+        return [
+            Refusal(TopicPartition(topic.name, p.partition_index), error_code(p.error_code), p.error_message)
+            for topic in response.responses
+            for p in topic.partitions
+            if p.error_code != ErrorCode.NONE
+        ]

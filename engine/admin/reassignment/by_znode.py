@@ -1,19 +1,21 @@
 """Reassignments through ``/admin/reassign_partitions``, for clusters of which only ZooKeeper is known.
 
-Kafka's controller does not check what stands there (3.9 takes a dead broker and waits for ever), so whoever writes it
-has to. A reassignment cannot be cancelled this way: a controller never looks at a change of the znode.
+It is what tools used before Kafka 2.4 (KIP-455) and what every controller up to 3.9 still carries out. The controller
+does not check what stands there (3.9 takes a dead broker and waits for ever), so whoever writes it has to. It can only
+start reassignments, one batch at a time: a controller never looks at a change of the znode.
 """
 
 from __future__ import annotations
 
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
 from engine.admin.cluster.remedies import FIND_BROKERS, USE_BROKERS, Operation, Phrase
-from engine.admin.reassignment.running import RunningReassignments, Targets
+from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
 from engine.common.model import TopicPartition
 from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+from engine.zk.znodes.config_znodes import ConfigType
 
 ZNODE_BYTES_MAX = 1_000_000
 """ZooKeeper takes 1 MiB with its own overhead (jute.maxbuffer)."""
@@ -25,17 +27,38 @@ class ReassignmentInProgress(AdminError):
     kind = FailureKind.REFUSED
 
 
-async def read_running_zk(zk: ZkClient) -> RunningReassignments:
-    """Return what topics' znodes say is under way, and what still stands in the tools' znode."""
-    kafka = KafkaZkClient(zk)
-    topics = await kafka.get_topic_assignments(await kafka.get_all_topics())
-    running = {
-        TopicPartition(topic, partition): assignment
-        for topic, found in topics.items()
-        for partition, assignment in found.assignment.items()
-        if assignment.is_being_reassigned
-    }
-    return RunningReassignments(running, await kafka.get_reassignments() or {})
+class ZnodeReassignments:
+    """Reads the znodes of topics and brokers, and writes the one that starts reassignments."""
+
+    may_be_late = False
+    is_live = True
+    is_znode = True
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._kafka = KafkaZkClient(zk)
+
+    async def running(self) -> RunningReassignments:
+        """Return what topics' znodes say is under way, and what still stands in the tools' znode."""
+        topics = await self._kafka.get_topic_assignments(await self._kafka.get_all_topics())
+        running = {
+            TopicPartition(topic, partition): assignment
+            for topic, found in topics.items()
+            for partition, assignment in found.assignment.items()
+            if assignment.is_being_reassigned
+        }
+        return RunningReassignments(running, await self._kafka.get_reassignments() or {})
+
+    async def configured_brokers(self) -> set[int]:
+        names = await self._kafka.get_entity_names(ConfigType.BROKER)
+        return {int(name) for name in names if name.isdigit()}
+
+    async def check(self, targets: Targets) -> None:
+        check_znode(targets)
+
+    async def alter(self, targets: Targets) -> list[Refusal]:
+        """The controller tells nobody what it does not carry out: no refusal is ever known."""
+        await start_by_znode(self._kafka, targets)
+        return []
 
 
 def check_znode(targets: Targets) -> None:
@@ -48,14 +71,13 @@ def check_znode(targets: Targets) -> None:
         raise BadRequest(f"too many partitions for ZooKeeper: {size} bytes of {ZNODE_BYTES_MAX}", hint=hint)
 
 
-async def start_by_znode(zk: ZkClient, targets: Targets) -> None:
+async def start_by_znode(kafka: KafkaZkClient, targets: Targets) -> None:
     """Ask for reassignments.
 
     Raises:
         ReassignmentInProgress: the znode is there already.
         Unreachable: there is no controller.
     """
-    kafka = KafkaZkClient(zk)
     if await kafka.get_controller_id() is None:
         hint = Phrase("see who is alive: ", Operation.LIST_BROKERS)
         raise Unreachable("no controller is there to move anything", hint=hint)

@@ -1,4 +1,4 @@
-"""``reassign cancel``: partitions go back to the replicas they had. By the wire only (KIP-455).
+"""Cancelling: partitions go back to the replicas they had. By the wire only (KIP-455).
 
 Kafka takes the new replicas away whatever becomes of the old ones (KAFKA-14424): whether those are alive and in sync is
 looked at here, beforehand.
@@ -15,13 +15,12 @@ from enum import StrEnum
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Parameter, Phrase
-from engine.admin.reassignment.running import (
-    alter_reassignments,
-    check_can_alter,
-    partitions_of,
-    read_running,
-    read_topics,
-)
+from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
+from engine.admin.reassignment.log_dirs import Replica, stop_log_dir_moves
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.running import read_partitions
+from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
+from engine.admin.reassignment.values import Refusal
 from engine.admin.topics.access import topic_reader
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -51,23 +50,93 @@ class CancelledPartition:
     error: str | None = None
 
 
-async def running_of(
+@dataclass(frozen=True, slots=True)
+class PreparedCancellation:
+    """What a cancellation is about, checked against the cluster as it is.
+
+    Attributes:
+        plan: the file's partitions; empty where all that is under way is meant.
+        names: the partitions to tell of, moving or not.
+        running: those of them that are under way.
+    """
+
+    plan: tuple[PartitionMove, ...]
+    names: tuple[TopicPartition, ...]
+    running: Mapping[TopicPartition, PartitionSnapshot]
+
+    @property
+    def preview(self) -> list[CancelledPartition]:
+        """What a dry run tells."""
+        return [
+            CancelledPartition(*name, CancelResult.WOULD_BE_CANCELLED, self.running[name].assignment.origin_replicas)
+            if name in self.running
+            else CancelledPartition(*name, CancelResult.NOT_ACTIVE, ())
+            for name in self.names
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledReassignments:
+    """What a cancellation has done; ``kept_dirs`` are the replicas that stay in the log dir they were to leave."""
+
+    results: list[CancelledPartition]
+    kept_dirs: list[Replica]
+    cleared: ClearedThrottles
+
+
+async def prepare_cancellation(
+    cluster: Cluster, plan: Sequence[PartitionMove] | None, *, is_forced: bool = False
+) -> PreparedCancellation:
+    """Find out what is under way, of a plan or (None) at all, and check that it can be cancelled. Changes nothing.
+
+    Raises:
+        BadRequest: it would leave a partition without anybody who can lead it, and ``is_forced`` is not set; or only
+            ZooKeeper may be used.
+        Refused: the cluster is older than the wire's reassignments.
+    """
+    running = await _running_of(cluster, None if plan is None else {move.name for move in plan})
+    names = sorted(running) if plan is None else [move.name for move in plan]
+    if running:
+        await _check(cluster, running, is_forced=is_forced)
+    return PreparedCancellation(tuple(plan or ()), tuple(names), running)
+
+
+async def cancel_reassignments(
+    cluster: Cluster, prepared: PreparedCancellation, *, goes_on: str, keeps_throttles: bool = False
+) -> CancelledReassignments:
+    """Cancel what was prepared, stop the moves between log dirs, then take klamm's throttles off.
+
+    Args:
+        goes_on: what ``cluster.accepted`` is told when cancelling begins.
+
+    Raises:
+        Refused: nothing was cancelled.
+    """
+    results = prepared.preview
+    if prepared.running:
+        cluster.accepted(goes_on)
+        results = await _cancel(cluster, prepared.names, prepared.running)
+    kept_dirs = await stop_log_dir_moves(cluster, prepared.plan)
+    cleared = ClearedThrottles()
+    if not keeps_throttles:
+        moving = await (await reassignment_reader(cluster)).running()
+        cleared = await clear_throttles(cluster, moving.names, None)
+    return CancelledReassignments(results, kept_dirs, cleared)
+
+
+async def _running_of(
     cluster: Cluster, names: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, PartitionSnapshot]:
     """Return the partitions that are being reassigned, of those that are named or (None) of all."""
-    running = await read_running(cluster)
+    running = await (await reassignment_reader(cluster)).running()
     wanted = [name for name in sorted(running.names) if names is None or name in names]
-    found = partitions_of(await read_topics(cluster, {name.topic for name in wanted}))
+    found = await read_partitions(cluster, {name.topic for name in wanted})
     return {name: found[name] for name in wanted if name in found}
 
 
-async def check_cancel(cluster: Cluster, running: dict[TopicPartition, PartitionSnapshot], *, is_forced: bool) -> None:
-    """Check that cancelling leaves every partition somebody who can lead it.
-
-    Raises:
-        BadRequest: it would not, and ``is_forced`` is not set; or only ZooKeeper may be used.
-    """
-    await check_can_alter(cluster, dict.fromkeys(running))
+async def _check(cluster: Cluster, running: Mapping[TopicPartition, PartitionSnapshot], *, is_forced: bool) -> None:
+    """Check that cancelling leaves every partition somebody who can lead it."""
+    await (await reassignment_changer(cluster)).check(dict.fromkeys(running))
     live = await (await topic_reader(cluster)).live_brokers()
     stranded = [name for name, partition in running.items() if not _survivors(partition, live)]
     if stranded and not is_forced:
@@ -76,46 +145,36 @@ async def check_cancel(cluster: Cluster, running: dict[TopicPartition, Partition
         raise BadRequest("no old replica is alive and in sync, so nobody could lead afterwards", where=shown, hint=hint)
 
 
-async def cancel_reassignments(
-    cluster: Cluster, names: Sequence[TopicPartition], running: dict[TopicPartition, PartitionSnapshot]
+async def _cancel(
+    cluster: Cluster, names: Sequence[TopicPartition], running: Mapping[TopicPartition, PartitionSnapshot]
 ) -> list[CancelledPartition]:
     """Cancel what is running of the named partitions and wait until the new replicas are gone from the assignment."""
-    refusals = {refusal.name: refusal for refusal in await alter_reassignments(cluster, dict.fromkeys(running))}
+    refused = await (await reassignment_changer(cluster)).alter(dict.fromkeys(running))
+    refusals = {refusal.name: refusal for refusal in refused}
     await _wait(cluster, {name: found for name, found in running.items() if name not in refusals})
-    found = partitions_of(await read_topics(cluster, {name.topic for name in names}))
-    results = []
-    for name in names:
-        partition, refusal = found.get(name), refusals.get(name)
-        replicas = () if partition is None else partition.replicas
-        if name not in running or (refusal and refusal.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
-            results.append(CancelledPartition(*name, CancelResult.NOT_ACTIVE, replicas))
-        elif refusal is not None:
-            error = f"{refusal.code.name}: {refusal.message}" if refusal.message else refusal.code.name
-            results.append(CancelledPartition(*name, CancelResult.FAILED, replicas, error))
-        elif partition is not None and partition.assignment.is_being_reassigned:
-            results.append(CancelledPartition(*name, CancelResult.UNDER_WAY, replicas))
-        else:
-            results.append(CancelledPartition(*name, CancelResult.CANCELLED, replicas))
-    return results
+    found = await read_partitions(cluster, {name.topic for name in names})
+    return [_result(name, found.get(name), refusals.get(name), was_running=name in running) for name in names]
 
 
-def would_be_cancelled(
-    names: Sequence[TopicPartition], running: dict[TopicPartition, PartitionSnapshot]
-) -> list[CancelledPartition]:
-    """Return what a dry run tells."""
-    return [
-        CancelledPartition(*name, CancelResult.WOULD_BE_CANCELLED, running[name].assignment.origin_replicas)
-        if name in running
-        else CancelledPartition(*name, CancelResult.NOT_ACTIVE, ())
-        for name in names
-    ]
+def _result(
+    name: TopicPartition, partition: PartitionSnapshot | None, refusal: Refusal | None, *, was_running: bool
+) -> CancelledPartition:
+    replicas = () if partition is None else partition.replicas
+    if not was_running or (refusal and refusal.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+        return CancelledPartition(*name, CancelResult.NOT_ACTIVE, replicas)
+    if refusal is not None:
+        error = f"{refusal.code.name}: {refusal.message}" if refusal.message else refusal.code.name
+        return CancelledPartition(*name, CancelResult.FAILED, replicas, error)
+    if partition is not None and partition.assignment.is_being_reassigned:
+        return CancelledPartition(*name, CancelResult.UNDER_WAY, replicas)
+    return CancelledPartition(*name, CancelResult.CANCELLED, replicas)
 
 
 async def _wait(cluster: Cluster, cancelled: Mapping[TopicPartition, PartitionSnapshot]) -> None:
     deadline = time.monotonic() + cluster.timeout_s * 0.5
     waiting = dict(cancelled)
     while waiting and time.monotonic() < deadline:
-        now = partitions_of(await read_topics(cluster, {name.topic for name in waiting}))
+        now = await read_partitions(cluster, {name.topic for name in waiting})
         waiting = {name: was for name, was in waiting.items() if name in now and not _is_back(was, now[name])}
         if waiting:
             await asyncio.sleep(POLL_PAUSE_S)

@@ -1,18 +1,21 @@
-"""``reassign execute``: everything is checked first, then throttled, then started.
+"""A reassignment carried out: checked as a whole, the way back saved, throttled, started, followed, unthrottled again.
 
-A caller saves ``PreparedReassignment.rollback`` between ``prepare`` and ``execute``: it is the way back.
+A caller asks between ``prepare_reassignment``, which changes nothing, and ``execute_reassignment``.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase, Words
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.rollback_file import write_rollback
+from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.log_dirs import (
     check_can_move,
     check_log_dirs,
@@ -20,21 +23,16 @@ from engine.admin.reassignment.log_dirs import (
     read_log_dirs,
     refuse_moves,
 )
-from engine.admin.reassignment.moves import Flows, flows_of
-from engine.admin.reassignment.plan_file import PartitionMove, plan_document
-from engine.admin.reassignment.running import (
-    Refusal,
-    RunningReassignments,
-    alter_reassignments,
-    check_can_alter,
-    partitions_of,
-    read_running,
-    read_topics,
-    require_partitions,
-)
-from engine.admin.reassignment.throttle_settings import Throttle
-from engine.admin.reassignment.throttles import ThrottleSettings, clear_throttles, plan_throttle, set_throttle
+from engine.admin.reassignment.moves import Flows, PartitionStatus, flows_of
+from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.progress import ProgressWatcher
+from engine.admin.reassignment.running import read_topics, require_partitions
+from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles, plan_throttle, set_throttle
+from engine.admin.reassignment.values import Refusal, RunningReassignments
+from engine.admin.reassignment.verify import clear_finished, follow_reassignment, read_statuses
 from engine.admin.topics.access import topic_reader
+from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -67,7 +65,9 @@ class PreparedReassignment:
         changing: those whose replicas are to change, and are not on their way there already.
         origins: where all of them are now; a reassignment under way leaves its additions out.
         flows: who will copy from whom, running reassignments included.
+        throttle: what is to be written for it; None where nothing is.
         moving_already: what was under way before.
+        rates: the throttle's settings of brokers, by which they are known as its own.
     """
 
     plan: tuple[PartitionMove, ...]
@@ -77,6 +77,7 @@ class PreparedReassignment:
     throttle: ThrottleSettings | None
     moving_already: frozenset[TopicPartition]
     warnings: tuple[str, ...] = ()
+    rates: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rollback(self) -> dict[str, Any]:
@@ -88,8 +89,32 @@ class PreparedReassignment:
         return [_planned(move, self.origins[move.name]) for move in self.changing]
 
     @property
+    def moves_replicas(self) -> bool:
+        """Whether there is anything that a rollback would lead back from."""
+        return bool(self.changing) or any(move.wanted_dirs for move in self.plan)
+
+    @property
     def has_work(self) -> bool:
-        return bool(self.changing or self.throttle or any(move.wanted_dirs for move in self.plan))
+        return self.moves_replicas or self.throttle is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedReassignment:
+    """What became of an execution: the partitions refused, how far all are, and which throttles came off again."""
+
+    refusals: Sequence[Refusal]
+    statuses: Sequence[PartitionStatus]
+    cleared: ClearedThrottles
+
+
+class ExecutionWatcher(ProgressWatcher, Protocol):
+    """Is told how an execution goes: what is saved, what has started, and how far it is if it is followed."""
+
+    def saved(self, rollback_file: Path) -> None:
+        """The way back is in this file. Nothing has changed so far."""
+
+    def started(self, refusals: Sequence[Refusal]) -> None:
+        """All has begun but the partitions that were refused."""
 
 
 async def prepare_reassignment(
@@ -103,20 +128,19 @@ async def prepare_reassignment(
     """
     throttle.check()
     topics = await read_topics(cluster, {move.name.topic for move in plan})
-    found = partitions_of(topics)
+    found = partitions_of(topics.values())
     require_partitions([move.name for move in plan], found)
     deleted = sorted(topic.name for topic in topics.values() if topic.is_marked_for_deletion)
     if deleted:
         raise BadRequest(f"topic {deleted[0]} is being deleted", hint="take it out of the file")
     live = await (await topic_reader(cluster)).live_brokers()
-    is_live = cluster.target.snapshot is None
-    is_znode = is_live and cluster.changes_by is Side.ZOOKEEPER
-    warnings = _check_brokers(plan, found, live, is_strict=is_znode)
-    running = await read_running(cluster)
-    _check_running(running, is_additional=is_additional, is_znode=is_znode)
+    changer = await reassignment_changer(cluster)
+    warnings = _check_brokers(plan, found, live, is_strict=changer.is_znode)
+    running = await (await reassignment_reader(cluster)).running()
+    _check_running(running, is_additional=is_additional, is_znode=changer.is_znode)
     changing = tuple(move for move in plan if found[move.name].assignment.target_replicas != move.replicas)
-    if is_live:
-        await check_can_alter(cluster, {move.name: move.replicas for move in changing})
+    await changer.check({move.name: move.replicas for move in changing})
+    if changer.is_live:
         await _check_dirs(cluster, plan)
     flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in found.items()})
     settings = await plan_throttle(cluster, throttle, flows, plan, live) if throttle.is_set else None
@@ -124,16 +148,54 @@ async def prepare_reassignment(
         warnings += settings.warnings
         settings = settings if settings.topics or settings.brokers else None
     origins = {move.name: found[move.name].assignment.origin_replicas for move in plan}
-    return PreparedReassignment(tuple(plan), changing, origins, flows, settings, running.names, tuple(warnings))
+    rates = throttle.broker_settings if settings is not None else {}
+    return PreparedReassignment(tuple(plan), changing, origins, flows, settings, running.names, tuple(warnings), rates)
 
 
-async def execute_reassignment(cluster: Cluster, prepared: PreparedReassignment) -> list[Refusal]:
-    """Throttle and start what was prepared; return the partitions that the cluster refused.
+async def execute_reassignment(
+    cluster: Cluster,
+    prepared: PreparedReassignment,
+    watcher: ExecutionWatcher,
+    *,
+    rollback_file: Path,
+    goes_on: str,
+    waits: bool = False,
+    limit_s: float | None = None,
+) -> ExecutedReassignment:
+    """Save the way back, throttle and start what was prepared, and take the throttle off once nothing moves.
 
-    A throttle that was set for nothing is taken off again.
+    Whoever breaks it off, or does not wait, leaves it going on under its throttle: ``verify_reassignment`` takes that
+    off later. Starting may take as long as the cluster's time-out.
+
+    Args:
+        rollback_file: where the way back is written; it must not be there yet.
+        goes_on: what ``cluster.accepted`` is told right before the first change.
+        waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as long as it takes).
 
     Raises:
-        Refused: nothing was started.
+        OSError: the way back could not be written; nothing was changed.
+        AdminError: nothing was started.
+    """
+    async with asyncio.timeout(cluster.timeout_s):
+        if prepared.moves_replicas:
+            write_rollback(rollback_file, f"{plan_text(prepared.rollback)}\n")
+            watcher.saved(rollback_file)
+        cluster.accepted(goes_on)
+        refusals = await _start(cluster, prepared)
+    watcher.started(refusals)
+    plan = prepared.plan
+    if waits:
+        statuses = await follow_reassignment(cluster, plan, watcher, limit_s=limit_s)
+    else:
+        statuses = await read_statuses(cluster, plan)
+    return ExecutedReassignment(refusals, statuses, await clear_finished(cluster, plan, statuses, prepared.rates))
+
+
+async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refusal]:
+    """Throttle and start; return what the cluster refused. A throttle that was set for nothing is taken off again.
+
+    Raises:
+        AdminError: nothing was started.
     """
     plan = prepared.plan
     try:
@@ -144,7 +206,7 @@ async def execute_reassignment(cluster: Cluster, prepared: PreparedReassignment)
             # A broker that does not have the replica yet remembers where it shall come to lie.
             refuse_moves(await move_log_dirs(await cluster.wire(), wanted_dirs))
         targets = {move.name: move.replicas for move in prepared.changing}
-        refusals = await alter_reassignments(cluster, targets) if targets else []
+        refusals = await (await reassignment_changer(cluster)).alter(targets) if targets else []
     except AdminError:
         await _undo_throttle(cluster, prepared)
         raise

@@ -1,4 +1,4 @@
-"""The plan of ``kafka-reassign-partitions --generate``: each topic assigned anew to a list of brokers. Pure.
+"""The plan of ``kafka-reassign-partitions --generate``: each topic assigned anew to a list of brokers.
 
 It spreads evenly and looks at nothing that is there: nearly everything moves. ``klamm plan`` moves as little as it can.
 """
@@ -9,8 +9,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Parameter
+from engine.admin.reassignment.running import read_topics
+from engine.admin.topics.describing import topic_not_found
 from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks
 from engine.common.collection import collector_paused
 from engine.common.errors import KafkaError
@@ -26,6 +30,28 @@ class GeneratedPlan:
     proposed: Mapping[TopicPartition, tuple[int, ...]]
 
 
+async def generate_reassignment(
+    cluster: Cluster,
+    topics: Sequence[str],
+    broker_list: Sequence[int],
+    *,
+    is_rack_aware: bool = True,
+    draw: Draw = random.randrange,
+) -> GeneratedPlan:
+    """Propose new replicas for topics of a cluster. Changes nothing.
+
+    Raises:
+        NotFound: a topic does not exist, or a broker of the list is not alive.
+        BadRequest: there are too few brokers, or only some of them have a rack.
+    """
+    found = await read_topics(cluster, topics)
+    brokers = (await read_members(cluster)).brokers
+    missing = [name for name in topics if name not in found]
+    if missing:
+        raise topic_not_found(missing)
+    return generate_plan(list(found.values()), brokers, broker_list, is_rack_aware=is_rack_aware, draw=draw)
+
+
 def generate_plan(
     topics: Sequence[TopicSnapshot],
     brokers: Sequence[BrokerInfo],
@@ -35,7 +61,7 @@ def generate_plan(
     draw: Draw = random.randrange,
     fixed_start_index: int | None = None,
 ) -> GeneratedPlan:
-    """Spread topics over the brokers of ``broker_list``.
+    """Spread topics over the brokers of ``broker_list``. Pure.
 
     Topics are taken by name, so that the same draws give the same plan. A topic's factor is that of its first
     partition. ``fixed_start_index`` replaces both draws of every topic.

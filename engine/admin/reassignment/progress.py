@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.common.model import TopicPartition
@@ -36,6 +37,16 @@ class ReassignmentProgress:
     """Those still in progress."""
     done_count: int
     count: int
+
+
+class ProgressWatcher(Protocol):
+    """Is shown how far a reassignment is that somebody follows."""
+
+    def show(self, progress: ReassignmentProgress) -> None:
+        """It is so far now."""
+
+    def end(self) -> None:
+        """Nobody looks any more: it is done, the time is over, or the looking was broken off."""
 
 
 class ProgressMeter:

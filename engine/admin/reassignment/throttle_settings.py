@@ -71,6 +71,15 @@ class Throttle:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """What a throttle will write, found out and checked before anything is written."""
+
+    topics: Mapping[str, Mapping[str, str]]
+    brokers: Mapping[int, Mapping[str, str]]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ThrottledList:
     """A topic's list taken apart: the entries of others, klamm's marks (one for each rate it has used), its entries."""
 

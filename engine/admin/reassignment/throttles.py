@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unreachable
-from engine.admin.cluster.target import Side
 from engine.admin.configs.access import alter_entity, config_reader
 from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
+from engine.admin.reassignment.access import delete_broker_settings, reassignment_reader
 from engine.admin.reassignment.moves import Flows, brokers_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics
 from engine.admin.reassignment.throttle_settings import (
     RATES,
     Throttle,
+    ThrottleSettings,
     is_marked,
     marked_rates,
     replica_lists,
@@ -36,15 +37,6 @@ HEARD_S_MAX = 5.0
 """So long brokers may take to hear of their throttle before the moves begin without them."""
 
 _PAUSE_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleSettings:
-    """What a throttle will write, found out and checked before anything is written."""
-
-    topics: Mapping[str, Mapping[str, str]]
-    brokers: Mapping[int, Mapping[str, str]]
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +177,8 @@ async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:
 async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> tuple[list[int], list[str]]:
     live = await (await topic_reader(cluster)).live_brokers()
     cleared, left = [], []
-    for broker in sorted(live | await _configured_brokers(cluster)):
+    configured = await (await reassignment_reader(cluster)).configured_brokers()
+    for broker in sorted(live | configured):
         present = await _broker_rates(cluster, broker)
         deletions = [key for key, value in present.items() if value in ours[key]]
         left += [
@@ -196,31 +189,8 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> tupl
         if not deletions:
             continue
         try:
-            await _delete(cluster, broker, deletions, is_alive=broker in live)
+            await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
             cleared.append(broker)
         except AdminError as error:
             left.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error.message}")
     return cleared, left
-
-
-async def _configured_brokers(cluster: Cluster) -> set[int]:
-    """Return the brokers that have settings in ZooKeeper, dead ones too; only where ZooKeeper is read."""
-    if cluster.reads_from is not Side.ZOOKEEPER:
-        return set()
-    from engine.zk.kafka_client import KafkaZkClient
-    from engine.zk.znodes.config_znodes import ConfigType
-
-    names = await KafkaZkClient(await cluster.zookeeper()).get_entity_names(ConfigType.BROKER)
-    return {int(name) for name in names if name.isdigit()}
-
-
-async def _delete(cluster: Cluster, broker: int, deletions: Sequence[str], *, is_alive: bool) -> None:
-    """Delete a broker's settings; those of a dead one, which only its own broker takes by the wire, in ZooKeeper."""
-    entity = Entity(EntityType.BROKER, str(broker))
-    if is_alive or cluster.target.zookeeper is None:
-        await alter_entity(cluster, entity, {}, deletions)
-        return
-    from engine.admin.configs.by_znode import alter_configs_zk
-    from engine.zk.kafka_client import KafkaZkClient
-
-    await alter_configs_zk(KafkaZkClient(await cluster.zookeeper()), entity, {}, deletions)

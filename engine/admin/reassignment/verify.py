@@ -1,25 +1,23 @@
-"""``reassign verify`` and waiting: how far a plan is, in states and bytes, and its throttles taken off at the end."""
+"""How far a plan is, in states and bytes: looked at once or followed to the end, and its throttles taken off then."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.target import Side
+from engine.admin.reassignment.access import reassignment_reader
 from engine.admin.reassignment.log_dirs import LogDirs, read_log_dirs, with_log_dirs
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.running import partitions_of, read_running, read_topics
+from engine.admin.reassignment.progress import ProgressMeter, ProgressWatcher
+from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-
-OnStatus = Callable[[Sequence[PartitionStatus], float], None]
-"""Is told the state of all partitions, and the time in monotonic seconds."""
 
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
@@ -27,25 +25,57 @@ SETTLE_S = 1.0
 """So long brokers may take to hear of a change before it counts as not made."""
 
 
-async def verify_reassignment(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
+@dataclass(frozen=True, slots=True)
+class VerifiedReassignment:
+    """How far each partition of a plan is, by name, and which throttles were taken off."""
+
+    statuses: Sequence[PartitionStatus]
+    cleared: ClearedThrottles = field(default_factory=ClearedThrottles)
+
+
+async def verify_reassignment(
+    cluster: Cluster,
+    plan: Sequence[PartitionMove],
+    *,
+    watcher: ProgressWatcher | None = None,
+    limit_s: float | None = None,
+    keeps_throttles: bool = False,
+) -> VerifiedReassignment:
+    """Look how far a plan is, and take klamm's throttles off where nothing of it moves any more.
+
+    With a ``watcher`` it is followed first, until nothing moves or ``limit_s`` is over (None: for as long as it takes).
+    What may not be changed, a snapshot or a profile that is read-only, keeps its throttles.
+    """
+    if watcher is not None:
+        statuses = await follow_reassignment(cluster, plan, watcher, limit_s=limit_s)
+    else:
+        async with asyncio.timeout(cluster.timeout_s):
+            statuses = await read_statuses(cluster, plan)
+    if keeps_throttles or not cluster.target.may_be_changed:
+        return VerifiedReassignment(statuses)
+    async with asyncio.timeout(cluster.timeout_s):
+        return VerifiedReassignment(statuses, await clear_finished(cluster, plan, statuses))
+
+
+async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     """Return how far each partition of a plan is, by name. Changes nothing.
 
-    Bytes are those that brokers still have to copy, as their log dirs tell; None where a broker does not answer. By the
-    wire the controller tells what is under way, and any broker what there is: whoever is asked may not have heard of it
-    yet, so what looks failed is looked at again for a moment.
+    Bytes are those that brokers still have to copy, as their log dirs tell; None where a broker does not answer. Where
+    who is asked may not have heard of the plan yet, what looks failed is looked at again for a moment.
     """
+    may_be_late = (await reassignment_reader(cluster)).may_be_late
     deadline = time.monotonic() + SETTLE_S
     while True:
         statuses = await _look(cluster, plan)
         is_settled = not any(status.state is ReassignmentState.FAILED for status in statuses)
-        if is_settled or cluster.reads_from is not Side.WIRE or time.monotonic() >= deadline:
+        if is_settled or not may_be_late or time.monotonic() >= deadline:
             return statuses
         await asyncio.sleep(POLL_MIN_S)
 
 
 async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
-    listed = (await read_running(cluster)).listed
-    found = partitions_of(await read_topics(cluster, {move.name.topic for move in plan}))
+    listed = (await (await reassignment_reader(cluster)).running()).listed
+    found = await read_partitions(cluster, {move.name.topic for move in plan})
     statuses = [status_of(move, found.get(move.name), is_listed=move.name in listed) for move in plan]
     wanted = {
         move.name: set(move.replicas) | set(status.replicas)
@@ -68,22 +98,28 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
     ]
 
 
-async def wait_for_reassignment(
-    cluster: Cluster, plan: Sequence[PartitionMove], *, timeout_s: float | None, on_status: OnStatus
+async def follow_reassignment(
+    cluster: Cluster, plan: Sequence[PartitionMove], watcher: ProgressWatcher, *, limit_s: float | None = None
 ) -> list[PartitionStatus]:
-    """Look until nothing of the plan is in progress or the time is over; return the last look."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    pause = POLL_MIN_S
-    while True:
-        statuses = await verify_reassignment(cluster, plan)
-        now = time.monotonic()
-        on_status(statuses, now)
-        if not any(status.state is ReassignmentState.IN_PROGRESS for status in statuses):
-            return statuses
-        if deadline is not None and now >= deadline:
-            return statuses
-        await asyncio.sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
-        pause = min(pause * 1.5, POLL_MAX_S)
+    """Look until nothing of the plan is in progress or the time is over; return the last look.
+
+    The watcher is shown every look, and told when there are no more, whatever the reason.
+    """
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    pause, meter = POLL_MIN_S, ProgressMeter()
+    try:
+        while True:
+            statuses = await read_statuses(cluster, plan)
+            now = time.monotonic()
+            watcher.show(meter.update(statuses, now))
+            if not any(status.state is ReassignmentState.IN_PROGRESS for status in statuses):
+                return statuses
+            if deadline is not None and now >= deadline:
+                return statuses
+            await asyncio.sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
+            pause = min(pause * 1.5, POLL_MAX_S)
+    finally:
+        watcher.end()
 
 
 async def clear_finished(
@@ -98,7 +134,7 @@ async def clear_finished(
     """
     if any(status.state is ReassignmentState.IN_PROGRESS for status in statuses):
         return ClearedThrottles()
-    running = await read_running(cluster)
+    running = await (await reassignment_reader(cluster)).running()
     is_gone = any(status.state is ReassignmentState.NOT_FOUND for status in statuses)
     # A topic that was deleted took its mark with it; the others tell whose the rates of the brokers are.
     topics = None if is_gone else sorted({move.name.topic for move in plan})

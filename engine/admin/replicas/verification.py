@@ -19,6 +19,10 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import read_effective
 from engine.admin.offsets.asking import EARLIEST, LATEST
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
+from engine.admin.topics.access import topic_reader
+from engine.admin.topics.describing import read_selected
+from engine.admin.topics.selection import TopicSelection
+from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -85,6 +89,19 @@ class _Replica:
     def verdict(self) -> ReplicaVerdict:
         agrees = None if self.error is not None else self.agrees
         return ReplicaVerdict(self.broker, self.log_end_offset, self.lag, agrees, self.error)
+
+
+async def verify_topics(
+    cluster: Cluster, selection: TopicSelection, on_offsets: OnOffsets
+) -> list[PartitionVerification]:
+    """Compare the replicas of the chosen topics' partitions; return the verdicts by name.
+
+    Raises:
+        NotFound: a topic that was named does not exist.
+    """
+    reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+    topics = await read_selected(reader, selection, if_exists=False)
+    return await verify_replicas(cluster, partitions_of(topics), await compacted_topics(cluster, topics), on_offsets)
 
 
 async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:

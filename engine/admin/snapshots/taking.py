@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.members import ClusterMembers, read_members
@@ -11,6 +13,28 @@ from engine.admin.cluster.target import Source
 from engine.admin.topics.access import topic_reader
 from engine.common.clock import Clock, SystemClock
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+
+if TYPE_CHECKING:
+    from engine.admin.brokers.log_dirs import LogDir
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSnapshot:
+    """A snapshot, and the log dirs whose replicas it does not have: ``error`` of each says why."""
+
+    snapshot: ClusterSnapshot
+    failed_dirs: tuple[LogDir, ...] = ()
+
+
+async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:
+    """Return the whole cluster as it is now. With ``has_sizes`` brokers are asked where replicas lie, and how large."""
+    snapshot = await read_snapshot(cluster)
+    if not has_sizes:
+        return TakenSnapshot(snapshot)
+    from engine.admin.brokers.log_dirs import read_log_dirs, with_sizes
+
+    dirs = await read_log_dirs(cluster)
+    return TakenSnapshot(with_sizes(snapshot, dirs), tuple(one for one in dirs if one.error))
 
 
 async def read_snapshot(

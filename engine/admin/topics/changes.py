@@ -19,6 +19,8 @@ METRIC_NAME_WARNING = (
     "topics with a period ('.') or underscore ('_') could collide in metric names; it is best to use either, not both"
 )
 
+MORE_PARTITIONS_WARNING = "with more partitions, records with a key may go to another partition than before"
+
 ReplicaLists = tuple[tuple[int, ...], ...]
 """The replicas of each partition, the preferred one first."""
 
@@ -76,6 +78,10 @@ class TopicAlteration:
     @property
     def changes_configs(self) -> bool:
         return bool(self.additions or self.deletions)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
 
     @property
     def summary(self) -> str:

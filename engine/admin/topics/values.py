@@ -1,11 +1,12 @@
-"""What every way to read topics needs: a topic as a listing shows it, and its effective min.insync.replicas."""
+"""What every way to read topics needs: a topic as a listing shows it, its effective min.insync.replicas, partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.common.snapshot import TopicSnapshot
+from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS
 
 DEFAULT_MIN_ISR = 1
@@ -34,3 +35,8 @@ def topic_min_isrs(topics: Iterable[TopicSnapshot], cluster_default: str | None)
             numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
             found[topic.name] = next(numbers, DEFAULT_MIN_ISR)
     return found
+
+
+def partitions_of(topics: Iterable[TopicSnapshot]) -> dict[TopicPartition, PartitionSnapshot]:
+    """Return the partitions of topics under their full names."""
+    return {TopicPartition(topic.name, p.partition): p for topic in topics for p in topic.partitions}

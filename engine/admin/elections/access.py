@@ -1,0 +1,41 @@
+"""The seam to whoever carries out elections in a cluster, and the one place that chooses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Side
+from engine.admin.elections.values import ElectionType
+from engine.common.model import TopicPartition
+
+
+class Elector(Protocol):
+    """Has leaders elected in one cluster."""
+
+    def check(self, election: ElectionType) -> None:
+        """Raise BadRequest where there is no such election this way."""
+
+    async def elect(
+        self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, str | None]:
+        """Ask for leaders, and wait until ``deadline`` (monotonic seconds) for the controller to have tried.
+
+        Returns:
+            The error of each partition that is told of, None where there is none.
+
+        Raises:
+            AdminError: the cluster as a whole does not want it.
+        """
+
+
+async def elector_of(cluster: Cluster) -> Elector:
+    """Return who carries out the elections of this cluster."""
+    if cluster.changes_by is Side.ZOOKEEPER:
+        from engine.admin.elections.by_znode import ZnodeElector
+
+        return ZnodeElector(cluster)
+    from engine.admin.elections.by_wire import WireElector
+
+    return WireElector(cluster)

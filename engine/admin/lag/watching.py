@@ -1,0 +1,32 @@
+"""Lag measured again and again, for as long as somebody wants to hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.lag.measuring import LagMeter
+from engine.admin.lag.results import LagAnswer
+
+
+async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncIterator[tuple[LagAnswer, list[str]] | Unreachable]:
+    """Yield an answer with its complaints every interval, without end; or why there is none this time.
+
+    Raises:
+        AdminError: nothing could be learnt, and that the first time. A cluster that was there may come back.
+    """
+    loop = asyncio.get_running_loop()
+    has_answer = False
+    while True:
+        started = loop.time()
+        try:
+            answer = await meter.measure()
+        except Unreachable as error:
+            if not has_answer:
+                raise
+            yield error
+        else:
+            has_answer = True
+            yield answer
+        await asyncio.sleep(max(0.0, started + interval_s - loop.time()))

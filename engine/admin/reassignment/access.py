@@ -1,0 +1,103 @@
+"""The two seams to a cluster's reassignments, reading and changing, and the one place that chooses the side of each.
+
+Only the side that is used is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Side
+from engine.admin.configs.access import alter_entity
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+
+if TYPE_CHECKING:
+    from engine.admin.reassignment.by_snapshot import SnapshotReassignments
+    from engine.admin.reassignment.by_wire import WireReassignments
+    from engine.admin.reassignment.by_znode import ZnodeReassignments
+
+
+class ReassignmentReader(Protocol):
+    """Tells what is under way in one cluster."""
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether who is asked may not have heard yet of a change that was made a moment ago."""
+
+    async def running(self) -> RunningReassignments:
+        """Return all reassignments that are under way."""
+
+    async def configured_brokers(self) -> set[int]:
+        """Return the brokers that have settings of their own, dead ones too, where they can be listed."""
+
+
+class ReassignmentChanger(Protocol):
+    """Starts and cancels reassignments of one cluster."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there are brokers to ask; a snapshot has none, and only a dry run gets that far."""
+
+    @property
+    def is_znode(self) -> bool:
+        """Whether it goes through the znode: the controller checks nothing there, and one batch goes after another."""
+
+    async def check(self, targets: Targets) -> None:
+        """Raise where the cluster cannot start or cancel reassignments this way; changes nothing.
+
+        Raises:
+            BadRequest: ZooKeeper alone cannot cancel, or not take so many.
+            Refused: the cluster is older than the wire's reassignments.
+        """
+
+    async def alter(self, targets: Targets) -> list[Refusal]:
+        """Start and cancel reassignments; return what was refused. All others were accepted.
+
+        Raises:
+            AdminError: nothing was accepted.
+        """
+
+
+async def reassignment_reader(cluster: Cluster) -> ReassignmentReader:
+    """Return the reader of reassignments for this cluster."""
+    return await _by(cluster, cluster.reads_from)
+
+
+async def reassignment_changer(cluster: Cluster) -> ReassignmentChanger:
+    """Return the changer that reassignments of this cluster go by."""
+    return await _by(cluster, cluster.changes_by)
+
+
+async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[str], *, is_alive: bool) -> None:
+    """Delete settings of a broker; those of a dead one, which only it takes by the wire, in ZooKeeper if that is known.
+
+    Raises:
+        AdminError: nobody takes it.
+    """
+    entity = Entity(EntityType.BROKER, str(broker))
+    if is_alive or cluster.target.zookeeper is None:
+        await alter_entity(cluster, entity, {}, keys)
+        return
+    from engine.admin.configs.by_znode import alter_configs_zk
+    from engine.zk.kafka_client import KafkaZkClient
+
+    await alter_configs_zk(KafkaZkClient(await cluster.zookeeper()), entity, {}, keys)
+
+
+async def _by(cluster: Cluster, side: Side) -> WireReassignments | ZnodeReassignments | SnapshotReassignments:
+    if cluster.target.snapshot is not None:
+        from engine.admin.cluster.snapshot_file import load_snapshot
+        from engine.admin.reassignment.by_snapshot import SnapshotReassignments
+
+        return SnapshotReassignments(load_snapshot(cluster.target.snapshot))
+    if side is Side.ZOOKEEPER:
+        from engine.admin.reassignment.by_znode import ZnodeReassignments
+
+        return ZnodeReassignments(await cluster.zookeeper())
+    from engine.admin.reassignment.by_wire import WireReassignments
+
+    # The controller is given less than the operation, so that its answer comes before the operation gives up.
+    return WireReassignments(await cluster.wire(), timeout_ms=int(cluster.timeout_s * 800))

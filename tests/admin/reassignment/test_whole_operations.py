@@ -1,0 +1,356 @@
+"""Whole operations on scripted brokers: what is done in which order, and what stays where one is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scripted_brokers import scripted_cluster
+from scripted_moves import OTHER_DIR, ScriptedMoves
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound, Refused
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment.cancel import CancelResult, cancel_reassignments, prepare_cancellation
+from engine.admin.reassignment.execute import (
+    ExecutedReassignment,
+    PreparedReassignment,
+    execute_reassignment,
+    prepare_reassignment,
+)
+from engine.admin.reassignment.generate import generate_reassignment
+from engine.admin.reassignment.moves import ReassignmentState
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.progress import ReassignmentProgress
+from engine.admin.reassignment.running import list_running
+from engine.admin.reassignment.throttle_settings import Throttle
+from engine.admin.reassignment.values import Refusal
+from engine.admin.reassignment.verify import verify_reassignment
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+PLAN = (PartitionMove(T0, (1, 2)), PartitionMove(T1, (2, 1)))
+THROTTLE = Throttle(50_000)
+ALL_BROKERS = ["broker 0", "broker 1", "broker 2"]
+
+Scene = Callable[["Stage"], Awaitable[None]]
+
+
+class Watcher:
+    """Logs what it is told beside the changes, and does something when it is shown a look."""
+
+    def __init__(self, log: list[str], on_show: Callable[[int], None]) -> None:
+        self.looks: list[ReassignmentProgress] = []
+        self._log = log
+        self._on_show = on_show
+
+    def saved(self, rollback_file: Path) -> None:
+        replicas = [one["replicas"] for one in json.loads(rollback_file.read_text())["partitions"]]
+        self._log.append(f"saved {replicas}")
+
+    def started(self, refusals: Sequence[Refusal]) -> None:
+        self._log.append("started")
+
+    def show(self, progress: ReassignmentProgress) -> None:
+        self.looks.append(progress)
+        self._log.append("shown")
+        self._on_show(len(self.looks))
+
+    def end(self) -> None:
+        self._log.append("end")
+
+
+class Stage:
+    """Three brokers with the partitions t-0, t-1 and u-0 on the first two of them."""
+
+    def __init__(self, moves: ScriptedMoves, cluster: Cluster, folder: Path) -> None:
+        self.moves = moves
+        self.cluster = cluster
+        self.file = folder / "back.json"
+        self.watcher = Watcher(moves.log, self._show)
+        self.on_look: Callable[[int], None] = lambda look: moves.finish() if look == 2 else None
+
+    async def prepare(
+        self, plan: Sequence[PartitionMove] = PLAN, throttle: Throttle = THROTTLE, *, is_additional: bool = False
+    ) -> PreparedReassignment:
+        return await prepare_reassignment(self.cluster, plan, throttle, is_additional=is_additional)
+
+    async def execute(
+        self, prepared: PreparedReassignment | None = None, *, waits: bool = True, limit_s: float | None = None
+    ) -> ExecutedReassignment:
+        return await execute_reassignment(
+            self.cluster,
+            await self.prepare() if prepared is None else prepared,
+            self.watcher,
+            rollback_file=self.file,
+            goes_on="look again",
+            waits=waits,
+            limit_s=limit_s,
+        )
+
+    def _show(self, look: int) -> None:
+        self.on_look(look)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[[Scene], None]:
+    async def playing(scene: Scene) -> None:
+        async with asyncio.timeout(60), scripted_cluster(3) as brokers:
+            moves = ScriptedMoves(brokers, {T0: (0, 1), T1: (0, 1), U0: (0, 1)})
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            log = moves.log
+            async with Cluster(
+                target, complain=pytest.fail, accepted=lambda text: log.append(f"accepted: {text}"), timeout_s=20
+            ) as cluster:
+                await scene(Stage(moves, cluster, tmp_path))
+
+    return lambda scene: asyncio.run(playing(scene))
+
+
+STARTED = [
+    "saved [[0, 1], [0, 1]]",
+    "accepted: look again",
+    "throttle topic t",
+    *(f"throttle {broker}" for broker in ALL_BROKERS),
+    "start t-0",
+    "start t-1",
+]
+CLEARED = [*(f"clear {broker}" for broker in ALL_BROKERS), "clear topic t"]
+
+
+def test_an_execution_from_the_way_back_to_the_end_of_its_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        done = await stage.execute()
+        assert stage.moves.log == [*STARTED, "started", "shown", "shown", "shown", "end", *CLEARED]
+        assert [one.state for one in done.statuses] == [ReassignmentState.COMPLETE] * 2
+        assert (done.refusals, done.cleared.topics, done.cleared.brokers) == ([], ("t",), (0, 1, 2))
+        assert stage.moves.throttled() == []
+        first, *_, last = stage.watcher.looks
+        assert (first.overall.moved_bytes, first.overall.total_bytes, first.done_count) == (0, 2000, 0)
+        assert (last.overall.moved_bytes, last.overall.total_bytes, last.done_count) == (2000, 2000, 2)
+
+    play(scene)
+
+
+def test_nothing_is_changed_where_the_way_back_cannot_be_saved(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.file.write_text("an earlier one")
+        with pytest.raises(FileExistsError):
+            await stage.execute()
+        assert stage.moves.log == []
+        assert stage.file.read_text() == "an earlier one"
+
+    play(scene)
+
+
+def test_a_start_that_is_refused_leaves_no_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await stage.execute()
+        assert stage.moves.log == [*STARTED[:-2], *CLEARED]
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_partitions_that_are_all_refused_leave_no_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses = dict.fromkeys((T0, T1), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        done = await stage.execute(waits=False)
+        assert stage.moves.log == [*STARTED, *CLEARED, "started"]
+        assert [(one.name, one.code) for one in done.refusals] == list(stage.moves.refuses.items())
+        assert [one.state for one in done.statuses] == [ReassignmentState.FAILED] * 2
+
+    play(scene)
+
+
+def test_one_partition_that_is_refused_leaves_the_others_under_their_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses = {T1: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+        done = await stage.execute(waits=False)
+        assert [one.name for one in done.refusals] == [T1]
+        assert stage.moves.log == [*STARTED, "started"]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_whoever_breaks_it_off_leaves_it_going_on_and_anybody_clears_up(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        looked = asyncio.Event()
+        stage.on_look = lambda look: looked.set()
+        execution = asyncio.create_task(stage.execute(), name="execution")
+        await looked.wait()
+        execution.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await execution
+        assert stage.moves.log[-1] == "end"
+        assert stage.moves.moving == [T0, T1]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+        under_way = await verify_reassignment(stage.cluster, PLAN)
+        assert {one.state for one in under_way.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+        stage.moves.finish()
+        for keeps_throttles, left in ((True, ["topic t", *ALL_BROKERS]), (False, [])):
+            verified = await verify_reassignment(stage.cluster, PLAN, keeps_throttles=keeps_throttles)
+            assert {one.state for one in verified.statuses} == {ReassignmentState.COMPLETE}
+            assert stage.moves.throttled() == left
+
+    play(scene)
+
+
+def test_when_the_time_for_waiting_is_over_the_throttle_stays(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.on_look = lambda look: None
+        done = await stage.execute(limit_s=0.0)
+        assert {one.state for one in done.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert stage.moves.log == [*STARTED, "started", "shown", "end"]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+        stage.on_look = lambda look: stage.moves.finish()
+        verified = await verify_reassignment(stage.cluster, PLAN, watcher=stage.watcher)
+        assert verified.cleared.topics == ("t",)
+        assert stage.moves.log == [*STARTED, "started", "shown", "end", "shown", "shown", "end", *CLEARED]
+
+    play(scene)
+
+
+def test_a_read_only_profile_keeps_its_throttles(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.execute(waits=False)
+        stage.moves.finish()
+        stage.cluster.target = replace(stage.cluster.target, is_read_only=True)
+        verified = await verify_reassignment(stage.cluster, PLAN)
+        assert {one.state for one in verified.statuses} == {ReassignmentState.COMPLETE}
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_a_throttle_alone_is_changed_without_a_way_back(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.execute(waits=False)
+        stage.file.unlink()
+        stage.moves.log.clear()
+        with pytest.raises(Refused, match="being reassigned already"):
+            await stage.prepare()
+        await stage.execute(await stage.prepare(throttle=Throttle(90_000), is_additional=True), waits=False)
+        throttled = ["throttle topic t", *(f"throttle {broker}" for broker in ALL_BROKERS)]
+        assert stage.moves.log == ["accepted: look again", *throttled, "started"]
+        assert not stage.file.exists()
+
+    play(scene)
+
+
+def test_replicas_are_sent_to_log_dirs_under_the_throttle_and_before_they_move(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        plan = [PartitionMove(T0, (0, 2), (OTHER_DIR, "any"))]
+        await stage.execute(await stage.prepare(plan), waits=False)
+        changes = stage.moves.log
+        assert changes.index("throttle broker 2") < changes.index("move t-0 on 0 to /b") < changes.index("start t-0")
+
+    play(scene)
+
+
+def test_a_move_between_log_dirs_is_followed_and_keeps_its_throttle_to_the_end(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        plan = [PartitionMove(T0, (0, 1), (OTHER_DIR, "any"))]
+        done = await stage.execute(await stage.prepare(plan, Throttle(None, 50_000)), waits=False)
+        assert stage.file.exists()
+        assert [one.state for one in done.statuses] == [ReassignmentState.IN_PROGRESS]
+        assert stage.moves.throttled() == ["topic t", "broker 0"]
+        stage.on_look = lambda look: stage.moves.finish()
+        verified = await verify_reassignment(stage.cluster, plan, watcher=stage.watcher)
+        assert [one.state for one in verified.statuses] == [ReassignmentState.COMPLETE]
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_dead_broker_may_keep_a_replica_and_gets_none(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.put(T0, (7, 0))
+        prepared = await stage.prepare([PartitionMove(T0, (7, 2))])
+        assert prepared.warnings == ("t-0 keeps replicas on dead brokers: 7",)
+        with pytest.raises(NotFound, match="unknown broker id 7"):
+            await stage.prepare([PartitionMove(T1, (7, 2))])
+
+    play(scene)
+
+
+def test_a_cancellation_takes_the_throttle_off_at_last(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.execute(waits=False)
+        stage.moves.futures[T0, 1] = OTHER_DIR
+        stage.moves.log.clear()
+        plan = [PartitionMove(T0, (1, 2), (OTHER_DIR, "any")), PLAN[1], PartitionMove(U0, (1, 0))]
+        prepared = await prepare_cancellation(stage.cluster, plan)
+        assert [one.result for one in prepared.preview] == [
+            CancelResult.WOULD_BE_CANCELLED, CancelResult.WOULD_BE_CANCELLED, CancelResult.NOT_ACTIVE,
+        ]  # fmt: skip
+        assert stage.moves.log == []
+        done = await cancel_reassignments(stage.cluster, prepared, goes_on="look again")
+        assert stage.moves.log == [
+            "accepted: look again", "cancel t-0", "cancel t-1", "move t-0 on 1 to /a", *CLEARED,
+        ]  # fmt: skip
+        assert [(one.result, one.replicas) for one in done.results] == [
+            (CancelResult.CANCELLED, (1, 0)),
+            (CancelResult.CANCELLED, (1, 0)),
+            (CancelResult.NOT_ACTIVE, (0, 1)),
+        ]
+        assert (done.kept_dirs, done.cleared.topics) == ([(T0, 1)], ("t",))
+
+    play(scene)
+
+
+def test_a_cancellation_leaves_the_throttle_of_what_moves_on(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.execute(waits=False)
+        stage.moves.refuses = {T1: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+        prepared = await prepare_cancellation(stage.cluster, None)
+        assert prepared.names == (T0, T1)
+        done = await cancel_reassignments(stage.cluster, prepared, goes_on="look again")
+        assert [one.result for one in done.results] == [CancelResult.CANCELLED, CancelResult.FAILED]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+        stage.moves.refuses = {}
+        rest = await prepare_cancellation(stage.cluster, None)
+        await cancel_reassignments(stage.cluster, rest, goes_on="look again", keeps_throttles=True)
+        assert (stage.moves.moving, stage.moves.throttled()) == ([], ["topic t", *ALL_BROKERS])
+        nothing = await prepare_cancellation(stage.cluster, None)
+        stage.moves.log.clear()
+        await cancel_reassignments(stage.cluster, nothing, goes_on="look again")
+        assert stage.moves.log == CLEARED
+
+    play(scene)
+
+
+def test_no_partition_is_cancelled_that_nobody_could_lead(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.execute(waits=False)
+        stage.moves.log.clear()
+        stage.moves.lose_in_sync(T0, (2,))
+        with pytest.raises(BadRequest, match="nobody could lead afterwards"):
+            await prepare_cancellation(stage.cluster, PLAN)
+        assert (await prepare_cancellation(stage.cluster, PLAN, is_forced=True)).running
+        assert stage.moves.log == []
+
+    play(scene)
+
+
+def test_what_is_under_way_and_what_would_be_generated(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        assert await list_running(stage.cluster) == []
+        plan = await generate_reassignment(stage.cluster, ["t"], [2, 1], draw=lambda _: 0)
+        assert set(plan.current.values()) == {(0, 1)}
+        assert {frozenset(replicas) for replicas in plan.proposed.values()} == {frozenset({1, 2})}
+        await stage.execute(waits=False)
+        (first, _) = await list_running(stage.cluster)
+        assert (first.topic, first.partition, first.adding, first.removing) == ("t", 0, (2,), (0,))
+
+    play(scene)
