@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,9 @@ from engine.config.properties import format_properties
 from engine.local.addresses import is_free
 from engine.local.broker_probe import answers_api_versions
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+from engine.runtime.own_process import module_command
 
-BROKER_COMMAND = (sys.executable, "-m", "engine.server")
+BROKER_COMMAND = module_command("engine.server")
 """Runs a broker of ours; the properties file follows."""
 
 _STARTED = b"started broker "
