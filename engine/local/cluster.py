@@ -28,7 +28,7 @@ from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSp
 from engine.local.probe import four_letter_word
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-_POLL_S = 0.02
+_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +155,43 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             self._zookeeper = self._make_zookeeper()
-            self._zookeeper.start()
+            self._zookeeper.launch()
             self._choose_ports()
-            self._start_brokers(self.broker_ids)
+            if not self._commands:
+                # Brokers of ours load their code while ZooKeeper starts.
+                self._launch_brokers(self.broker_ids, {}, held=True)
+            self._zookeeper.wait_until_serving()
+            if self._commands:
+                self._launch_brokers(self.broker_ids, {})
+            for broker in self.brokers.values():
+                broker.let_go()
+            self.wait_until_serving(self.broker_ids)
         except BaseException:
             self.stop()
             raise
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """End the brokers (TERM, then KILL), then ZooKeeper; a temporary folder goes too, a named one stays."""
+        """End the brokers (TERM, then KILL), then ZooKeeper. What is temporary is killed, and its folder goes too."""
+        if self._is_temporary:
+            self._kill_all()
+        else:
+            self._end_brokers(timeout_s)
+            if self._zookeeper is not None:
+                self._zookeeper.stop()
+        if self._directory is not None:
+            (self._directory / FILE_NAME).unlink(missing_ok=True)
+            if self._is_temporary:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    def _kill_all(self) -> None:
+        """Nobody reads these logs again, so there is nothing to close in order."""
+        for broker in self.brokers.values():
+            broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+
+    def _end_brokers(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         # A broker asks the controller to let it go, and waits long for one that is gone: the controller goes last.
         last = self.controller_id()
@@ -172,13 +200,6 @@ class LocalCluster:
                 broker.request_stop()
         for broker in sorted(self.brokers.values(), key=lambda each: each.id == last):
             broker.stop(max(deadline - time.monotonic(), 0.1))
-        if self._zookeeper is not None:
-            self._zookeeper.stop()
-        if self._directory is not None:
-            (self._directory / FILE_NAME).unlink(missing_ok=True)
-            if self._is_temporary:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -249,7 +270,8 @@ class LocalCluster:
         """
         broker = self.broker(broker_id)
         if not broker.is_alive:
-            self._start_brokers([broker_id], overrides or {})
+            self._launch_brokers([broker_id], overrides or {})
+            self.wait_until_serving([broker_id])
 
     def stop_broker(self, broker_id: int, timeout_s: float = 30.0) -> bool:
         """End a broker by a controlled shutdown; False when it had to be killed."""
@@ -284,7 +306,8 @@ class LocalCluster:
         self._broker_config[broker_id] = dict(config or {})
         self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
         self.broker_ids = tuple(self.brokers)
-        self._start_brokers([broker_id])
+        self._launch_brokers([broker_id], {})
+        self.wait_until_serving([broker_id])
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
         """Wait until brokers serve: each is registered and answers, and all that run know them.
@@ -354,16 +377,15 @@ class LocalCluster:
             tuple(self._commands.get(broker_id, BROKER_COMMAND)),
         )
 
-    def _start_brokers(self, broker_ids: Iterable[int], overrides: Mapping[str, str] | None = None) -> None:
+    def _launch_brokers(self, broker_ids: Sequence[int], overrides: Mapping[str, str], *, held: bool = False) -> None:
+        """Start the brokers' processes, which do not serve yet."""
         settings = {"zookeeper.connect": self.zookeeper_connect} | self._settings
-        wanted = list(broker_ids)
         try:
-            for broker_id in wanted:
-                self.broker(broker_id).start(settings, overrides or {}, detached=self._detached)
+            for broker_id in broker_ids:
+                self.broker(broker_id).start(settings, overrides, detached=self._detached, held=held)
         finally:
             # Written before they serve: a command that is interrupted meanwhile leaves nothing that cannot be found.
             self._write_record()
-        self.wait_until_serving(wanted)
 
     def _is_serving(self, broker: LocalBroker) -> bool:
         return broker.has_started() and self._is_registered(broker.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,7 @@ class LocalBroker:
         self.process = process
         self.is_paused = False
         self._output_offset = 0
+        self._held_by: int | None = None
 
     @property
     def id(self) -> int:
@@ -89,12 +91,15 @@ class LocalBroker:
         """Take over a process that was started earlier, if it still runs."""
         self.process = None if identity is None else find_process(identity)
 
-    def start(self, settings: Mapping[str, str], overrides: Mapping[str, str], *, detached: bool) -> None:
+    def start(
+        self, settings: Mapping[str, str], overrides: Mapping[str, str], *, detached: bool, held: bool = False
+    ) -> None:
         """Write ``server.properties`` and start the process; it does not serve yet.
 
         Args:
             settings: those of every broker of the cluster.
             overrides: those of this start alone; they win over all others.
+            held: it loads its code and waits for ``let_go``; for brokers of ours alone.
 
         Raises:
             OperationError: its port is taken.
@@ -112,10 +117,22 @@ class LocalBroker:
         merged = self._own_settings() | dict(settings) | dict(self.spec.overrides) | dict(overrides)
         properties.write_text(format_properties(merged), "utf-8")
         self._output_offset = self.output_path.stat().st_size if self.output_path.exists() else 0
-        command: list[str | Path] = [*self.spec.command, properties]
-        environ = _environment(self.logs_path)
-        self.process = start_process(command, output=self.output_path, environ=environ, free=detached)
+        command: list[str | Path] = [*self.spec.command, *(["--hold"] if held else []), properties]
+        stdin = self._held_stdin() if held else subprocess.DEVNULL
+        try:
+            self.process = start_process(
+                command, output=self.output_path, environ=_environment(self.logs_path), stdin=stdin, free=detached
+            )
+        finally:
+            if held:
+                os.close(stdin)
         self.is_paused = False
+
+    def let_go(self) -> None:
+        """Let a broker that was started held go on; nothing happens to another."""
+        if self._held_by is not None:
+            os.close(self._held_by)
+            self._held_by = None
 
     def has_started(self) -> bool:
         """Whether it serves: it has said so since its last start (a broker of ours), and it answers.
@@ -138,6 +155,7 @@ class LocalBroker:
         """TERM (a controlled shutdown), then KILL; True when TERM was enough, or it did not run."""
         if self.process is None:
             return True
+        self.let_go()
         was_enough = self.process.stop(timeout_s)
         self.process, self.is_paused = None, False
         return was_enough
@@ -147,6 +165,7 @@ class LocalBroker:
         if self.process is not None:
             self.process.kill()
         self.process, self.is_paused = None, False
+        self.let_go()
 
     def pause(self) -> None:
         """Stop its clock (SIGSTOP): it holds its connections and answers nothing."""
@@ -174,6 +193,11 @@ class LocalBroker:
             "log.dirs": ",".join(str(path) for path in spec.log_dirs),
         }
         return own | ({} if spec.rack is None else {"broker.rack": spec.rack})
+
+    def _held_stdin(self) -> int:
+        """Return the reading end of a pipe that stays open until ``let_go``."""
+        reading, self._held_by = os.pipe()
+        return reading
 
     def _new_output(self) -> bytes:
         if not self.output_path.exists():

@@ -121,18 +121,26 @@ class LocalProcess:
 
 
 def start_process(
-    command: Sequence[str | Path], *, output: Path, environ: Mapping[str, str] | None = None, free: bool = False
+    command: Sequence[str | Path],
+    *,
+    output: Path,
+    environ: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    free: bool = False,
 ) -> LocalProcess:
     """Start a program with its output appended to a file.
 
     Args:
         output: where stdout and stderr go.
         environ: its whole environment; None is that of this process.
+        stdin: a file descriptor that it reads from.
         free: it outlives this process. Otherwise it is killed with it.
     """
     words = [str(word) for word in command]
     with output.open("ab") as sink:
-        return _start_free(words, sink, environ) if free else _spawner.call(lambda: _start_tied(words, sink, environ))
+        if free:
+            return _start_free(words, stdin, sink, environ)
+        return _spawner.call(lambda: _start_tied(words, stdin, sink, environ))
 
 
 def find_process(identity: ProcessId) -> LocalProcess | None:
@@ -141,19 +149,19 @@ def find_process(identity: ProcessId) -> LocalProcess | None:
     return process if process.is_alive else None
 
 
-def _start_tied(words: list[str], sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
+def _start_tied(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
     launch = [sys.executable, "-I", "-S", str(_LAUNCHER), "tied", str(os.getpid()), *words]
     child = subprocess.Popen(
-        launch, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=environ, start_new_session=True
+        launch, stdin=stdin, stdout=sink, stderr=sink, env=environ, start_new_session=True
     )
     return LocalProcess(ProcessId(child.pid, _start_ticks(child.pid) or 0), child)
 
 
-def _start_free(words: list[str], sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
+def _start_free(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
     launch = [sys.executable, "-I", "-S", str(_LAUNCHER), "free", "0", *words]
     launched = subprocess.run(
         launch,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=sink,
         env=environ,

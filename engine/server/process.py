@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="a server.properties as Kafka has it")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before the file")
     parser.add_argument("--log-folder", type=Path, help="write Kafka's log files here; default: LOG_DIR, else stderr")
+    parser.add_argument("--hold", action="store_true", help="load the code, then wait for the end of stdin")
     options = parser.parse_args(arguments)
+    if options.hold:
+        all_handlers()
+        sys.stdin.buffer.read()
     try:
         overrides = dict(parse_override(text) for text in options.override)
     except ConfigError as error:
