@@ -1,7 +1,7 @@
-"""Puts the folder of klamm's own code first on this process's path: ``cli``, ``tui``, ``engine``, ``plans`` are ours then.
+"""Puts the folder of klamm's own code first on this process's path: ``cli``, ``engine``, ``plans``, ``tui`` are ours.
 
-In a wheel that is ``klamm/_app``, in a checkout the folder of ``klamm``. Where a process has somebody's ``engine`` loaded
-already it comes too late: only processes of klamm's own import it.
+In a wheel that is ``klamm/_app``, in a checkout the folder beside ``klamm``. Only processes of klamm's own import this:
+elsewhere these names may mean somebody else's packages.
 """
 
 import sys

@@ -56,7 +56,6 @@ class LocalBroker:
     def __init__(self, spec: LocalBrokerSpec, process: LocalProcess | None = None) -> None:
         self.spec = spec
         self.process = process
-        self.is_paused = False
         self._output_offset = 0
         self._held_by: int | None = None
 
@@ -72,6 +71,11 @@ class LocalBroker:
     def is_alive(self) -> bool:
         """Whether its process exists; a paused one does."""
         return self.process is not None and self.process.is_alive
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its clock stands still."""
+        return self.process is not None and self.process.is_paused
 
     @property
     def pid(self) -> int | None:
@@ -126,7 +130,6 @@ class LocalBroker:
         finally:
             if held:
                 os.close(stdin)
-        self.is_paused = False
 
     def let_go(self) -> None:
         """Let a broker that was started held go on; nothing happens to another."""
@@ -157,26 +160,25 @@ class LocalBroker:
             return True
         self.let_go()
         was_enough = self.process.stop(timeout_s)
-        self.process, self.is_paused = None, False
+        self.process = None
         return was_enough
 
     def kill(self) -> None:
         """KILL, as a crash. Its registration stays until its session ends."""
         if self.process is not None:
             self.process.kill()
-        self.process, self.is_paused = None, False
+        self.process = None
         self.let_go()
 
     def pause(self) -> None:
         """Stop its clock (SIGSTOP): it holds its connections and answers nothing."""
         if self.process is not None:
-            self.is_paused = self.process.pause()
+            self.process.pause()
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
         if self.process is not None:
             self.process.resume()
-        self.is_paused = False
 
     def last_words(self) -> str:
         """The last line it printed since its start, or that there is none."""

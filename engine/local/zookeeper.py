@@ -144,14 +144,19 @@ class EmbeddedZooKeeper:
         self._process = find_process(identity)
         return self._process is not None
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """End the server (TERM, then KILL). A temporary folder goes too. End brokers first: they wait for it."""
+    def stop(self, timeout_s: float = 10.0) -> bool:
+        """End the server (TERM, then KILL); False when it had to be killed. A temporary folder goes too.
+
+        End brokers first: they wait for it.
+        """
+        was_enough = True
         if self._process is not None:
-            self._process.stop(timeout_s)
+            was_enough = self._process.stop(timeout_s)
             self._process = None
         if self._is_temporary and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
+        return was_enough
 
     def kill(self) -> None:
         """End the server by KILL, as a crash does; data stays, ``start`` brings it back on the same port."""
