@@ -16,8 +16,8 @@ from pathlib import Path
 import uvloop
 
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
-from engine.config.broker import BrokerConfig, parse_override
-from engine.config.properties import parse_properties
+from engine.config.broker import BrokerConfig
+from engine.config.properties import parse_override, parse_properties
 from engine.handlers.registry import all_handlers
 from engine.runtime.log_files import log_to_files
 from engine.server.kafka_server import KafkaServer
