@@ -8,7 +8,7 @@
         cluster.start_broker(1)
 
 All calls block. A process of its own holds the cluster, ``klamm local up --stdin``, and ends with this one, whatever
-ends this one. Nothing of klamm's inside is imported here.
+that is ended by. Nothing of klamm's inside is imported here.
 """
 
 from __future__ import annotations
