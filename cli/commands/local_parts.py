@@ -163,7 +163,7 @@ def wait(
     return _changed(cluster, "serving")
 
 
-@group.command("controller", examples=("klamm local controller", "klamm local kill $(klamm local controller)"))
+@group.command("controller", examples=("klamm local controller", "klamm local controller -o json"))
 def controller(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> Report:
     """Print the id of the broker that is the controller; exits with 1 when no broker knows one."""
     from cli.output.report import Column, Kind, Table
