@@ -10,4 +10,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parent
 _APP = _PACKAGE / "_app"
 
-sys.path.insert(0, str(_APP if _APP.is_dir() else _PACKAGE.parent))
+CODE = str(_APP if _APP.is_dir() else _PACKAGE.parent)
+"""The folder."""
+
+sys.path.insert(0, CODE)

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -363,7 +364,9 @@ class _Holder:
         """End the input, and wait until all of the cluster is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        # A line that could not be written any more is of no use to anybody.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         # While the cluster starts nobody reads the input.
         self._process.terminate()
         self._process.wait()
