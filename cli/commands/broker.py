@@ -39,7 +39,7 @@ def start(
 
     Says on stderr when it serves, with id and listeners.
     """
-    from engine.config.broker import parse_override
+    from engine.config.properties import parse_override
     from engine.server.process import run
 
     overrides = dict(parse_override(text) for text in override or ())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -45,13 +46,30 @@ class StopSignals:
         """From now on keep what comes until ``wait``."""
         self._is_held = True
 
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Inside, a signal is a KeyboardInterrupt again; and it is kept for ``wait`` as well."""
+        self._is_held = False
+        try:
+            yield
+        finally:
+            self._is_held = True
+
+    def wait_for_input(self, descriptor: int) -> bool:
+        """Wait until there is something to read, or nothing ever more; False when a signal asks to stop."""
+        readable, _, _ = select.select([self._awake, descriptor], [], [])
+        return not (self._awake in readable and self._is_stop_asked())
+
     def wait(self, is_running: Callable[[], bool]) -> bool:
         """Return True when a signal asks to stop, also one kept; False when what is watched has ended by itself."""
         while is_running():
             readable, _, _ = select.select([self._awake], [], [], _LOOK_EVERY_S)
-            if readable and set(os.read(self._awake, 64)) & set(_STOP_SIGNALS):
+            if readable and self._is_stop_asked():
                 return True
         return False
+
+    def _is_stop_asked(self) -> bool:
+        return bool(set(os.read(self._awake, 64)) & set(_STOP_SIGNALS))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """A held signal is told by the byte that Python has written into the pipe."""

@@ -35,8 +35,8 @@ def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ..
     )
 
 
-def local_report(status: ClusterStatus, *, notes: Sequence[str] = ()) -> Report:
-    """What runs where; the exit code says whether all of it does."""
+def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
+    """What runs where; where no exit code is given it says whether all of it does."""
     rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs) for b in status.brokers]
     table = Table(_COLUMNS, rows)
     zookeeper = status.zookeeper if status.zookeeper_alive else f"{status.zookeeper} (not running)"
@@ -47,4 +47,6 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = ()) -> Report:
     ]
     is_whole = status.zookeeper_alive and all(broker.alive for broker in status.brokers)
     sections = (Section(body=Fields(pairs)), Section(body=table))
-    return Report(status, table, sections, notes, ExitCode.DONE if is_whole else ExitCode.BAD_ANSWER)
+    if exit_code is None:
+        exit_code = ExitCode.DONE if is_whole else ExitCode.BAD_ANSWER
+    return Report(status, table, sections, notes, exit_code)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.common.errors import ConfigError
 from engine.config.attributes import Setting, bool_of, first_int_of, int_of, optional_str_of, retention_ms_of, str_of
 from engine.config.broker_configs import BROKER_CONFIG_DEF
 from engine.config.broker_warnings import broker_warnings
@@ -221,15 +220,3 @@ def with_node_id(originals: Mapping[str, str]) -> dict[str, str]:
         if missing not in texts and present in texts:
             texts[missing] = texts[present]
     return texts
-
-
-def parse_override(text: str) -> tuple[str, str]:
-    """Read one ``--override key=value``.
-
-    Raises:
-        ConfigError: there is no ``=`` or no key.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"An override is written key=value, not '{text}'.")
-    return key.strip(), value.strip()

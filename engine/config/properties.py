@@ -20,6 +20,18 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\f": "\\f"} | {sign: f"\\{si
 _UNICODE_DIGITS = re.compile(r"[0-9a-fA-F]{4}")
 
 
+def parse_override(text: str) -> tuple[str, str]:
+    """Read one ``--override key=value``.
+
+    Raises:
+        ConfigError: there is no ``=`` or no key.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"An override is written key=value, not '{text}'.")
+    return key.strip(), value.strip()
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Return the keys and values of a file's text, in the order of first appearance.
 

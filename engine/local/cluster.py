@@ -28,7 +28,7 @@ from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSp
 from engine.local.probe import four_letter_word
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-_POLL_S = 0.02
+_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class LocalCluster:
         self._commands = dict(commands or {})
         self._fsync = fsync
         self._detached = detached
-        self._start_timeout_s = start_timeout_s
+        self.start_timeout_s = start_timeout_s
         self._zookeeper: EmbeddedZooKeeper | None = None
 
     @classmethod
@@ -127,7 +127,9 @@ class LocalCluster:
             host=host,
             zookeeper_port=int(port),
             chroot=slash + chroot,
+            fsync=record.fsync,
             config=record.settings,
+            log_dir_count=max((spec.log_dir_count for spec, _ in record.brokers.values()), default=1),
             detached=True,
             start_timeout_s=start_timeout_s,
         )
@@ -155,15 +157,44 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             self._zookeeper = self._make_zookeeper()
-            self._zookeeper.start()
+            self._zookeeper.launch()
             self._choose_ports()
-            self._start_brokers(self.broker_ids)
+            if not self._commands:
+                # Brokers of ours load their code while ZooKeeper starts.
+                self._launch_brokers(self.broker_ids, {}, held=True)
+            self._zookeeper.wait_until_serving()
+            if self._commands:
+                self._launch_brokers(self.broker_ids, {})
+            for broker in self.brokers.values():
+                broker.let_go()
+            self.wait_until_serving(self.broker_ids)
         except BaseException:
             self.stop()
             raise
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """End the brokers (TERM, then KILL), then ZooKeeper; a temporary folder goes too, a named one stays."""
+        """End the brokers (TERM, then KILL), then ZooKeeper. A temporary cluster is killed, and its folder goes too."""
+        if self._is_temporary:
+            # Nobody reads its logs again, so there is nothing to close in order.
+            self.kill()
+        else:
+            self._end_brokers(timeout_s)
+            if self._zookeeper is not None:
+                self._zookeeper.stop()
+        if self._directory is not None:
+            (self._directory / FILE_NAME).unlink(missing_ok=True)
+            if self._is_temporary:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    def kill(self) -> None:
+        """End all of it as a crash does (SIGKILL)."""
+        for broker in self.brokers.values():
+            broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+
+    def _end_brokers(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         # A broker asks the controller to let it go, and waits long for one that is gone: the controller goes last.
         last = self.controller_id()
@@ -172,13 +203,6 @@ class LocalCluster:
                 broker.request_stop()
         for broker in sorted(self.brokers.values(), key=lambda each: each.id == last):
             broker.stop(max(deadline - time.monotonic(), 0.1))
-        if self._zookeeper is not None:
-            self._zookeeper.stop()
-        if self._directory is not None:
-            (self._directory / FILE_NAME).unlink(missing_ok=True)
-            if self._is_temporary:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -232,6 +256,24 @@ class LocalCluster:
             tuple(_status(broker) for broker in self.brokers.values()),
         )
 
+    # Its ZooKeeper
+
+    def start_zookeeper(self) -> None:
+        """Start the ZooKeeper that was stopped or killed, on the same data and port, and wait until it serves."""
+        self.zookeeper.start()
+        self.write_record()
+
+    def stop_zookeeper(self, timeout_s: float = 10.0) -> bool:
+        """End ZooKeeper (TERM, then KILL); False when it had to be killed."""
+        was_enough = self.zookeeper.stop(timeout_s)
+        self.write_record()
+        return was_enough
+
+    def kill_zookeeper(self) -> None:
+        """End ZooKeeper as a crash does (SIGKILL)."""
+        self.zookeeper.kill()
+        self.write_record()
+
     # Single brokers
 
     def broker(self, broker_id: int) -> LocalBroker:
@@ -249,18 +291,19 @@ class LocalCluster:
         """
         broker = self.broker(broker_id)
         if not broker.is_alive:
-            self._start_brokers([broker_id], overrides or {})
+            self._launch_brokers([broker_id], overrides or {})
+            self.wait_until_serving([broker_id])
 
     def stop_broker(self, broker_id: int, timeout_s: float = 30.0) -> bool:
         """End a broker by a controlled shutdown; False when it had to be killed."""
         was_enough = self.broker(broker_id).stop(timeout_s)
-        self._write_record()
+        self.write_record()
         return was_enough
 
     def kill_broker(self, broker_id: int) -> None:
         """End a broker as a crash does (SIGKILL)."""
         self.broker(broker_id).kill()
-        self._write_record()
+        self.write_record()
 
     def pause_broker(self, broker_id: int) -> None:
         """Stop a broker's clock (SIGSTOP)."""
@@ -284,7 +327,8 @@ class LocalCluster:
         self._broker_config[broker_id] = dict(config or {})
         self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
         self.broker_ids = tuple(self.brokers)
-        self._start_brokers([broker_id])
+        self._launch_brokers([broker_id], {})
+        self.wait_until_serving([broker_id])
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
         """Wait until brokers serve: each is registered and answers, and all that run know them.
@@ -293,16 +337,31 @@ class LocalCluster:
             OperationError: one ended, or the time is up.
         """
         wanted = list(self.brokers if broker_ids is None else broker_ids)
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + self.start_timeout_s
         waiting = list(wanted)
         while waiting := [each for each in waiting if not self._is_serving(self.broker(each))]:
-            self._pause_or_give_up(deadline, f"did not serve within {self._start_timeout_s:.0f} s", waiting)
+            self._pause_or_give_up(deadline, f"did not serve within {self.start_timeout_s:.0f} s", waiting)
         running = [broker for broker in self.brokers.values() if broker.is_alive and not broker.is_paused]
         while running := [each for each in running if not self._knows(each, wanted)]:
             for broker_id in wanted:
                 self._is_serving(self.broker(broker_id))
             ids = [broker.id for broker in running]
-            self._pause_or_give_up(deadline, f"did not hear of all others within {self._start_timeout_s:.0f} s", ids)
+            self._pause_or_give_up(deadline, f"did not hear of all others within {self.start_timeout_s:.0f} s", ids)
+
+    def write_record(self) -> None:
+        """Note in ``local.json`` what runs now; the methods of this class do it by themselves."""
+        server = self.zookeeper.process
+        record = ClusterRecord(
+            self.zookeeper_connect,
+            None if server is None else server.identity,
+            self._fsync,
+            self._settings,
+            {
+                broker.id: (broker.spec, None if broker.process is None else broker.process.identity)
+                for broker in self.brokers.values()
+            },
+        )
+        record.write(self.directory)
 
     # Inside
 
@@ -354,16 +413,15 @@ class LocalCluster:
             tuple(self._commands.get(broker_id, BROKER_COMMAND)),
         )
 
-    def _start_brokers(self, broker_ids: Iterable[int], overrides: Mapping[str, str] | None = None) -> None:
+    def _launch_brokers(self, broker_ids: Sequence[int], overrides: Mapping[str, str], *, held: bool = False) -> None:
+        """Start the brokers' processes, which do not serve yet."""
         settings = {"zookeeper.connect": self.zookeeper_connect} | self._settings
-        wanted = list(broker_ids)
         try:
-            for broker_id in wanted:
-                self.broker(broker_id).start(settings, overrides or {}, detached=self._detached)
+            for broker_id in broker_ids:
+                self.broker(broker_id).start(settings, overrides, detached=self._detached, held=held)
         finally:
             # Written before they serve: a command that is interrupted meanwhile leaves nothing that cannot be found.
-            self._write_record()
-        self.wait_until_serving(wanted)
+            self.write_record()
 
     def _is_serving(self, broker: LocalBroker) -> bool:
         return broker.has_started() and self._is_registered(broker.id)
@@ -385,19 +443,6 @@ class LocalCluster:
             words = "; ".join(self.broker(broker_id).last_words() for broker_id in broker_ids)
             raise OperationError(f"{names} {reason}: {words}", hint=f"see the logs in {self.directory}")
         time.sleep(_POLL_S)
-
-    def _write_record(self) -> None:
-        server = self.zookeeper.process
-        record = ClusterRecord(
-            self.zookeeper_connect,
-            None if server is None else server.identity,
-            self._settings,
-            {
-                broker.id: (broker.spec, None if broker.process is None else broker.process.identity)
-                for broker in self.brokers.values()
-            },
-        )
-        record.write(self.directory)
 
 
 def _default_settings(broker_count: int) -> dict[str, str]:

@@ -26,12 +26,14 @@ class ClusterRecord:
 
     Attributes:
         zookeeper: ``host:port``, with the chroot where there is one.
+        fsync: whether ZooKeeper flushes its transaction log before each answer.
         settings: of every broker.
         brokers: what each is started with, and its process if it was running.
     """
 
     zookeeper: str
     zookeeper_process: ProcessId | None
+    fsync: bool
     settings: Mapping[str, str]
     brokers: Mapping[int, tuple[LocalBrokerSpec, ProcessId | None]]
 
@@ -42,6 +44,7 @@ class ClusterRecord:
             "bootstrap_servers": ",".join(f"{spec.host}:{spec.port}" for spec, _ in self.brokers.values()),
             "dir": str(directory),
             "zookeeper_process": _process_json(self.zookeeper_process),
+            "fsync": self.fsync,
             "settings": dict(self.settings),
             "brokers": [_broker_json(spec, process) for spec, process in self.brokers.values()],
         }
@@ -63,6 +66,7 @@ class ClusterRecord:
             return cls(
                 document["zookeeper"],
                 _process(document["zookeeper_process"]),
+                document.get("fsync", True),
                 document["settings"],
                 {spec.id: (spec, process) for spec, process in brokers},
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,9 @@ from engine.config.properties import format_properties
 from engine.local.addresses import is_free
 from engine.local.broker_probe import answers_api_versions
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+from engine.runtime.own_process import module_command
 
-BROKER_COMMAND = (sys.executable, "-m", "engine.server")
+BROKER_COMMAND = module_command("engine.server")
 """Runs a broker of ours; the properties file follows."""
 
 _STARTED = b"started broker "
@@ -55,8 +56,8 @@ class LocalBroker:
     def __init__(self, spec: LocalBrokerSpec, process: LocalProcess | None = None) -> None:
         self.spec = spec
         self.process = process
-        self.is_paused = False
         self._output_offset = 0
+        self._held_by: int | None = None
 
     @property
     def id(self) -> int:
@@ -70,6 +71,11 @@ class LocalBroker:
     def is_alive(self) -> bool:
         """Whether its process exists; a paused one does."""
         return self.process is not None and self.process.is_alive
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its clock stands still."""
+        return self.process is not None and self.process.is_paused
 
     @property
     def pid(self) -> int | None:
@@ -89,12 +95,15 @@ class LocalBroker:
         """Take over a process that was started earlier, if it still runs."""
         self.process = None if identity is None else find_process(identity)
 
-    def start(self, settings: Mapping[str, str], overrides: Mapping[str, str], *, detached: bool) -> None:
+    def start(
+        self, settings: Mapping[str, str], overrides: Mapping[str, str], *, detached: bool, held: bool = False
+    ) -> None:
         """Write ``server.properties`` and start the process; it does not serve yet.
 
         Args:
             settings: those of every broker of the cluster.
             overrides: those of this start alone; they win over all others.
+            held: it loads its code and waits for ``let_go``; for brokers of ours alone.
 
         Raises:
             OperationError: its port is taken.
@@ -112,10 +121,21 @@ class LocalBroker:
         merged = self._own_settings() | dict(settings) | dict(self.spec.overrides) | dict(overrides)
         properties.write_text(format_properties(merged), "utf-8")
         self._output_offset = self.output_path.stat().st_size if self.output_path.exists() else 0
-        command: list[str | Path] = [*self.spec.command, properties]
-        environ = _environment(self.logs_path)
-        self.process = start_process(command, output=self.output_path, environ=environ, free=detached)
-        self.is_paused = False
+        command: list[str | Path] = [*self.spec.command, *(["--hold"] if held else []), properties]
+        stdin = self._held_stdin() if held else subprocess.DEVNULL
+        try:
+            self.process = start_process(
+                command, output=self.output_path, environ=_environment(self.logs_path), stdin=stdin, free=detached
+            )
+        finally:
+            if held:
+                os.close(stdin)
+
+    def let_go(self) -> None:
+        """Let a broker that was started held go on; nothing happens to another."""
+        if self._held_by is not None:
+            os.close(self._held_by)
+            self._held_by = None
 
     def has_started(self) -> bool:
         """Whether it serves: it has said so since its last start (a broker of ours), and it answers.
@@ -138,26 +158,27 @@ class LocalBroker:
         """TERM (a controlled shutdown), then KILL; True when TERM was enough, or it did not run."""
         if self.process is None:
             return True
+        self.let_go()
         was_enough = self.process.stop(timeout_s)
-        self.process, self.is_paused = None, False
+        self.process = None
         return was_enough
 
     def kill(self) -> None:
         """KILL, as a crash. Its registration stays until its session ends."""
         if self.process is not None:
             self.process.kill()
-        self.process, self.is_paused = None, False
+        self.process = None
+        self.let_go()
 
     def pause(self) -> None:
         """Stop its clock (SIGSTOP): it holds its connections and answers nothing."""
         if self.process is not None:
-            self.is_paused = self.process.pause()
+            self.process.pause()
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
         if self.process is not None:
             self.process.resume()
-        self.is_paused = False
 
     def last_words(self) -> str:
         """The last line it printed since its start, or that there is none."""
@@ -174,6 +195,11 @@ class LocalBroker:
             "log.dirs": ",".join(str(path) for path in spec.log_dirs),
         }
         return own | ({} if spec.rack is None else {"broker.rack": spec.rack})
+
+    def _held_stdin(self) -> int:
+        """Return the reading end of a pipe that stays open until ``let_go``."""
+        reading, self._held_by = os.pipe()
+        return reading
 
     def _new_output(self) -> bytes:
         if not self.output_path.exists():

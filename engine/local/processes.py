@@ -51,6 +51,11 @@ class LocalProcess:
         return not self.wait(0)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether each of its threads stands still (SIGSTOP), or has ended."""
+        return self.is_alive and all(state in "TtZX" for state in _thread_states(self.pid))
+
+    @property
     def exit_code(self) -> int | None:
         """Exit code (negative: the signal) of a child that has ended; None while it runs or when it is no child."""
         return None if self._child is None else self._child.poll()
@@ -104,7 +109,7 @@ class LocalProcess:
         """Stop the process (SIGSTOP) and wait until each of its threads stands still."""
         self.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + timeout_s
-        while self.is_alive and any(state not in "TtZX" for state in _thread_states(self.pid)):
+        while self.is_alive and not self.is_paused:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.001)
@@ -121,18 +126,26 @@ class LocalProcess:
 
 
 def start_process(
-    command: Sequence[str | Path], *, output: Path, environ: Mapping[str, str] | None = None, free: bool = False
+    command: Sequence[str | Path],
+    *,
+    output: Path,
+    environ: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    free: bool = False,
 ) -> LocalProcess:
     """Start a program with its output appended to a file.
 
     Args:
         output: where stdout and stderr go.
         environ: its whole environment; None is that of this process.
+        stdin: a file descriptor that it reads from.
         free: it outlives this process. Otherwise it is killed with it.
     """
     words = [str(word) for word in command]
     with output.open("ab") as sink:
-        return _start_free(words, sink, environ) if free else _spawner.call(lambda: _start_tied(words, sink, environ))
+        if free:
+            return _start_free(words, stdin, sink, environ)
+        return _spawner.call(lambda: _start_tied(words, stdin, sink, environ))
 
 
 def find_process(identity: ProcessId) -> LocalProcess | None:
@@ -141,19 +154,17 @@ def find_process(identity: ProcessId) -> LocalProcess | None:
     return process if process.is_alive else None
 
 
-def _start_tied(words: list[str], sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
+def _start_tied(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
     launch = [sys.executable, "-I", "-S", str(_LAUNCHER), "tied", str(os.getpid()), *words]
-    child = subprocess.Popen(
-        launch, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=environ, start_new_session=True
-    )
+    child = subprocess.Popen(launch, stdin=stdin, stdout=sink, stderr=sink, env=environ, start_new_session=True)
     return LocalProcess(ProcessId(child.pid, _start_ticks(child.pid) or 0), child)
 
 
-def _start_free(words: list[str], sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
+def _start_free(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[str, str] | None) -> LocalProcess:
     launch = [sys.executable, "-I", "-S", str(_LAUNCHER), "free", "0", *words]
     launched = subprocess.run(
         launch,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=sink,
         env=environ,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
+from engine.runtime.own_process import module_command
 from engine.storage.cleaner.messages import (
     CleaningPlan,
     Failed,
@@ -24,7 +24,7 @@ from engine.storage.cleaner.messages import (
 T = TypeVar("T")
 
 _LINE_BYTES_MAX = 16 * 1024 * 1024
-_COMMAND = (sys.executable, "-m", "engine.storage.cleaner.worker")
+_COMMAND = module_command("engine.storage.cleaner.worker")
 
 
 class CleanerProcessEnded(Exception):

@@ -16,8 +16,8 @@ from pathlib import Path
 import uvloop
 
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
-from engine.config.broker import BrokerConfig, parse_override
-from engine.config.properties import parse_properties
+from engine.config.broker import BrokerConfig
+from engine.config.properties import parse_override, parse_properties
 from engine.handlers.registry import all_handlers
 from engine.runtime.log_files import log_to_files
 from engine.server.kafka_server import KafkaServer
@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="a server.properties as Kafka has it")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before the file")
     parser.add_argument("--log-folder", type=Path, help="write Kafka's log files here; default: LOG_DIR, else stderr")
+    parser.add_argument("--hold", action="store_true", help="load the code, then wait for the end of stdin")
     options = parser.parse_args(arguments)
+    if options.hold:
+        all_handlers()
+        sys.stdin.buffer.read()
     try:
         overrides = dict(parse_override(text) for text in options.override)
     except ConfigError as error:

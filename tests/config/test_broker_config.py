@@ -12,10 +12,10 @@ import pytest
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint
 from engine.config.attributes import Setting
-from engine.config.broker import BrokerConfig, parse_override
+from engine.config.broker import BrokerConfig
 from engine.config.broker_configs import BROKER_CONFIG_DEF
 from engine.config.metadata_version import MetadataVersion
-from engine.config.properties import parse_properties
+from engine.config.properties import parse_override, parse_properties
 from engine.config.rules import RequirementError
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.topic_configs import server_defaults

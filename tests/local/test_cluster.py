@@ -155,7 +155,7 @@ def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
 def test_reused_pid_is_not_taken_for_a_broker(tmp_path: Path) -> None:
     mine = ProcessId(os.getpid(), 1)
     spec = LocalBrokerSpec(0, own_loopback_address(), 9092, broker_directory(tmp_path, 0), log_dir_count=2)
-    record = ClusterRecord(f"{spec.host}:2181/chroot", mine, {"a": "b"}, {0: (spec, mine)})
+    record = ClusterRecord(f"{spec.host}:2181/chroot", mine, True, {"a": "b"}, {0: (spec, mine)})
     record.write(tmp_path)
     assert ClusterRecord.read(tmp_path) == record
     stale = LocalCluster.attach(tmp_path)

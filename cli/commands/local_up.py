@@ -1,0 +1,228 @@
+"""``klamm local up``: starts a cluster, and in the foreground ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.local_group import (
+    DEFAULT_DIRECTORY,
+    Directory,
+    group,
+    is_holding,
+    parsed_settings,
+    start_timeout_s,
+)
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.local.cluster import LocalCluster
+
+OWN_ADDRESS = "own"
+
+
+@group.command(
+    "up",
+    needs=Needs(changes=True, bounded=False),
+    examples=(
+        "klamm local up",
+        "klamm local up --brokers 3 --racks a,b,c --detach",
+        "klamm local up --config log.retention.ms=60000 --config auto.create.topics.enable=false",
+        "klamm local up --broker-ids 1,2 --broker-config 2:num.io.threads=1 --chroot /kafka",
+        "klamm local up --temporary --host own --stdin -o jsonl",
+    ),
+)
+def up(
+    invocation: Invocation,
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.")] = 1,
+    broker_ids: Annotated[
+        str | None, typer.Option("--broker-ids", metavar="ID,…", help="Their ids, in place of 0 … N−1.")
+    ] = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="In a new folder, which goes with the cluster; its brokers are killed.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back once it serves; end it with down.")] = False,
+    stdin: Annotated[
+        bool,
+        typer.Option("--stdin", help="Take further commands on stdin, and end with it or with who started this."),
+    ] = False,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of every broker; may be repeated.")
+    ] = None,
+    broker_config: Annotated[
+        list[str] | None,
+        typer.Option("--broker-config", metavar="ID:K=V", help="A setting of one broker; may be repeated."),
+    ] = None,
+    racks: Annotated[
+        str | None, typer.Option("--racks", metavar="A,B,…", help="Racks of the brokers, in turn.")
+    ] = None,
+    log_dirs: Annotated[int, typer.Option("--log-dirs", metavar="N", min=1, help="Log dirs of every broker.")] = 1,
+    chroot: Annotated[
+        str, typer.Option("--chroot", metavar="/PATH", help="Below which all of it lives in ZooKeeper.")
+    ] = "",
+    fsync: Annotated[
+        bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")
+    ] = True,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Where all of it listens; 'own': a loopback address of its own."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="P", help="The first broker's; by default 9092 or a free one.")
+    ] = None,
+    zookeeper_port: Annotated[
+        int | None, typer.Option("--zookeeper-port", metavar="P", help="By default 2181 or a free one.")
+    ] = None,
+) -> Report | ExitCode:
+    """Start a ZooKeeper and brokers, and wait until they serve.
+
+    Without --detach it stays in the foreground and ends all of it on Ctrl-C or TERM; the data stays. Commands in this
+    folder find the cluster by themselves, unless it was given another --dir.
+
+    With --stdin each line of standard input is a command of "klamm local" without these two words. Each is answered
+    by a line of JSON on stdout: its exit code, and what it wrote on stdout and stderr.
+    """
+    from cli.views.local import local_report, running_notes
+    from engine.local.cluster import LocalCluster
+
+    _refuse_contradictions(directory, is_temporary=temporary, is_detached=detach, takes_commands=stdin)
+    ids = _ids(broker_ids)
+    cluster = LocalCluster(
+        ids or brokers,
+        directory=None if temporary else directory,
+        host=None if host == OWN_ADDRESS else host,
+        zookeeper_port=zookeeper_port,
+        first_broker_port=port,
+        racks=_words(racks),
+        config=parsed_settings(config),
+        broker_config=_broker_settings(broker_config),
+        log_dir_count=log_dirs,
+        chroot=_checked_chroot(chroot),
+        fsync=fsync,
+        detached=detach,
+        start_timeout_s=start_timeout_s(invocation),
+    )
+    where = "a temporary folder" if temporary else directory
+    if not invocation.goes_ahead(f"start a ZooKeeper and {len(ids) or brokers} brokers in {where}"):
+        return ExitCode.DONE
+    if detach:
+        cluster.start()
+        is_elsewhere = directory != DEFAULT_DIRECTORY
+        return local_report(cluster.status(), notes=running_notes(cluster.status(), is_elsewhere=is_elsewhere))
+    return _run_in_foreground(invocation, cluster, is_temporary=temporary, takes_commands=stdin)
+
+
+def _refuse_contradictions(directory: Path, *, is_temporary: bool, is_detached: bool, takes_commands: bool) -> None:
+    if is_holding():
+        raise UsageError("the cluster is up: here klamm local takes its other commands")
+    if is_temporary and directory != DEFAULT_DIRECTORY:
+        raise UsageError("--temporary and --dir contradict each other")
+    if is_detached and (is_temporary or takes_commands):
+        option = "--temporary" if is_temporary else "--stdin"
+        raise UsageError(f"{option} wants to end the cluster, --detach wants to leave it running")
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _ids(text: str | None) -> list[int]:
+    words = _words(text)
+    if any(not word.isdecimal() for word in words):
+        raise UsageError(f"--broker-ids wants whole numbers, as 1,2,3: not {text!r}")
+    ids = [int(word) for word in words]
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"--broker-ids names a broker twice: {text}")
+    return ids
+
+
+def _broker_settings(texts: Sequence[str] | None) -> dict[int, dict[str, str]]:
+    settings: dict[int, dict[str, str]] = {}
+    for text in texts or ():
+        broker_id, colon, setting = text.partition(":")
+        if not broker_id.isdecimal() or not colon:
+            raise UsageError(f"--broker-config wants ID:K=V, not {text!r}")
+        settings.setdefault(int(broker_id), {}).update(parsed_settings([setting]))
+    return settings
+
+
+def _checked_chroot(text: str) -> str:
+    if text and (not text.startswith("/") or text.endswith("/")):
+        raise UsageError(f"--chroot wants a path as /kafka, not {text!r}")
+    return text
+
+
+def _run_in_foreground(
+    invocation: Invocation, cluster: LocalCluster, *, is_temporary: bool, takes_commands: bool
+) -> ExitCode:
+    from cli.commands.local_session import carry_out_commands, end_with_parent
+    from cli.framework.signals import StopSignals
+    from cli.views.local import local_report
+
+    with StopSignals() as signals:
+        if takes_commands:
+            end_with_parent()
+        cluster.start()
+        signals.hold()
+        try:
+            notes = () if takes_commands else ("serving, stop with Ctrl-C",)
+            invocation.print(local_report(cluster.status(), notes=notes))
+            if takes_commands:
+                carry_out_commands(cluster, signals)
+                return ExitCode.DONE
+            is_told_to = signals.wait(lambda: _is_up(cluster))
+            return _how_it_ended(invocation, cluster, is_told_to=is_told_to)
+        finally:
+            _end(cluster, is_temporary=is_temporary)
+
+
+def _is_up(cluster: LocalCluster) -> bool:
+    """Whether ZooKeeper runs, or another command has ended or replaced it, which that command has noted."""
+    from engine.common.errors import OperationError
+    from engine.local.cluster_record import ClusterRecord
+
+    process = cluster.zookeeper.process
+    if process is None or process.is_alive:
+        return True
+    try:
+        return ClusterRecord.read(cluster.directory).zookeeper_process != process.identity
+    except OperationError:
+        return False
+
+
+def _how_it_ended(invocation: Invocation, cluster: LocalCluster, *, is_told_to: bool) -> ExitCode:
+    """Say why it ends: a signal, ``local down`` elsewhere, or ZooKeeper ended by itself."""
+    if is_told_to:
+        invocation.talk.say("stopping")
+        return ExitCode.DONE
+    if not (cluster.directory / "local.json").exists():
+        invocation.talk.say("ended by klamm local down")
+        return ExitCode.DONE
+    invocation.talk.warn(f"ZooKeeper ended by itself: see {cluster.directory / 'zookeeper'}")
+    return ExitCode.BAD_ANSWER
+
+
+def _end(cluster: LocalCluster, *, is_temporary: bool) -> None:
+    """End all of it, also what another command has started meanwhile."""
+    from engine.common.errors import OperationError
+    from engine.local.cluster import LocalCluster
+
+    # Where the record is gone another command has ended it already.
+    with suppress(OperationError):
+        recorded = LocalCluster.attach(cluster.directory)
+        if is_temporary:
+            recorded.kill()
+        else:
+            recorded.stop()
+    cluster.stop()
