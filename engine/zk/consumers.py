@@ -8,7 +8,7 @@ from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
-from engine.zk.errors import NodeExists, NoNode, SessionLost, ZooKeeperError
+from engine.zk.errors import NodeExists, NoNode, ZooKeeperError
 from engine.zk.operations import Create, Operation, SetData
 from engine.zk.reads import Decode, decoded
 from engine.zk.znodes.consumer_znodes import ConsumerOffsetZNode
@@ -58,8 +58,6 @@ class ConsumerZnodes:
         path = ConsumerOffsetZNode.parent_path(group, topic)
         try:
             await self._client.ensure_path(path, self._acl(path))
-        except SessionLost:
-            raise
         except ZooKeeperError as refusal:
             return refusal
         return None

@@ -111,7 +111,7 @@ def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broke
     assert "A broker's registration is left out" in caplog.text
 
 
-def test_when_topics_were_marked_for_deletion(connect: Connect) -> None:
+def test_when_topics_were_marked_for_deletion(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with connect() as client:
             kafka = KafkaZkClient(client)
@@ -121,6 +121,12 @@ def test_when_topics_were_marked_for_deletion(connect: Connect) -> None:
             stat = await client.exists("/admin/delete_topics/t")
             assert stat is not None
             assert await kafka.get_topic_deletion_times() == {"t": stat.ctime_ms}
+
+            async def deleted_meanwhile(_: object) -> list[ZnodeStat | None]:
+                return [None]
+
+            monkeypatch.setattr(client, "exists_many", deleted_meanwhile)
+            assert await kafka.get_topic_deletion_times() == {}
 
     asyncio.run(run())
 

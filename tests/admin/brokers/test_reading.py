@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from scripted_brokers import scripted_cluster
+from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
+from engine.admin.brokers import by_wire
 from engine.admin.brokers.access import BrokerReader, Registered, broker_reader
 from engine.admin.brokers.load import BrokerLoad
 from engine.admin.brokers.reading_load import read_broker_load
@@ -20,6 +21,7 @@ from engine.admin.topics.selection import select_topics
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_configs import DescribeConfigsResponse
 from engine.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -100,29 +102,65 @@ def test_of_zookeeper(recorded: Callable[[str], str]) -> None:
     read(ClusterTarget("t", Origin.OPTIONS, zookeeper=recorded("reassignment-under-way")), reading)
 
 
-def test_of_the_brokers_themselves() -> None:
-    def told(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-        names = ["t", "u"] if request.topics is None else [one.topic for one in request.topics]
-        partitions = [DescribeLogDirsPartition(partition_index=0, partition_size=5)]
-        topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name in names]
-        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/data", topics=topics)])
+def told(request: DescribeLogDirsRequest, size_bytes: int = 5) -> DescribeLogDirsResponse:
+    names = ["t", "u"] if request.topics is None else [one.topic for one in request.topics]
+    partitions = [DescribeLogDirsPartition(partition_index=0, partition_size=size_bytes)]
+    topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name in names]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/data", topics=topics)])
 
-    async def reading(cluster: Cluster) -> None:
+
+def read_of_brokers(reading: Callable[[Cluster, ScriptedCluster], Awaitable[None]]) -> None:
+    """Two brokers, each with a replica of ``t-0`` and of ``u-0``; those of the second are a byte larger."""
+
+    async def playing() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+            brokers.leaders = {"t": [0], "u": [0]}
+            brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = told
+            brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda request: told(request, 6)
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=10) as cluster:
+                await reading(cluster, brokers)
+
+    asyncio.run(playing())
+
+
+def test_of_the_brokers_themselves() -> None:
+    async def reading(cluster: Cluster, _: ScriptedCluster) -> None:
         reader = broker_reader(cluster)
         assert await reader.registrations() == {}
         found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
         assert [(one.broker, one.log_dir, [r.topic for r in one.replicas]) for one in found] == [(0, "/data", ["t"])]
-        assert await reader.sizes([U0]) == {U0: 5}
-        assert await reader.sizes_of_brokers(None) == {0: 10, 1: 10}
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 5, 1: 5}
+        assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
+        assert await reader.sizes_of_brokers(None) == {0: 10, 1: 12}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 5, 1: 6}
         assert (await reader.own_words([1]))[1].trouble is None
 
-    async def playing() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
-            for broker in brokers.brokers:
-                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = told
-            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=10) as cluster:
-                await reading(cluster)
+    read_of_brokers(reading)
 
-    asyncio.run(playing())
+
+def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_wire, "ONE_WITHIN_S", 0.2)
+
+    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
+        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
+        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 10}
+
+    read_of_brokers(reading)
+
+
+@pytest.mark.parametrize(("words", "asked"), [([], None), (["t"], ["t"])])
+def test_the_load_of_all_topics_is_asked_for_without_naming_them(words: list[str], asked: list[str] | None) -> None:
+    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
+        named: list[list[str] | None] = []
+
+        def noted(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+            named.append(None if request.topics is None else [one.topic for one in request.topics])
+            return told(request)
+
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse(results=[])
+        brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = noted
+        await read_broker_load(cluster, select_topics(words))
+        assert named == [asked]
+
+    read_of_brokers(reading)

@@ -1,0 +1,75 @@
+"""Settings read from znodes of which some are damaged, or may not be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from engine.admin.configs.by_znode import ZkConfigReader
+from engine.admin.configs.values import EntityConfigs, EntityType
+from engine.zk.client import ZkClient
+from engine.zk.errors import ZnodeFormatError
+from engine.zk.operations import Acl
+
+WRITE_ONLY = (Acl(2, "world", "anyone"),)
+ENTITIES = (
+    "brokers/0", "brokers/10", "brokers/<default>", "brokers/stray",
+    "users/u", "users/v", "users/u/clients/c", "users/u/clients/<default>", "users/v/clients/c",
+)  # fmt: skip
+
+
+def on_settings(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> None:
+    """Play a scene where brokers, users and clients of users have a setting, and the broker 2 lives without any."""
+
+    async def playing() -> None:
+        async with await ZkClient.connect(connect, session_timeout_ms=6_000) as zk:
+            await zk.ensure_path("/brokers/ids/2")
+            for entity in ENTITIES:
+                await zk.ensure_path(f"/config/{entity}")
+                await zk.set(f"/config/{entity}", b'{"version":1,"config":{"request_percentage":"5"}}')
+            await scene(zk)
+
+    asyncio.run(playing())
+
+
+def counted(found: list[EntityConfigs]) -> list[tuple[str | None, int]]:
+    return [(one.entity_name, len(one.configs)) for one in found]
+
+
+async def described(zk: ZkClient, kind: EntityType) -> list[tuple[str | None, int]]:
+    return counted(await ZkConfigReader(zk).describe_all(kind, include_all=False))
+
+
+def test_whose_settings_there_are(zk_chroot: str) -> None:
+    async def scene(zk: ZkClient) -> None:
+        assert await described(zk, EntityType.BROKER) == [("0", 1), ("2", 0), ("10", 1), (None, 1)]
+        assert await described(zk, EntityType.USER) == [("u", 1), ("v", 1)]
+        of_users = [("u/<default>", 1), ("u/c", 1), ("v/c", 1)]
+        assert await described(zk, EntityType.USER_CLIENT) == of_users
+
+    on_settings(zk_chroot, scene)
+
+
+def test_those_that_may_not_be_read_do_not_hide_the_others(zk_chroot: str) -> None:
+    async def scene(zk: ZkClient) -> None:
+        for entity in ("brokers/0", "users/v", "users/u/clients/c"):
+            await zk.set_acl(f"/config/{entity}", WRITE_ONLY)
+        assert await described(zk, EntityType.BROKER) == [("0", 0), ("2", 0), ("10", 1), (None, 1)]
+        assert await described(zk, EntityType.USER) == [("u", 1)]
+
+    on_settings(zk_chroot, scene)
+
+
+@pytest.mark.parametrize(
+    ("entity", "kind"),
+    [("brokers/0", EntityType.BROKER), ("users/u", EntityType.USER), ("users/u/clients/c", EntityType.USER_CLIENT)],
+)
+def test_those_that_nobody_understands_are_an_error(zk_chroot: str, entity: str, kind: EntityType) -> None:
+    async def scene(zk: ZkClient) -> None:
+        await zk.set(f"/config/{entity}", b"{")
+        with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
+            await described(zk, kind)
+
+    on_settings(zk_chroot, scene)

@@ -1,0 +1,79 @@
+"""Topics read from znodes of which some are damaged, or may not be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from engine.admin.topics.by_znode import ZkTopicReader
+from engine.common.snapshot import TopicSnapshot
+from engine.zk.client import ZkClient
+from engine.zk.errors import NoAuth, ZnodeFormatError
+from engine.zk.operations import Acl
+
+WRITE_ONLY = (Acl(2, "world", "anyone"),)
+TOPIC = b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
+STATE = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}'
+CONFIG = b'{"version":1,"config":{"retention.ms":"5"}}'
+NAMES = ["a", "b"]
+
+
+def on_two_topics(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> None:
+    """Play a scene where the topics ``a`` and ``b`` have one partition, led by 1, and one setting."""
+
+    async def playing() -> None:
+        async with await ZkClient.connect(connect, session_timeout_ms=6_000) as zk:
+            for name in NAMES:
+                await zk.ensure_path(f"/config/topics/{name}")
+                await zk.set(f"/config/topics/{name}", CONFIG)
+                await zk.ensure_path(f"/brokers/topics/{name}/partitions/0/state")
+                await zk.set(f"/brokers/topics/{name}", TOPIC)
+                await zk.set(f"/brokers/topics/{name}/partitions/0/state", STATE)
+            await scene(zk)
+
+    asyncio.run(playing())
+
+
+def told(topics: list[TopicSnapshot]) -> list[tuple[str, int, dict[str, str]]]:
+    return [(one.name, one.partitions[0].leader, dict(one.configs or {})) for one in topics]
+
+
+def test_topics_that_are_whole(zk_chroot: str) -> None:
+    async def scene(zk: ZkClient) -> None:
+        wanted = [(name, 1, {"retention.ms": "5"}) for name in NAMES]
+        assert told(await ZkTopicReader(zk).topics(["b", "a", "b", "none"])) == wanted
+        await zk.delete("/config/topics/a")
+        await zk.delete("/brokers/topics/a/partitions/0/state")
+        assert told(await ZkTopicReader(zk).topics(NAMES)) == [("a", -1, {}), wanted[1]]
+
+    on_two_topics(zk_chroot, scene)
+
+
+@pytest.mark.parametrize("path", ["/brokers/topics/a", "/brokers/topics/a/partitions/0/state", "/config/topics/a"])
+def test_one_that_nobody_understands_is_told_and_left_out_or_raised(zk_chroot: str, path: str) -> None:
+    async def scene(zk: ZkClient) -> None:
+        await zk.set(path, b"{")
+        complaints: list[str] = []
+        assert told(await ZkTopicReader(zk, on_unreadable=complaints.append).topics(NAMES)) == [
+            ("b", 1, {"retention.ms": "5"})
+        ]
+        assert len(complaints) == 1
+        assert path in complaints[0]
+        with pytest.raises(ZnodeFormatError, match=path):
+            await ZkTopicReader(zk).topics(NAMES)
+
+    on_two_topics(zk_chroot, scene)
+
+
+@pytest.mark.parametrize("path", ["/brokers/topics/a", "/brokers/topics/a/partitions/0/state", "/config/topics/a"])
+def test_one_that_may_not_be_read_is_an_error_for_everybody(zk_chroot: str, path: str) -> None:
+    async def scene(zk: ZkClient) -> None:
+        await zk.set_acl(path, WRITE_ONLY)
+        complaints: list[str] = []
+        with pytest.raises(NoAuth, match=path):
+            await ZkTopicReader(zk, on_unreadable=complaints.append).topics(NAMES)
+        assert complaints == []
+
+    on_two_topics(zk_chroot, scene)
