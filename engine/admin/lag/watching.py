@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import LagAnswer
 
+Told = tuple[LagAnswer, list[str]] | Unreachable
+"""An answer with complaints about the history, or why there is none this time."""
 
-async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncIterator[tuple[LagAnswer, list[str]] | Unreachable]:
-    """Yield an answer with its complaints every interval, without end; or why there is none this time.
+
+async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, None]:
+    """Yield an answer every interval, without end, or why there is none this time.
 
     Raises:
         AdminError: nothing could be learnt, and that the first time. A cluster that was there may come back.

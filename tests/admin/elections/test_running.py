@@ -40,6 +40,8 @@ class ScriptedElections:
         self.errors: dict[int, ErrorCode] = {}
         self.deaf: set[int] = set()
         """Partitions of which the controller says that it has elected, and has not."""
+        self.late: set[int] = set()
+        """Those of which brokers hear a moment later."""
         self._leaders = cluster.leaders["t"] = [0, 1, 1, 1]
         for index in range(4):
             cluster.replicas["t", index] = [0, 1]
@@ -55,7 +57,9 @@ class ScriptedElections:
         results = []
         for index in topic.partitions:
             code = self.errors.get(index, ErrorCode.NONE)
-            if code is ErrorCode.NONE and index not in self.deaf:
+            if index in self.late:
+                asyncio.get_running_loop().call_later(0.3, self._leaders.__setitem__, index, 0)
+            elif code is ErrorCode.NONE and index not in self.deaf:
                 self._leaders[index] = 0
             results.append(PartitionResult(partition_id=index, error_code=code))
         return ElectLeadersResponse(
@@ -110,6 +114,15 @@ def test_nobody_is_asked_where_nothing_is_needed() -> None:
         assert elections.log == []
         with pytest.raises(NotFound):
             await preview_election(cluster, PREFERRED, ElectionScope((("t", 4),)))
+
+    play(scene)
+
+
+def test_it_is_over_when_brokers_have_heard_of_the_leaders() -> None:
+    async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
+        elections.late = {1}
+        previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
+        assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
 
     play(scene)
 

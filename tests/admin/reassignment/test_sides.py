@@ -154,7 +154,8 @@ def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp
         save_snapshot(await read_snapshot(cluster), file)
 
     play(taken, tree="reassignment-under-way")
-    manual = PartitionMove(TopicPartition("manual", 0), (1, 2))
+    # Whether a broker has such a log dir only it can tell.
+    manual = PartitionMove(TopicPartition("manual", 0), (1, 2), ("any", "/somewhere"))
 
     async def scene() -> None:
         async with Cluster(ClusterTarget("snapshot", Origin.SNAPSHOT, snapshot=file)) as cluster:

@@ -1,0 +1,89 @@
+"""The offsets as they are lie in a file before the first one is set anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_brokers import scripted_cluster
+from scripted_groups import ScriptedGroups
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.groups.committing import execute_reset
+from engine.admin.groups.reset_plan import ResetResult
+from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.resetting import PlannedReset, plan_reset
+from engine.admin.groups.scope import scope_of
+from engine.protocol.api_keys import ApiKey
+
+Scene = Callable[[ScriptedGroups, Cluster, list[str]], Awaitable[None]]
+SAVED = "t,0,60\n"
+
+
+def play(scene: Scene, file: Path) -> None:
+    """Log in order what is told and committed, and what the file held then."""
+
+    async def playing() -> None:
+        log: list[str] = []
+
+        def note(what: str) -> None:
+            log.append(f"{what}: {file.read_text() if file.exists() else None}")
+
+        async with asyncio.timeout(20), scripted_cluster(2) as brokers:
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, accepted=note, timeout_s=10) as cluster:
+                world = ScriptedGroups(brokers, {})
+                world.state = "Empty"
+                commit = brokers.brokers[1].answers[ApiKey.OFFSET_COMMIT]
+
+                def noted(request: Any) -> Any:
+                    note("commit")
+                    return commit(request)
+
+                brokers.brokers[1].answers[ApiKey.OFFSET_COMMIT] = noted
+                await scene(world, cluster, log)
+
+    asyncio.run(playing())
+
+
+async def execute(cluster: Cluster, plan: PlannedReset, file: Path, log: list[str]) -> list[ResetResult]:
+    rows, failures = await execute_reset(
+        cluster, plan, rollback_file=file, with_group=False, goes_on="go on", on_saved=lambda: log.append("saved")
+    )
+    assert failures == []
+    return [row.result for row in rows]
+
+
+def test_the_way_back_is_there_before_the_first_commit(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+
+    async def scene(world: ScriptedGroups, cluster: Cluster, log: list[str]) -> None:
+        world.offsets = {"g1": {("t", 0): 60}}
+        scope = TopicScope((("t", (0, 1)),))
+        plan = await plan_reset(cluster, scope_of(["g1"], is_all=False), scope, ResetSpec(ResetTo.LATEST))
+        assert plan.uncommitted_count == 1
+        assert await execute(cluster, plan, file, log) == [ResetResult.RESET] * 2
+        assert log == ["saved", f"go on: {SAVED}", f"commit: {SAVED}"]
+        log.clear()
+        with pytest.raises(FileExistsError):
+            await execute(cluster, plan, file, log)
+        assert log == []
+
+    play(scene, file)
+
+
+def test_where_nothing_was_committed_there_is_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+
+    async def scene(world: ScriptedGroups, cluster: Cluster, log: list[str]) -> None:
+        scope = TopicScope((("t", (0,)),))
+        plan = await plan_reset(cluster, scope_of(["g1"], is_all=False), scope, ResetSpec(ResetTo.LATEST))
+        assert plan.uncommitted_count == 1
+        assert await execute(cluster, plan, file, log) == [ResetResult.RESET]
+        assert log == ["go on: None", "commit: None"]
+
+    play(scene, file)

@@ -1,0 +1,95 @@
+"""Health looked at once, or until it is good enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.health import waiting
+from engine.admin.health.report import Check, HealthFacts, HealthReport, HealthStatus, report_of
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+
+OK, WARNING, CRITICAL = HealthStatus
+SICK = {
+    OK: report_of([]),
+    WARNING: report_of([(Check.ZOOKEEPER_SLOW, ["slow"])]),
+    CRITICAL: report_of([(Check.NO_CONTROLLER, ["none"])]),
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "limit", "is_bad"),
+    [
+        (OK, WARNING, False),
+        (WARNING, WARNING, True),
+        (CRITICAL, WARNING, True),
+        (WARNING, CRITICAL, False),
+        (CRITICAL, CRITICAL, True),
+        (OK, OK, False),
+    ],
+)
+def test_how_bad_is_too_bad(status: HealthStatus, limit: HealthStatus, is_bad: bool) -> None:
+    assert SICK[status].is_as_bad_as(limit) is is_bad
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch,
+    *seen: HealthStatus,
+    until_better_than: HealthStatus | None = None,
+    timeout_s: float = 30.0,
+) -> tuple[HealthReport, list[str]]:
+    """Return what is told of a cluster that is seen so, one look after the other; the last look stays."""
+    left: Iterator[HealthStatus] = iter(seen[:-1])
+
+    async def facts(_: Cluster) -> HealthFacts:
+        return HealthFacts(ClusterSnapshot((), (), SnapshotSource.WIRE, 0))
+
+    monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
+    monkeypatch.setattr(waiting, "read_health_facts", facts)
+    monkeypatch.setattr(waiting, "assess", lambda _: SICK[next(left, seen[-1])])
+    said: list[str] = []
+
+    async def looking() -> HealthReport:
+        target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
+        async with asyncio.timeout(20), Cluster(target, observe=said.append, timeout_s=timeout_s) as cluster:
+            return await waiting.read_health(cluster, until_better_than=until_better_than)
+
+    return asyncio.run(looking()), said
+
+
+def test_one_look_is_enough_for_who_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, said = look(monkeypatch, CRITICAL, OK)
+    assert (report.status, said) == (CRITICAL, [])
+
+
+def test_it_is_looked_at_again_until_it_is_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, said = look(monkeypatch, CRITICAL, CRITICAL, WARNING, OK, until_better_than=CRITICAL)
+    assert (report.status, said) == (WARNING, ["not healthy yet, looking again"] * 2)
+    report, said = look(monkeypatch, CRITICAL, CRITICAL, WARNING, OK, until_better_than=WARNING)
+    assert (report.status, len(said)) == (OK, 3)
+
+
+def test_when_the_time_is_over_the_last_look_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, _ = look(monkeypatch, CRITICAL, until_better_than=CRITICAL, timeout_s=0.05)
+    assert report.status is CRITICAL
+
+
+def test_a_look_that_takes_too_long_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silence(_: Cluster) -> HealthFacts:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
+    monkeypatch.setattr(waiting, "read_health_facts", silence)
+
+    async def looking() -> None:
+        target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
+        async with asyncio.timeout(20), Cluster(target, timeout_s=0.05) as cluster:
+            with pytest.raises(TimeoutError):
+                await waiting.read_health(cluster, until_better_than=CRITICAL)
+
+    asyncio.run(looking())

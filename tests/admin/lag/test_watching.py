@@ -1,0 +1,70 @@
+"""Lag told again and again, of a cluster that goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+from virtual_time import run_virtual
+
+from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.lag.measuring import LagMeter
+from engine.admin.lag.results import LagAnswer
+from engine.admin.lag.watching import watch_lag
+from engine.common.errors import ErrorCode
+
+ANSWER = LagAnswer(datetime(2026, 11, 21, tzinfo=UTC), ())
+AWAY = Unreachable("nobody answers")
+
+
+class ScriptedMeter:
+    """Gives an answer, or raises, one after the other; each takes a second."""
+
+    def __init__(self, *answers: LagAnswer | Exception) -> None:
+        self._answers = list(answers)
+        self.began_at: list[float] = []
+
+    async def measure(self) -> tuple[LagAnswer, list[str]]:
+        self.began_at.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(1.0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, ["complaint"]
+
+
+def test_an_answer_every_interval_and_failures_between() -> None:
+    meter = ScriptedMeter(ANSWER, AWAY, ANSWER)
+
+    async def watching() -> None:
+        told: list[object] = []
+        async with aclosing(watch_lag(cast("LagMeter", meter), 5.0)) as watched:
+            async for one in watched:
+                told.append(one)
+                await asyncio.sleep(1.0)
+                if len(told) == 3:
+                    break
+        assert told == [(ANSWER, ["complaint"]), AWAY, (ANSWER, ["complaint"])]
+        first, *later = meter.began_at
+        assert [at - first for at in later] == [5.0, 10.0]
+
+    run_virtual(watching)
+
+
+@pytest.mark.parametrize(
+    "answers", [(AWAY,), (ANSWER, Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))], ids=["never there", "refused"]
+)
+def test_a_cluster_that_was_never_there_or_refuses_ends_it(answers: tuple[LagAnswer | Exception, ...]) -> None:
+    meter = ScriptedMeter(*answers)
+
+    async def watching() -> None:
+        told = []
+        with pytest.raises(type(answers[-1])):
+            async for one in watch_lag(cast("LagMeter", meter), 5.0):
+                told.append(one)
+        assert len(told) == len(answers) - 1
+
+    run_virtual(watching)
