@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
+    ACKS_ALL,
     CONSUMER_REPLICA_ID,
     NO_PARTITION_LEADER_EPOCH,
     IsolationLevel,
@@ -200,7 +201,7 @@ class Partition:
             )
             log.update_high_watermark(log.log_end_offset)
         else:
-            if required_acks == -1 and len(self.isr_state.committed) < self._min_isr(log):
+            if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy the "
