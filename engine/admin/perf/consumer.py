@@ -228,10 +228,15 @@ class PerfConsumer:
                 answers = await fetching
                 fetching = None
                 taken = [self._take(self._positions[name.partition], answer) for name, answer in answers.items()]
-                if self._load.is_decoding and (mine := self._led_by(leader_id)) and not self._is_enough:
-                    fetching = self._fetch(leader_id, mine)
-                for records, batches in taken:
-                    self._count(records, batches)
+                try:
+                    if self._load.is_decoding and (mine := self._led_by(leader_id)) and not self._is_enough:
+                        fetching = self._fetch(leader_id, mine)
+                        # Counting holds the event loop: without this turn the request would leave when it is over.
+                        await asyncio.sleep(0)
+                finally:
+                    # Also when the reader is stopped here: the positions are past these records already.
+                    for records, batches in taken:
+                        self._count(records, batches)
                 if self._is_enough:
                     self._wake.set()
                     return

@@ -12,10 +12,13 @@ from scripted_logs import Log, lead
 
 from engine.admin.cluster.errors import NotFound, Refused
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.perf import consumer
 from engine.admin.perf.consumer import PerfConsumer, ReadLoad
 from engine.common.errors import ErrorCode
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.protocol.records.buffers import Buffer
+from engine.protocol.records.header import BatchHeader
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 
@@ -48,6 +51,31 @@ def test_every_record_is_counted_once(is_decoding: bool) -> None:
         assert await count(wire, 10**6, is_decoding=is_decoding) == 70
 
     play(scene)
+
+
+def test_the_next_request_leaves_before_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+    real_count = consumer.count_data
+
+    def counting(buffer: Buffer, position: int, header: BatchHeader) -> tuple[int, int]:
+        seen.append(("counted", header.base_offset))
+        return real_count(buffer, position, header)
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(12)})
+        real_call = wire.call_broker
+
+        async def asking(broker_id: int, request: Any, **limits: Any) -> Any:
+            if isinstance(request, FetchRequest):
+                seen.append(("asked", request.topics[0].partitions[0].fetch_offset))
+            return await real_call(broker_id, request, **limits)
+
+        monkeypatch.setattr(wire, "call_broker", asking)
+        assert await count(wire, 12, partitions=(0,), is_decoding=True) == 12
+
+    monkeypatch.setattr(consumer, "count_data", counting)
+    play(scene)
+    assert seen[:4] == [("asked", 0), ("asked", 6), ("counted", 0), ("counted", 3)]
 
 
 @pytest.mark.parametrize("is_decoding", [False, True])
