@@ -6,15 +6,14 @@ An entity is named by its path below ``/config``: ``topics/orders``, ``brokers/0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from engine.common.errors import CoordinationError
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ReadOutcome, ZkClient
 from engine.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.zk.guarded import children_or_none, raise_first, write_guarded
-from engine.zk.operations import Check, Delete, SetData
+from engine.zk.guarded import children_or_none
+from engine.zk.operations import Check, SetData
 from engine.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
@@ -25,21 +24,6 @@ from engine.zk.znodes.config_znodes import ConfigEntityZNode as EntityZNode
 from engine.zk.znodes.controller_znodes import ControllerZNode
 
 _KEPT_WITHOUT_SETTINGS = ("topics/", "brokers/")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """A notice that an entity's settings changed.
-
-    Attributes:
-        name: the znode's name, which orders the notices.
-        entity_path: whose settings; None where the notice cannot be understood.
-        created_ms: when ZooKeeper took it.
-    """
-
-    name: str
-    entity_path: str | None
-    created_ms: int
 
 
 class ConfigZnodes:
@@ -156,26 +140,6 @@ class ConfigZnodes:
         data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
         await self._client.create(path, data, sequential=True, acl=self._acl(path))
 
-    async def get_config_changes(self, after: str = "") -> list[ConfigChange]:
-        """Return the notices whose names come after a given one, in order; arms their folder's children callbacks."""
-        prefix = ConfigEntityChangeNotificationSequenceZNode.prefix
-        names = await children_or_none(self._client, ConfigEntityChangeNotificationZNode.path)
-        wanted = sorted(name for name in names if name.startswith(prefix) and name > after)
-        answers = await self._client.get_many(ConfigEntityChangeNotificationSequenceZNode.path(name) for name in wanted)
-        changes = []
-        for name, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, NoNode):
-                continue
-            if isinstance(answer, ZooKeeperError):
-                raise answer
-            changes.append(ConfigChange(name, _entity_path(name, answer[0]), answer[1].ctime_ms))
-        return changes
-
-    async def delete_config_changes(self, names: Iterable[str]) -> None:
-        """Remove notices that have served; that another broker did it first is no error."""
-        deletes = [Delete(ConfigEntityChangeNotificationSequenceZNode.path(name)) for name in names]
-        raise_first(await write_guarded(self._client, deletes, None), NoNode)
-
 
 def _decoded(path: str, answer: ReadOutcome) -> dict[str, str] | CoordinationError:
     if isinstance(answer, NoNode):
@@ -186,10 +150,3 @@ def _decoded(path: str, answer: ReadOutcome) -> dict[str, str] | CoordinationErr
         return EntityZNode.decode(path, answer[0])
     except ZnodeFormatError as error:
         return error
-
-
-def _entity_path(name: str, data: bytes) -> str | None:
-    try:
-        return ConfigEntityChangeNotificationSequenceZNode.decode(name, data)
-    except ZnodeFormatError:
-        return None

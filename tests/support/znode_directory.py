@@ -1,4 +1,4 @@
-"""Which class reads which path: turns any znode of a Kafka cluster into what it means, for tools that show the tree."""
+"""Which class reads which path: a recorded znode is decoded without a loss, so that it can be encoded again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from engine.zk.znodes.acl_znodes import (
 )
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.zk.znodes.broker_znodes import BrokerIdZNode
-from engine.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode
+from engine.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, ProducerIdBlockZNode
 from engine.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
 from engine.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
@@ -54,18 +53,12 @@ def decode_znode(path: str, data: bytes) -> DecodedZnode | None:
     return None
 
 
-def _partition(match: re.Match[str]) -> TopicPartition:
-    return TopicPartition(match["topic"], int(match["partition"]))
-
-
 def _acl(match: re.Match[str], data: bytes) -> object:
     pattern_type = PatternType.PREFIXED if match["prefixed"] else PatternType.LITERAL
     return ResourceZNode.decode(ResourcePattern(ResourceType(match["type"]), match["name"], pattern_type), data)
 
 
 _TOPIC = r"/brokers/topics/(?P<topic>[^/]+)"
-_GROUP = r"/consumers/(?P<group>[^/]+)"
-_PARTITION = r"(?P<topic>[^/]+)/(?P<partition>\d+)"
 _ACL_TYPES = "|".join(resource_type.value for resource_type in ResourceType)
 
 _ROWS: tuple[tuple[str, type, _Decode], ...] = (
@@ -74,13 +67,14 @@ _ROWS: tuple[tuple[str, type, _Decode], ...] = (
     (
         _TOPIC + r"/partitions/(?P<partition>\d+)/state",
         TopicPartitionStateZNode,
-        lambda m, data: TopicPartitionStateZNode.decode(_partition(m), data, zk_version=-1),
+        lambda m, data: TopicPartitionStateZNode.decode(
+            TopicPartition(m["topic"], int(m["partition"])), data, zk_version=-1
+        ),
     ),
     (ControllerZNode.path, ControllerZNode, lambda _, data: ControllerZNode.decode(data)),
     (ControllerEpochZNode.path, ControllerEpochZNode, lambda _, data: ControllerEpochZNode.decode(data)),
     (ClusterIdZNode.path, ClusterIdZNode, lambda _, data: ClusterIdZNode.decode(data)),
     (FeatureZNode.path, FeatureZNode, lambda _, data: FeatureZNode.decode(data)),
-    (MigrationZNode.path, MigrationZNode, lambda _, data: MigrationZNode.decode(data)),
     (ProducerIdBlockZNode.path, ProducerIdBlockZNode, lambda _, data: ProducerIdBlockZNode.decode(data)),
     (ReassignPartitionsZNode.path, ReassignPartitionsZNode, lambda _, data: ReassignPartitionsZNode.decode(data)),
     (
@@ -132,21 +126,6 @@ _ROWS: tuple[tuple[str, type, _Decode], ...] = (
         r"/delegation_token/token_changes/(token_change_\d+)",
         DelegationTokenChangeZNode,
         lambda m, data: DelegationTokenChangeZNode.decode(m[1], data),
-    ),
-    (
-        _GROUP + r"/ids/(?P<member>[^/]+)",
-        ConsumerIdZNode,
-        lambda m, data: ConsumerIdZNode.decode(m["group"], m["member"], data),
-    ),
-    (
-        _GROUP + "/owners/" + _PARTITION,
-        ConsumerOwnerZNode,
-        lambda m, data: ConsumerOwnerZNode.decode(m["group"], _partition(m), data),
-    ),
-    (
-        _GROUP + "/offsets/" + _PARTITION,
-        ConsumerOffsetZNode,
-        lambda m, data: ConsumerOffsetZNode.decode(m["group"], _partition(m), data),
     ),
 )
 

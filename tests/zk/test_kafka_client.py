@@ -298,7 +298,6 @@ def test_assignments_are_read_and_set_by_version(
             every = await zk.read_topics(["c", "d"])
             assert isinstance(every["c"], ZnodeFormatError)
             assert every["d"] is None
-            assert await zk.get_topic_ids(["a", "b", "d"]) == {"a": TOPIC_ID}
             moving = {0: ReplicaAssignment((2, 0, 1), (2,), (0, 1))}
             wanted = [
                 TopicIdReplicaAssignment("a", TOPIC_ID, moving, 0),
@@ -360,24 +359,6 @@ def test_notices_are_read_in_order_and_broken_ones_named(open_kafka: OpenKafka, 
             assert (await zk.get_log_dir_events()).names == events.names[1:]
             await zk.delete_log_dir_events(None, elected.epoch_zk_version)
             assert (await zk.get_log_dir_events()).names == ()
-
-    asyncio.run(run())
-
-
-def test_config_notices_are_read_after_a_name(open_kafka: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_kafka() as zk:
-            await first_broker(zk)
-            for entity in ("topics/a", "topics/b"):
-                await zk.create_config_change_notification(entity)
-            await zk.client.create("/config/changes/config_change_", b"broken", sequential=True)
-            changes = await zk.get_config_changes()
-            assert [change.entity_path for change in changes] == ["topics/a", "topics/b", None]
-            assert changes[0].created_ms > 1_600_000_000_000
-            assert await zk.get_config_changes(after=changes[1].name) == changes[2:]
-            await zk.delete_config_changes([change.name for change in changes])
-            await zk.delete_config_changes([changes[0].name])
-            assert await zk.get_config_changes() == []
 
     asyncio.run(run())
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from znode_directory import decode_znode
 
 from engine.common.model import (
     BrokerInfo,
@@ -62,7 +63,6 @@ from engine.zk.znodes.consumer_znodes import (
     ConsumerSubscription,
 )
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerRegistration, ControllerZNode
-from engine.zk.znodes.directory import DecodedZnode, decode_znode
 from engine.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
@@ -368,9 +368,6 @@ def test_old_consumers() -> None:
     assert ConsumerIdZNode.encode(subscription) == data
     assert ConsumerOwnerZNode.decode("g", TP, ConsumerOwnerZNode.encode("g_h-1-a-0")) == "g_h-1-a-0"
     assert ConsumerOffsetZNode.decode("g", TP, ConsumerOffsetZNode.encode(42)) == 42
-    assert decode_znode("/consumers/g/offsets/t/0", b"42") == DecodedZnode("ConsumerOffsetZNode", 42)
-    assert decode_znode("/consumers/g/owners/t/0", b"x-0") == DecodedZnode("ConsumerOwnerZNode", "x-0")
-    assert decode_znode("/consumers/g/ids/m", data) == DecodedZnode("ConsumerIdZNode", subscription)
     with pytest.raises(ZnodeFormatError, match="/consumers/g/offsets/t/0"):
         ConsumerOffsetZNode.decode("g", TP, b"many")
 

@@ -92,7 +92,7 @@ class WireCluster:
             await self.metadata([])
         return self._nodes
 
-    async def call_any(self, request: Request, *, version_max: int | None = None, limit_s: float | None = None) -> Any:
+    async def call_any(self, request: Request, *, limit_s: float | None = None) -> Any:
         """Ask whichever broker answers.
 
         Raises:
@@ -101,7 +101,7 @@ class WireCluster:
         client = await self._any_client()
         try:
             async with asyncio.timeout(limit_s) as limit:
-                return await self._ask(client, request, version_max=version_max)
+                return await self._ask(client, request)
         except TimeoutError as error:
             if not limit.expired():
                 raise
