@@ -24,7 +24,7 @@ from engine.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.protocol.declaration import Request
-from engine.replication.fetch_session import TOPIC_IDS_SINCE, FetchPlan
+from engine.replication.follower_fetch_session import TOPIC_IDS_SINCE, FetchPlan
 from engine.replication.settings import ReplicationSettings
 
 
