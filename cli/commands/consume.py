@@ -165,17 +165,21 @@ async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> lis
 
 def _start(offset: str | None, *, is_earliest: bool) -> tuple[int, int | None]:
     """Return the offset to start at, and how far before the end."""
-    from engine.admin.offsets.asking import EARLIEST, LATEST
+    from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
-    words = {None: EARLIEST if is_earliest else LATEST, "earliest": EARLIEST, "beginning": EARLIEST}
-    words |= {"latest": LATEST, "end": LATEST}
+    words = {
+        None: EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP,
+        "earliest": EARLIEST_TIMESTAMP,
+        "beginning": EARLIEST_TIMESTAMP,
+    }
+    words |= {"latest": LATEST_TIMESTAMP, "end": LATEST_TIMESTAMP}
     if offset in words:
         return words[offset], None
     try:
         number = int(offset or "")
     except ValueError:
         raise UsageError(f"--offset wants a number, earliest or latest, not {offset!r}") from None
-    return (number, None) if number >= 0 else (LATEST, -number)
+    return (number, None) if number >= 0 else (LATEST_TIMESTAMP, -number)
 
 
 def _time_ms(text: str) -> int:

@@ -62,7 +62,7 @@ async def preferred(
 
 @group.command(
     "unclean",
-    needs=Needs(cluster=True, changes=True, destructive=True),
+    needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm elect unclean --topic orders --partition 3 --dry-run",
         "klamm elect unclean --topic orders --partition 3 --yes",

@@ -17,7 +17,7 @@ from cli.output.report import Report
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True, destructive=True),
+    needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm groups delete billing-test --yes",
         "klamm groups delete --group old-app --zookeeper 127.0.0.1:2181 --dry-run",
@@ -52,7 +52,7 @@ async def delete(
 
 @group.command(
     "delete-offsets",
-    needs=Needs(cluster=True, changes=True, destructive=True),
+    needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm groups delete-offsets billing --topic old-orders --yes",
         "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",

@@ -48,7 +48,7 @@ RollbackFile = Annotated[
 
 @group.command(
     "reset-offsets",
-    needs=Needs(cluster=True, changes=True, destructive=True),
+    needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm groups reset-offsets --group billing --all-topics --to-earliest",
         "klamm groups reset-offsets --group billing --topic orders:0,2 --shift-by -100 --execute --yes",

@@ -22,7 +22,7 @@ group = CommandGroup("records", "Delete the oldest records of partitions.")
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True, destructive=True, asks=Asks.BROKERS, bounded=False),
+    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False),
     examples=(
         "klamm records delete --topic orders --partition 3 --before-offset 1200 --dry-run",
         "klamm records delete --topic orders --partition 3 --before-offset -1 --yes",

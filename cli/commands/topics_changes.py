@@ -144,7 +144,7 @@ async def alter(
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True, destructive=True),
+    needs=Needs(cluster=True, changes=True),
     examples=("klamm topics delete orders --yes", "klamm topics delete 'test-.*' --dry-run"),
 )
 async def delete(

@@ -87,8 +87,6 @@ class Needs:
 
     cluster: bool = False
     changes: bool = False
-    destructive: bool = False
-    """It destroys something: without a terminal it wants --yes."""
     asks: Asks = Asks.EITHER
     bounded: bool = True
     """The whole command ends by --timeout; a stream bounds its single waits itself."""

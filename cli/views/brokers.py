@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from engine.admin.brokers.cluster_description import ClusterDescription
-from engine.admin.cluster.members import NO_CONTROLLER, BrokerDescription
+from engine.admin.cluster.members import BrokerDescription
+from engine.common.model import NO_CONTROLLER
 
 
 def _controller_tone(value: object) -> Tone | None:

@@ -9,6 +9,12 @@ from typing import NamedTuple
 NO_LEADER = -1
 """Leader id of a partition that nobody leads."""
 
+NO_CONTROLLER = -1
+"""Controller id of a cluster that has none at the moment."""
+
+UNKNOWN_BROKER_EPOCH = -1
+"""Broker epoch of a request from before KIP-380, or of a broker whose registration is not known."""
+
 LEADER_DURING_DELETE = -2
 """Leader id (UpdateMetadata) and leader epoch (StopReplica) of a partition that is being deleted."""
 
@@ -20,6 +26,24 @@ CONSUMER_REPLICA_ID = -1
 
 DEBUGGING_REPLICA_ID = -2
 """Replica id of a consumer that may read any replica up to its log end."""
+
+ACKS_ALL = -1
+"""A producer's acks: all replicas in sync have to have the records."""
+
+LATEST_TIMESTAMP = -1
+"""ListOffsets: where the next record will stand, as far as the reader may see. This and those below are no times."""
+
+EARLIEST_TIMESTAMP = -2
+"""ListOffsets: the first offset that is still there."""
+
+MAX_TIMESTAMP = -3
+"""ListOffsets: the record with the largest timestamp (KIP-734)."""
+
+EARLIEST_LOCAL_TIMESTAMP = -4
+"""ListOffsets: the first offset on the leader's own disk (KIP-405)."""
+
+LATEST_TIERED_TIMESTAMP = -5
+"""ListOffsets: the last offset in tiered storage (KIP-1005)."""
 
 
 class TopicPartition(NamedTuple):
@@ -76,7 +100,7 @@ class BrokerInfo:
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    broker_epoch: int = -1
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return the endpoint of a listener, or None where the broker has no such listener."""

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from engine.common.model import NO_LEADER, BrokerInfo, LeaderRecoveryState, ReplicaAssignment, TopicPartition
+from engine.common.model import (
+    NO_CONTROLLER,
+    NO_LEADER,
+    BrokerInfo,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from engine.common.topic_names import INTERNAL_TOPICS
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -100,7 +107,7 @@ class ClusterSnapshot:
     source: SnapshotSource
     taken_at_ms: int
     cluster_id: str | None = None
-    controller_id: int = -1
+    controller_id: int = NO_CONTROLLER
     controller_epoch: int | None = None
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
 

@@ -89,11 +89,6 @@ class DynamicConfigs:
             self._log_configs[topic] = made
         return made
 
-    @property
-    def default_log_config(self) -> LogConfig:
-        """The settings of a topic without overrides."""
-        return self._default_log_config
-
     def topic_overrides(self, topic: str) -> Overrides:
         """Return a topic's overrides as they were last told, unusable ones included."""
         return self._topic_overrides.get(topic, _NONE)

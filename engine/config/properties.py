@@ -48,15 +48,6 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
-def duplicate_keys(text: str) -> list[str]:
-    """Return the keys that stand in the text more than once: usually a slip, for only the last value counts."""
-    seen: dict[str, int] = {}
-    for _, line in _logical_lines(text):
-        key = _split(line)[0]
-        seen[key] = seen.get(key, 0) + 1
-    return [key for key, times in seen.items() if times > 1]
-
-
 def format_properties(properties: Mapping[str, str], comment: str | None = None) -> str:
     """Return a file's text that reads back as ``properties``, in ASCII. The comment comes first."""
     lines = [f"#{line}" for line in (comment.split("\n") if comment is not None else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.common.errors import ErrorCode
-from engine.common.model import BrokerInfo, LeaderAndIsr, TopicPartition
+from engine.common.model import UNKNOWN_BROKER_EPOCH, BrokerInfo, LeaderAndIsr, TopicPartition
 from engine.controller.context import ControllerContext
 from engine.controller.election import CONTROLLED_SHUTDOWN_ELECTION
 from engine.controller.events import ApiError, ControlledShutdown, LeaderAndIsrResponseReceived
@@ -29,9 +29,6 @@ from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.controller.topic_deletion import TopicDeletion
-
-UNKNOWN_BROKER_EPOCH = -1
-"""What a broker older than KIP-380 sends."""
 
 
 class BrokerChanges:

@@ -7,7 +7,6 @@ Both are generators (see ``instructions``). Election, resignation and the event 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.topic_id import random_topic_id
@@ -45,8 +44,6 @@ from engine.controller.request_batch import RequestBatch
 from engine.controller.topic_changes import TopicChanges
 from engine.controller.topic_deletion import TopicDeletion
 from engine.zk.errors import ControllerMoved
-
-E = TypeVar("E", bound=ControllerEvent)
 
 FIRST_REBALANCE_DELAY_MS = 5_000
 """Wait of a new controller before it looks at the balance of leaders."""

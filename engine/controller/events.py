@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 from typing import ClassVar
 
 from engine.common.errors import ErrorCode
-from engine.common.model import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, TopicPartition
+from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 
 
 class ControllerState(IntEnum):
@@ -311,9 +311,6 @@ class ListPartitionReassignments(ControllerEvent):
     @property
     def refusal(self) -> ApiError:
         return NOT_CONTROLLER
-
-
-ListReassignmentsAnswer = ApiError | dict[TopicPartition, ReplicaAssignment]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from engine.common.errors import CoordinationError
+from engine.common.model import NO_CONTROLLER
 from engine.controller import instructions as do
 from engine.controller.channels import ChannelSettings, ControllerChannels
 from engine.controller.context import ControllerEpoch
@@ -39,7 +40,6 @@ from engine.zk.session_keeper import SessionEvent
 from engine.zk.watches import WatchEvent, WatchEventKind
 from engine.zk.znodes.controller_znodes import ControllerZNode
 
-NO_CONTROLLER = -1
 """Id of the controller while nobody is."""
 
 HOLD_MS_MAX = 5

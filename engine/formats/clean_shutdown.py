@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 
+from engine.common.model import UNKNOWN_BROKER_EPOCH
+
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLEAN_SHUTDOWN_VERSION = 0
-NO_BROKER_EPOCH = -1
 
 
-def encode_clean_shutdown(broker_epoch: int = NO_BROKER_EPOCH) -> str:
+def encode_clean_shutdown(broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> str:
     """Return the file's text as Kafka 3.9 writes it."""
     return json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from engine.common.model import TopicPartition
+from engine.common.model import LEADER_DURING_DELETE, TopicPartition
 from engine.formats.state_change_events import (
     Event,
     LeaderElected,
@@ -37,7 +37,6 @@ from engine.formats.state_change_states import broker_ids, state_in
 
 Found = Iterable[Event]
 
-_DELETED_LEADER = -2
 _MOVED = re.compile(r"(?:state )?from (\w+) to (\w+)")
 _FAILED_MOVE = re.compile(r" from (\w+) to (\w+)( failed)?")
 _WITH_LEADER = re.compile(r"with leader (-?\d{1,10})\s*$")
@@ -111,7 +110,7 @@ def _sending(line: StateChangeLine, text: str) -> Found:
         if broker is not None:
             yield PartitionSent(RequestKind.STOP_REPLICA, int(broker[1]), partition, None)
         return
-    if state is not None and state.leader != _DELETED_LEADER:
+    if state is not None and state.leader != LEADER_DURING_DELETE:
         yield StateSeen(partition, state, StateRole.SENT)
     if "LeaderAndIsr request" in text and broker is not None:
         yield PartitionSent(
@@ -205,7 +204,7 @@ def _old_controller(text: str) -> Found:
 def _cached(line: StateChangeLine, text: str) -> Found:
     partition, state = _one_partition(line), state_in(text)
     if partition is not None and state is not None:
-        if state.leader == _DELETED_LEADER:
+        if state.leader == LEADER_DURING_DELETE:
             yield PartitionDeleted(partition)
         else:
             yield StateSeen(partition, state, StateRole.CACHED)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from engine.common.model import UNKNOWN_BROKER_EPOCH
 from engine.handlers.context import Broker
 
 logger = logging.getLogger("kafka.server.KafkaApis")
-
-UNKNOWN_BROKER_EPOCH = -1
 
 
 def is_stale(broker: Broker, request_broker_epoch: int) -> bool:

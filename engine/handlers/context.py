@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.controller.producer_ids import ProducerIdManager
     from engine.controller.topic_admin import TopicAdmin
     from engine.coordinator.group.coordinator import GroupCoordinator
-    from engine.handlers.fetch_sessions import FetchSessionCache
+    from engine.handlers.fetch_session_cache import FetchSessionCache
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.replica_manager import ReplicaManager
     from engine.runtime.offload import Offloader

@@ -12,6 +12,7 @@ Version notes
 from __future__ import annotations
 
 from engine.common.errors import ErrorCode
+from engine.common.model import NO_CONTROLLER
 from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
@@ -38,7 +39,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=-1 if cache.controller_id is None else cache.controller_id,
+        controller_id=NO_CONTROLLER if cache.controller_id is None else cache.controller_id,
         brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes.values()],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED

@@ -27,7 +27,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.fetch_answer import build_response, session_error
 from engine.handlers.fetch_conversion import converted, needs_conversion
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
-from engine.handlers.fetch_sessions import FetchContext, FetchPartition, PartitionKey, named_once
+from engine.handlers.fetch_session_cache import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.handlers.registry import handles
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey

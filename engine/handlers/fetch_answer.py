@@ -7,7 +7,7 @@ from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_conversion import Converted
 from engine.handlers.fetch_reads import FetchReads
-from engine.handlers.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
+from engine.handlers.fetch_session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
 from engine.handlers.leader_hint import LeaderHints
 from engine.protocol.apis.fetch import (
     AbortedTransaction,

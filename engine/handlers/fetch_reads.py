@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
 from engine.handlers.context import Broker
-from engine.handlers.fetch_sessions import FetchPartition
+from engine.handlers.fetch_session_cache import FetchPartition
 from engine.replication.isr import FollowerState
 from engine.replication.partition import Partition
 from engine.replication.partition_read import PartitionRead, read_error

@@ -21,7 +21,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 from engine.common.errors import ErrorCode
-from engine.common.model import Node
+from engine.common.model import NO_CONTROLLER, NO_LEADER, Node
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
@@ -113,7 +113,7 @@ def _response(
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes.values()],
         cluster_id=broker.cluster_id,
-        controller_id=-1 if cache.controller_id is None else cache.controller_id,
+        controller_id=NO_CONTROLLER if cache.controller_id is None else cache.controller_id,
         topics=[
             *(
                 _topic_error(errors[name], name, ZERO_TOPIC_ID)
@@ -170,7 +170,7 @@ def _partition(
     if leader not in nodes:
         has_no_listener = leader in alive and version >= 6
         error = ErrorCode.LISTENER_NOT_FOUND if has_no_listener else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = -1
+        leader = NO_LEADER
     if version == 0:
         replicas = [r for r in replicas if r in nodes]
         isr = [r for r in isr if r in nodes]

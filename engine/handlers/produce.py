@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import RequestContext
 from engine.handlers.leader_hint import LeaderHints
@@ -53,7 +53,6 @@ from engine.storage.log import Log
 from engine.storage.preparation import Preparation, PreparationNeeded
 from engine.storage.results import AppendResult
 
-ACKS_ALL = -1
 _ACKS = (0, 1, ACKS_ALL)
 
 _WITHOUT_LOG_START = frozenset(

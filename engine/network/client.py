@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import struct
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
@@ -34,8 +34,6 @@ ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 
 CLIENT_SOFTWARE_NAME = "klamm"
 CLIENT_SOFTWARE_VERSION = "0.1.0"
-
-AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 
 class _Waiting:

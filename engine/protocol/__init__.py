@@ -8,7 +8,7 @@ How the parts fit:
   (``decoder_source`` and ``encoder_source`` write straight-line Python; ``wire`` is what that code calls;
   ``diagnosis`` finds out which field was at fault when a value cannot be written). What is encoded goes into an
   ``Outgoing`` buffer, which notes the file ranges that are sent from where they lie.
-* ``frames``: request and response headers, whole frames. ``framing``: frame lengths and their limit.
+* ``frames``: request and response headers, whole frames.
 * ``records/``: record batches, which the messages carry as opaque bytes.
 
 Malformed bytes raise ``RemoteProtocolError`` and nothing else; a value that a version cannot carry raises

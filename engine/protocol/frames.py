@@ -21,7 +21,6 @@ from engine.protocol.api_keys import (
 )
 from engine.protocol.codec import Buffer, decoder, encoder
 from engine.protocol.declaration import Request, Response
-from engine.protocol.framing import LENGTH
 from engine.protocol.outgoing import Outgoing
 from engine.protocol.wire import STRING_BYTES_MAX, Malformed, skip_tagged
 
@@ -145,7 +144,7 @@ def encode_request(request: Request, api_version: int, correlation_id: int, clie
     if header_version == 2:
         out.append(0)
     encoder(type(request), api_version)(out, request)
-    LENGTH.pack_into(out, 0, (out.size_bytes if out.ranges else len(out)) - 4)
+    _INT32.pack_into(out, 0, (out.size_bytes if out.ranges else len(out)) - 4)
     return out
 
 
@@ -178,7 +177,7 @@ def encode_response(response: Response, api_key: ApiKey, api_version: int, corre
     pack_start, encode = _response_parts(api_key, api_version)
     out = Outgoing(pack_start(0, correlation_id))
     encode(out, response)
-    LENGTH.pack_into(out, 0, (out.size_bytes if out.ranges else len(out)) - 4)
+    _INT32.pack_into(out, 0, (out.size_bytes if out.ranges else len(out)) - 4)
     return out
 
 

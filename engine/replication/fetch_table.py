@@ -12,8 +12,8 @@ from typing import Protocol
 from engine.common.clock import Clock
 from engine.common.errors import KafkaError
 from engine.common.model import Node, TopicPartition
-from engine.replication.fetch_session import FetchWanted, FollowerFetchSession
 from engine.replication.fetch_state import FetchState, InitialFetchState
+from engine.replication.follower_fetch_session import FetchWanted, FollowerFetchSession
 from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
 from engine.replication.throttle import ReplicationQuota

@@ -15,10 +15,10 @@ from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.replication.fetch_cuts import LogCutter
-from engine.replication.fetch_session import FetchPlan
 from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.fetch_table import FetchTable, FollowerHost, continued
 from engine.replication.follower import append_fetched, hosted_log
+from engine.replication.follower_fetch_session import FetchPlan
 from engine.replication.leader_endpoint import LeaderEndpoint
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")

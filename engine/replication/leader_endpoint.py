@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from engine.common.errors import ErrorCode, KafkaError, error_code
-from engine.common.model import Node, TopicPartition
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, TopicPartition
 from engine.config.metadata_version import (
     fetch_version,
     is_offset_for_leader_epoch_supported,
@@ -24,11 +24,8 @@ from engine.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.protocol.declaration import Request
-from engine.replication.fetch_session import TOPIC_IDS_SINCE, FetchPlan
+from engine.replication.follower_fetch_session import TOPIC_IDS_SINCE, FetchPlan
 from engine.replication.settings import ReplicationSettings
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
 
 
 class LeaderConnection(Protocol):

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import IsolationLevel
-from engine.replication.partition import Partition
-from engine.storage.log import Log
-from engine.storage.log_times import (
+from engine.common.model import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    IsolationLevel,
 )
+from engine.replication.partition import Partition
+from engine.storage.log import Log
 from engine.storage.results import OffsetAtTime
 
 NO_TIMESTAMP = -1

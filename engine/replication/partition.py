@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
+    ACKS_ALL,
     CONSUMER_REPLICA_ID,
     NO_PARTITION_LEADER_EPOCH,
     IsolationLevel,
@@ -17,8 +18,6 @@ from engine.common.model import (
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.formats.index_entries import AbortedTransaction
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.header import iter_batches
 from engine.replication import isr_changes
 from engine.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.replication.partition_environment import PartitionEnvironment
@@ -28,9 +27,6 @@ from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 from engine.storage.preparation import Preparation
 from engine.storage.results import AppendResult, LogRead
-
-ZSTD_SINCE = 7
-"""The first Produce version that may carry zstd (KIP-110)."""
 
 
 class Partition:
@@ -175,32 +171,28 @@ class Partition:
         required_acks: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        request_version: int = ZSTD_SINCE,
         may_prepare: bool = False,
         prepared: Preparation | None = None,
     ) -> AppendResult:
         """Append a producer's batches. What waits for the partition is woken when the event loop comes round.
 
-        ``request_version`` is that of the Produce request: before 7 nobody can have meant zstd. For ``may_prepare`` and
-        ``prepared`` see ``Log.append_as_leader``.
+        For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``.
 
         Raises:
             PreparationNeeded: only with ``may_prepare``.
             KafkaError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all below min.insync.replicas, nothing is
-                written); UNSUPPORTED_COMPRESSION_TYPE; what the log finds wrong with the batches; KAFKA_STORAGE_ERROR.
+                written); what the log finds wrong with the batches; KAFKA_STORAGE_ERROR.
         """
         log = self.leader_log
         if log is None:
             log = self.led_log()
-        if request_version < ZSTD_SINCE:
-            _refuse_zstd(records)
         if not self.followers:
             result = log.append_as_leader(
                 records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
             )
             log.update_high_watermark(log.log_end_offset)
         else:
-            if required_acks == -1 and len(self.isr_state.committed) < self._min_isr(log):
+            if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy the "
@@ -341,14 +333,6 @@ class Partition:
         return (
             f"Partition({self.topic_partition}, leader_id={self.leader_id}, leader_epoch={self.leader_epoch}, "
             f"partition_epoch={self.partition_epoch}, isr={self.isr}, replicas={self.assignment.replicas})"
-        )
-
-
-def _refuse_zstd(records: memoryview) -> None:
-    if any(header.magic >= 2 and header.codec is Codec.ZSTD for _, header in iter_batches(records)):
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests before version {ZSTD_SINCE} are not allowed to use ZStandard compression",
         )
 
 

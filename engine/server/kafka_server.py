@@ -27,7 +27,7 @@ from engine.controller.topic_admin import TopicAdmin
 from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.handlers.api_versions import answer_unknown_version
 from engine.handlers.context import RequestContext
-from engine.handlers.fetch_sessions import FetchSessionCache
+from engine.handlers.fetch_session_cache import FetchSessionCache
 from engine.handlers.registry import all_handlers
 from engine.network.request import Peer
 from engine.network.routes import HandlerSpec, RouteTable

@@ -85,11 +85,6 @@ class LeaderEpochCache:
     def latest_entry(self) -> EpochEntry | None:
         return self._entries[-1] if self._entries else None
 
-    @property
-    def previous_epoch(self) -> int | None:
-        """The epoch before the latest."""
-        return self._entries[-2].leader_epoch if len(self._entries) > 1 else None
-
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Note that ``leader_epoch`` begins at ``start_offset``.
 

@@ -187,14 +187,6 @@ class LogCore:
             self._refresh_first_unstable()
         return bounded
 
-    def maybe_increment_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark to ``offset``, at most to the log's end; return whether it rose."""
-        offset = min(offset, self.log_end_offset)
-        if offset <= self.high_watermark:
-            return False
-        self.update_high_watermark(offset)
-        return True
-
     def _set_log_end_offset(self, offset: int) -> None:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)

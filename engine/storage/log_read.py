@@ -76,10 +76,6 @@ class LogReads(LogCore):
             self._remember(offset, position)
         return LogPosition(segment.base_offset, position)
 
-    def end_position(self) -> LogPosition:
-        """Return where the next batch goes."""
-        return LogPosition(self._active.base_offset, self._active.size_bytes)
-
     def collect_aborted_transactions(self, start_offset: int, limit_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that a read of ``[start_offset, limit_offset)`` must hide.
 

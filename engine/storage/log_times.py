@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.iterate import iter_batch_records
 from engine.storage.file_range import read_fully
@@ -9,12 +10,6 @@ from engine.storage.log_core import LogCore
 from engine.storage.results import OffsetAtTime
 from engine.storage.segment import LogSegment
 from engine.storage.time_index import NO_TIMESTAMP
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4
-LATEST_TIERED_TIMESTAMP = -5
 
 
 class LogTimes(LogCore):

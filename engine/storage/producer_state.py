@@ -64,11 +64,6 @@ class ProducerStateManager:
             return unreplicated if first is None else min(first, unreplicated)
         return first
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """First offset of the oldest open transaction."""
-        return next(iter(self._ongoing), None)
-
     def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
         """Return whether the oldest open transaction has been silent for longer than any may last."""
         producer_id = next(iter(self._ongoing.values()), None)

@@ -62,13 +62,6 @@ class LogPosition(NamedTuple):
     segment_base_offset: int
     position: int
 
-    def is_on_older_segment(self, other: LogPosition) -> bool:
-        return self.segment_base_offset < other.segment_base_offset
-
-    def bytes_until(self, other: LogPosition) -> int:
-        """Return the bytes up to ``other``, which must be on the same segment (Kafka's positionDiff)."""
-        return other.position - self.position
-
 
 class LogRead:
     """What a read found. ``records`` is None where there is nothing below the limit.

@@ -62,11 +62,6 @@ class TopicZnodes:
         )
         return dict(zip(topics, found, strict=True))
 
-    async def get_topic_ids(self, topics: Sequence[str]) -> dict[str, bytes]:
-        """Return the ids of those topics that have one."""
-        assignments = await self.get_topic_assignments(topics)
-        return {topic: read.topic_id for topic, read in assignments.items() if read.topic_id is not None}
-
     async def create_topic_assignment(
         self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
     ) -> None:

@@ -26,7 +26,7 @@ def test_precedence_of_a_topic_setting() -> None:
     assert held.log_config("t").retention_ms == 200
     held.apply(TOPICS, "t", {"retention.ms": "100"})
     assert held.log_config("t").retention_ms == 100
-    assert held.log_config("u").retention_ms == held.default_log_config.retention_ms == 200
+    assert held.log_config("u").retention_ms == 200
     for entity_type, name, expected in ((TOPICS, "t", 200), (BROKERS, "1", 300), (BROKERS, DEFAULT_ENTITY, 3_600_000)):
         held.apply(entity_type, name, {})
         assert held.log_config("t").retention_ms == expected
@@ -169,10 +169,10 @@ def test_the_record_format_counts_before_ibp_3_0_only() -> None:
     old = {"message.format.version": "0.10.2"}
     new = configs(log_message_format_version="0.10.2")
     new.apply(TOPICS, "t", old)
-    assert (new.default_log_config.record_magic, new.log_config("t").record_magic) == (2, 2)
+    assert (new.log_config("u").record_magic, new.log_config("t").record_magic) == (2, 2)
     mixed = configs(inter_broker_protocol_version="2.8", log_message_format_version="0.9.0")
     mixed.apply(TOPICS, "t", old)
-    assert (mixed.default_log_config.record_magic, mixed.log_config("t").record_magic) == (0, 1)
+    assert (mixed.log_config("u").record_magic, mixed.log_config("t").record_magic) == (0, 1)
     behind = configs(inter_broker_protocol_version="0.10.1", log_message_format_version="0.10.0")
     behind.apply(TOPICS, "t", {"message.format.version": "0.11.0"})
     assert behind.log_config("t").record_magic == 1

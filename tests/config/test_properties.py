@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.errors import ConfigError
-from engine.config.properties import duplicate_keys, format_properties, parse_properties
+from engine.config.properties import format_properties, parse_properties
 
 CASES = json.loads((Path(__file__).parents[2] / "fixtures" / "config" / "java-properties.json").read_text())
 
@@ -27,10 +27,6 @@ def test_reads_as_java(case: dict[str, object]) -> None:
 def test_names_the_line_of_an_error() -> None:
     with pytest.raises(ConfigError, match="Line 3"):
         parse_properties("a=1\n\nb=\\u12")
-
-
-def test_finds_keys_that_stand_there_twice() -> None:
-    assert duplicate_keys("a=1\nb=2\n#a=3\na : 4\n") == ["a"]
 
 
 def test_writes_comment_and_escapes() -> None:

@@ -12,9 +12,10 @@ from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
+from engine.handlers.produce_checks import checked_records
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.produce import (
@@ -24,8 +25,12 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from engine.protocol.records.attributes import Codec
 from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.encode import encode_batch
 from engine.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
+from engine.protocol.records.legacy import encode_message_set
+from engine.protocol.records.record import Record
 from engine.runtime.offload import Offloader
 
 
@@ -147,6 +152,34 @@ def test_acks_0_has_no_answer_and_senseless_acks_are_refused(tmp_path: Path) -> 
             assert w.log(1).log_end_offset == 1
 
     run_virtual(check)
+
+
+ZSTD = encode_batch([Record(value=b"a")], codec=Codec.ZSTD)
+OLD = encode_message_set([Record(value=b"a")], 1)
+GOOD = data_batch(b"a")
+
+
+@pytest.mark.parametrize(
+    ("version", "records"), [(0, OLD), (2, OLD), (2, GOOD), (2, b""), (3, GOOD), (7, ZSTD), (12, ZSTD)]
+)
+def test_what_a_version_may_carry(version: int, records: bytes) -> None:
+    assert checked_records(memoryview(records), version) == records
+
+
+@pytest.mark.parametrize(
+    ("version", "records", "code"),
+    [
+        (3, OLD, ErrorCode.INVALID_RECORD),
+        (3, b"", ErrorCode.INVALID_RECORD),
+        (9, b"short", ErrorCode.INVALID_RECORD),
+        (3, ZSTD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (6, ZSTD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_what_a_version_may_not_carry(version: int, records: bytes, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as refused:
+        checked_records(memoryview(records), version)
+    assert refused.value.code is code
 
 
 def test_what_a_version_may_not_carry_is_refused(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel
-from engine.protocol.records.attributes import Codec
 from engine.replication.partition import Partition
 from engine.replication.replica_selector import select_by_rack
 from engine.runtime.purgatory import DelayedOperation
@@ -119,17 +118,6 @@ def test_a_second_read_for_the_same_request_acknowledges_nothing(tmp_path: Path)
         partition.read_records(3, MAX, replica_id=2, follower_log_start_offset=0)
         assert partition.followers[2].log_end_offset == 3
         assert w.log(1).high_watermark == 3
-
-    led(tmp_path, test)
-
-
-def test_zstd_in_an_old_produce_request_is_refused(tmp_path: Path) -> None:
-    async def test(w: World, partition: Partition) -> None:
-        with pytest.raises(KafkaError) as refused:
-            partition.append_records_to_leader(data_batch(b"x", codec=Codec.ZSTD), 1, request_version=6)
-        assert refused.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        partition.append_records_to_leader(data_batch(b"x", codec=Codec.ZSTD), 1, request_version=7)
-        partition.append_records_to_leader(data_batch(b"x", codec=Codec.GZIP), 1, request_version=6)
 
     led(tmp_path, test)
 

@@ -198,9 +198,6 @@ def test_the_high_watermark_never_leaves_the_log(tmp_path: Path) -> None:
     assert log.update_high_watermark(99) == 3
     log.increment_log_start_offset(1)
     assert log.update_high_watermark(0) == 1
-    assert log.maybe_increment_high_watermark(2)
-    assert not log.maybe_increment_high_watermark(2)
-    assert not log.maybe_increment_high_watermark(1)
     log.update_high_watermark(3)
     log.truncate_to(2)
     assert log.high_watermark == 2

@@ -22,7 +22,7 @@ from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.config.log_config import LogConfig
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch import fetch
-from engine.handlers.fetch_sessions import FetchSessionCache
+from engine.handlers.fetch_session_cache import FetchSessionCache
 from engine.handlers.list_offsets import list_offsets
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.network.errors import ConnectionLost

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.cluster.target import Source
-from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
+from engine.common.model import NO_CONTROLLER, BrokerInfo, Endpoint, SecurityProtocol
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
     from engine.zk.client import ZkClient
-
-NO_CONTROLLER = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
-from engine.common.model import Node
+from engine.common.model import NO_CONTROLLER, Node
 from engine.network.client import BrokerClient
 from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 from engine.protocol.api_keys import ApiKey
@@ -37,8 +37,6 @@ NO_CONTROLLER_HINT = Phrase(
 )
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
-
-_NO_CONTROLLER = -1
 
 
 class WireCluster:
@@ -61,7 +59,7 @@ class WireCluster:
         self._clients: dict[tuple[str, int], BrokerClient] = {}
         self._any: BrokerClient | None = None
         self._nodes: dict[int, Node] = {}
-        self._controller_id = _NO_CONTROLLER
+        self._controller_id = NO_CONTROLLER
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
         """How long the operation may take that the questions belong to."""
@@ -97,7 +95,7 @@ class WireCluster:
             await self.metadata([])
         return self._nodes
 
-    async def call_any(self, request: Request, *, version_max: int | None = None, limit_s: float | None = None) -> Any:
+    async def call_any(self, request: Request, *, limit_s: float | None = None) -> Any:
         """Ask whichever broker answers.
 
         Raises:
@@ -106,7 +104,7 @@ class WireCluster:
         client = await self._any_client()
         try:
             async with asyncio.timeout(limit_s) as limit:
-                return await self._ask(client, request, version_max=version_max)
+                return await self._ask(client, request)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -134,7 +132,7 @@ class WireCluster:
             if ErrorCode.NOT_CONTROLLER not in errors_of(response):
                 return response
             self._observe(f"broker {controller_id} is not the controller any more, asking for the new one")
-            self._controller_id = _NO_CONTROLLER
+            self._controller_id = NO_CONTROLLER
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def ask_controller(
@@ -159,12 +157,12 @@ class WireCluster:
                     if response is not None and ErrorCode.NOT_CONTROLLER not in errors_of(response):
                         self.silent.pop(asked, None)
                         return response
-                    self._controller_id = asked = _NO_CONTROLLER
+                    self._controller_id = asked = NO_CONTROLLER
                     await asyncio.sleep(RETRY_PAUSE_S)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if asked == _NO_CONTROLLER:
+            if asked == NO_CONTROLLER:
                 raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
             silence = f"no answer within {limit_s:g} s"
             self.silent.setdefault(asked, silence)
@@ -201,9 +199,9 @@ class WireCluster:
 
     async def controller_id(self) -> int:
         """Return the controller's id; waits for an election that is going on, until the caller's deadline."""
-        while self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+        while self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
             await self.metadata([])
-            if self._controller_id == _NO_CONTROLLER or self._controller_id not in self._nodes:
+            if self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
                 self._observe("no controller at the moment, waiting for one")
                 await asyncio.sleep(RETRY_PAUSE_S)
         return self._controller_id
@@ -226,7 +224,7 @@ class WireCluster:
                     where = f"broker {controller_id}, the controller"
                     raise Unreachable(error.message, where=where, hint=NO_CONTROLLER_HINT) from error
                 self._observe(f"controller {controller_id} cannot be reached, waiting for the next: {error}")
-                self._controller_id = _NO_CONTROLLER
+                self._controller_id = NO_CONTROLLER
                 await asyncio.sleep(RETRY_PAUSE_S)
             else:
                 return controller_id

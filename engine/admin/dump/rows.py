@@ -183,10 +183,6 @@ class Finding:
     found: int | None = None
     message: str | None = None
 
-    @property
-    def is_fault(self) -> bool:
-        return self.finding not in (FindingKind.EMPTY, FindingKind.SANE)
-
 
 Row: TypeAlias = (
     SegmentRow

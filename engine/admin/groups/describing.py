@@ -22,8 +22,6 @@ from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupStat
 from engine.admin.offsets.listing import end_offsets
 from engine.common.model import Node, TopicPartition
 
-_NO_NODES: Mapping[int, Node] = {}
-
 
 class Wanted(Enum):
     """What of the groups is wanted: kafka-consumer-groups' three ways."""
@@ -86,11 +84,6 @@ async def _at_brokers(cluster: Cluster, found: FoundGroups, wanted: Wanted) -> l
         ends = await ends_of(cluster, names)
     nodes = await wire.nodes()
     return [_described(name, group, committed.get(name), ends, nodes) for name, group in alive.items()]
-
-
-def _is_gone(group: GroupDescription | Unknown) -> bool:
-    """Whether it was deleted since it was listed."""
-    return isinstance(group, GroupDescription) and group.state is GroupState.DEAD
 
 
 def _described(

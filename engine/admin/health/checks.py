@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Set
 
-from engine.admin.cluster.members import NO_CONTROLLER
 from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS
 from engine.admin.topics.values import DEFAULT_MIN_ISR
-from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
 IMBALANCE_PERCENT_MAX = 10

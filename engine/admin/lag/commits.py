@@ -16,7 +16,8 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.pace import Commit, is_within_pace, steps_of
 from engine.admin.lag.unread import Place, UnreadRecord, read_times
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
-from engine.common.errors import ErrorCode, KafkaError
+from engine.admin.records.fetching import FetchFrom, fetch
+from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_offsets import (
@@ -26,7 +27,6 @@ from engine.formats.consumer_offsets import (
     encode_offset_key,
     partition_for,
 )
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from engine.protocol.records.header import iter_batches
 from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.record import Record
@@ -42,8 +42,6 @@ _RECORDS_MAX: Final = 200_000
 """So many records are looked through at most, which takes about a second."""
 
 _ANSWER_BYTES: Final = 1024 * 1024
-_NAMES_VERSION_MAX: Final = 12
-"""The last version of Fetch that names topics instead of giving their ids."""
 
 _KEY = OffsetCommitKey()
 
@@ -122,9 +120,10 @@ async def _read(
     commits: Commits = {}
     position, end = span
     while position < end:
-        data = await _fetch(wire, broker_id, home, position)
-        if data is None or data.error_code != ErrorCode.NONE:
-            return Unknown.of_code(ErrorCode.UNKNOWN_SERVER_ERROR if data is None else data.error_code)
+        wanted = {home: FetchFrom(position, _ANSWER_BYTES)}
+        data = (await fetch(wire, broker_id, wanted, max_bytes=_ANSWER_BYTES))[home]
+        if isinstance(data, Unknown):
+            return data
         before = position
         try:
             for place, header in iter_batches(data.records or b""):
@@ -137,18 +136,6 @@ async def _read(
         if position == before:
             return Unknown("the broker gives no whole batch")
     return commits
-
-
-async def _fetch(wire: WireCluster, broker_id: int, home: TopicPartition, offset: int) -> PartitionData | None:
-    partition = FetchPartition(partition=home.partition, fetch_offset=offset, partition_max_bytes=_ANSWER_BYTES)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_ANSWER_BYTES,
-        topics=[FetchTopic(topic=home.topic, partitions=[partition])],
-    )
-    response = await wire.call_broker(broker_id, request, version_max=_NAMES_VERSION_MAX)
-    return next((data for topic in response.responses for data in topic.partitions), None)
 
 
 def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> None:

@@ -14,14 +14,13 @@ from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import leaders_of
-from engine.common.errors import ErrorCode, KafkaError
+from engine.admin.records.fetching import FetchFrom, fetch
+from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from engine.protocol.apis.fetch import PartitionData
 from engine.protocol.records.header import iter_batches
 from engine.protocol.records.iterate import iter_batch_records
 
-_NAMES_VERSION_MAX = 12
-"""The last version of Fetch that names topics instead of giving their ids."""
 _PLACES_PER_TURN = 5_000
 _PARTITIONS_PER_REQUEST = 50
 _PARTITION_BYTES = 64 * 1024
@@ -115,37 +114,20 @@ def _together(searches: list[_Search]) -> list[_Search]:
 async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], found: Times) -> None:
     # Alone, a partition's first batch comes whole however little is asked for; but not before Kafka 0.10.1 (KIP-74).
     is_single = len(searches) == 1 and len(searches[0].places) < _MANY
-    topics: dict[str, list[FetchPartition]] = {}
+    wanted = {
+        search.name: FetchFrom(search.position, search.least_bytes if is_single else search.wanted_bytes)
+        for search in searches
+    }
+    max_bytes = searches[0].least_bytes if is_single else _ANSWER_BYTES
+    answers = await fetch(wire, broker_id, wanted, max_bytes=max_bytes)
     for search in searches:
-        limit = search.least_bytes if is_single else search.wanted_bytes
-        partition = FetchPartition(
-            partition=search.name.partition, fetch_offset=search.position, partition_max_bytes=limit
-        )
-        topics.setdefault(search.name.topic, []).append(partition)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=searches[0].least_bytes if is_single else _ANSWER_BYTES,
-        topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
-    response = await wire.call_broker(broker_id, request, version_max=_NAMES_VERSION_MAX)
-    waiting = {search.name: search for search in searches}
-    if response.error_code != ErrorCode.NONE:
-        for search in searches:
-            search.settle(found, Unknown.of_code(response.error_code))
-        return
-    for topic in response.responses:
-        for data in topic.partitions:
-            search = waiting.pop(TopicPartition(topic.topic, data.partition_index))
-            _look(search, data, found, is_first=len(searches) == 1)
-    for search in waiting.values():
-        search.settle(found, Unknown("the broker left it out of its answer"))
+        _look(search, answers[search.name], found, is_first=len(searches) == 1)
 
 
-def _look(search: _Search, data: PartitionData, found: Times, *, is_first: bool) -> None:
+def _look(search: _Search, data: PartitionData | Unknown, found: Times, *, is_first: bool) -> None:
     """Take what an answer tells of one partition: records, that there are none, an error, or to go on behind it."""
-    if data.error_code != ErrorCode.NONE:
-        search.settle(found, Unknown.of_code(data.error_code))
+    if isinstance(data, Unknown):
+        search.settle(found, data)
         return
     before = search.position
     search.steps += 1

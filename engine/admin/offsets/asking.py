@@ -1,4 +1,4 @@
-"""Offsets of partitions by position or time, asked of one leader (ListOffsets). Many at once: ``listing``."""
+"""Offsets of partitions by position or time, asked of one broker (ListOffsets). Many at once: ``listing``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.wire import WireCluster
 from engine.common.errors import ErrorCode, error_code
-from engine.common.model import IsolationLevel, TopicPartition
+from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -15,14 +15,10 @@ from engine.protocol.apis.list_offsets import (
     ListOffsetsTopic,
 )
 
-LATEST = -1
-EARLIEST = -2
-_CONSUMER = -1
-
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """A leader's answer for one partition; -1 is none, of the timestamp also "not looked up by time"."""
+    """A broker's answer for one partition; -1 is none, of the timestamp also "not looked up by time"."""
 
     offset: int
     timestamp: int
@@ -31,20 +27,26 @@ class FoundOffset:
 
 async def ask_offsets(
     wire: WireCluster,
-    leader_id: int,
+    broker_id: int,
     wanted: Mapping[TopicPartition, int],
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    replica_id: int = CONSUMER_REPLICA_ID,
 ) -> dict[TopicPartition, FoundOffset | ErrorCode]:
-    """Ask one leader for the offsets of times (milliseconds, or Kafka's negative numbers); return offsets or errors."""
+    """Ask one broker for the offsets of times (milliseconds, or Kafka's negative numbers); return offsets or errors.
+
+    Only a partition's leader tells them to a consumer, and up to the high watermark. With DEBUGGING_REPLICA_ID every
+    broker tells those of its own replica, up to the log's end.
+    """
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for (topic, partition), timestamp in wanted.items():
         topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
     request = ListOffsetsRequest(
-        replica_id=_CONSUMER,
+        replica_id=replica_id,
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
-    response: ListOffsetsResponse = await wire.call_broker(leader_id, request)
+    response: ListOffsetsResponse = await wire.call_broker(broker_id, request)
     found: dict[TopicPartition, FoundOffset | ErrorCode] = {}
     for answered in response.topics:
         for answer in answered.partitions:
@@ -54,19 +56,3 @@ async def ask_offsets(
             told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
             found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code
     return found
-
-
-async def list_offsets(
-    wire: WireCluster,
-    leader_id: int,
-    wanted: Mapping[TopicPartition, int],
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
-    """Ask one leader for the offsets of times (milliseconds, or EARLIEST, LATEST); return offsets and errors.
-
-    An offset is -1 where no record has that time or a later one.
-    """
-    found = await ask_offsets(wire, leader_id, wanted, isolation)
-    offsets = {name: answer.offset for name, answer in found.items() if isinstance(answer, FoundOffset)}
-    errors = {name: answer for name, answer in found.items() if isinstance(answer, ErrorCode)}
-    return offsets, errors

@@ -14,11 +14,11 @@ from engine.admin.cluster.errors import NotFound, Refused
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.offsets.asking import EARLIEST, LATEST, FoundOffset, ask_offsets
+from engine.admin.offsets.asking import FoundOffset, ask_offsets
 from engine.admin.offsets.selection import PartitionSelection
 from engine.admin.offsets.times import OffsetTime
 from engine.common.errors import ErrorCode
-from engine.common.model import NO_LEADER, IsolationLevel, TopicPartition
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.protocol.api_keys import ApiKey
 
 Offsets = dict[TopicPartition, int | Unknown]
@@ -57,14 +57,16 @@ async def end_offsets(
     patience_s: float = PATIENCE_S,
 ) -> Offsets:
     """Return the offset after the last record that a reader may see; an Unknown where no leader tells it."""
-    return await offsets_at(wire, dict.fromkeys(partitions, LATEST), isolation=isolation, patience_s=patience_s)
+    return await offsets_at(
+        wire, dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation=isolation, patience_s=patience_s
+    )
 
 
 async def start_offsets(
     wire: WireCluster, partitions: Iterable[TopicPartition], *, patience_s: float = PATIENCE_S
 ) -> Offsets:
     """Return the first offset that is still there."""
-    return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST), patience_s=patience_s)
+    return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), patience_s=patience_s)
 
 
 async def offsets_at(
@@ -74,7 +76,7 @@ async def offsets_at(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     patience_s: float = PATIENCE_S,
 ) -> Offsets:
-    """Return the first offset at or after a time (milliseconds, or EARLIEST, LATEST) per partition.
+    """Return the first offset at or after a time (milliseconds, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) per partition.
 
     -1 means that no record is as late. A partition that does not exist or has no leader is an Unknown; one whose leader
     is just moving is asked for again for ``patience_s``, but one without any leader only once.

@@ -11,12 +11,22 @@ from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Parameter
+from engine.common.model import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 
-LATEST = -1
-EARLIEST = -2
-
-_NAMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
-_SINCE = {-3: 7, -4: 8, -5: 9}
+_NAMES = {
+    "latest": LATEST_TIMESTAMP,
+    "earliest": EARLIEST_TIMESTAMP,
+    "max-timestamp": MAX_TIMESTAMP,
+    "earliest-local": EARLIEST_LOCAL_TIMESTAMP,
+    "latest-tiered": LATEST_TIERED_TIMESTAMP,
+}
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
 _NUMBER = re.compile(r"-?\d+")
 
 

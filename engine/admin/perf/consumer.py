@@ -7,30 +7,29 @@ is given, begins at what is committed, and commits what it has read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.values import CommittedOffset
-from engine.admin.offsets.asking import EARLIEST, LATEST
 from engine.admin.offsets.listing import offsets_at
 from engine.admin.perf.data_bytes import count_data
 from engine.admin.perf.membership import Membership
 from engine.admin.perf.results import MB, ConsumeFigures, Span, wall_time
-from engine.admin.topics.describing import topic_not_found
-from engine.common.errors import ErrorCode, error_code
-from engine.common.model import NO_LEADER, TopicPartition
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from engine.admin.records.fetching import FetchFrom, fetch
+from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
+from engine.common.errors import ErrorCode
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, TopicPartition
+from engine.protocol.apis.fetch import PartitionData
+from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.header import BatchHeader, iter_batches
 
-_NAMES_VERSION_MAX = 12
-"""The last version of Fetch that names topics instead of giving their ids."""
 _ANSWER_BYTES_MAX = 50 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _LOOK_EVERY_S = 0.1
@@ -39,6 +38,10 @@ _LEAVE_S = 5.0
 
 OnWindow = Callable[[ConsumeFigures], None]
 OnProgress = Callable[[int], None]
+
+_Answers = Mapping[TopicPartition, PartitionData | Unknown]
+_Batches = tuple[Buffer, Sequence[tuple[int, BatchHeader]]]
+"""The records of an answer, and its batches: where each begins there, and its header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ class PerfConsumer:
         self._load = load
         self._observe = observe
         self._positions: dict[int, _Position] = {}
-        self._readers: dict[int, asyncio.Task[None]] = {}
+        self._readers = LeaderReaders(
+            "perf consumer", read=self._read, lose=self._lose, fail=self._fail, observe=observe
+        )
         self._failure: Exception | None = None
         self._wake = asyncio.Event()
         self._records = 0
@@ -118,7 +123,7 @@ class PerfConsumer:
                 self._report(loop.time(), on_window)
         finally:
             self._end_s = loop.time()
-            await self._stop()
+            await self._readers.stop()
             await self._leave()
         return self._is_enough
 
@@ -163,21 +168,12 @@ class PerfConsumer:
         wanted = self._wanted()
         if any(position.leader_id == NO_LEADER or position.next_offset is None for position in wanted):
             await self._locate(is_first=False)
-        for leader_id in {position.leader_id for position in wanted} - {NO_LEADER}:
-            if leader_id not in self._readers or self._readers[leader_id].done():
-                name = f"perf consumer: broker {leader_id}"
-                self._readers[leader_id] = asyncio.create_task(self._read(leader_id), name=name)
-
-    async def _stop(self) -> None:
-        for reader in self._readers.values():
-            reader.cancel()
-        await asyncio.gather(*self._readers.values(), return_exceptions=True)
-        self._readers.clear()
+        self._readers.start({position.leader_id for position in wanted} - {NO_LEADER})
 
     async def _join(self, since: float) -> None:
         """Join the group if there is one, and find where to begin; the time since then was preparation."""
         if self._membership is not None:
-            await self._stop()
+            await self._readers.stop()
             self._mine = frozenset(await self._membership.join())
             await self._begin_at_committed(self._membership.group)
         await self._find_starts(PATIENCE_S)
@@ -201,7 +197,7 @@ class PerfConsumer:
         self._beat_s = now
         if not (await self._membership.heartbeat() and await self._commit()):
             # What was read is committed before it may be somebody else's.
-            await self._stop()
+            await self._readers.stop()
             await self._commit()
             await self._join(now)
 
@@ -225,80 +221,74 @@ class PerfConsumer:
 
     async def _read(self, leader_id: int) -> None:
         """Read what a broker leads; the next request is on its way while records of the last answer are counted."""
-        fetching: asyncio.Task[FetchResponse] | None = None
+        fetching: asyncio.Task[_Answers] | None = None
         try:
             while mine := self._led_by(leader_id):
                 fetching = fetching or self._fetch(leader_id, mine)
-                response = await fetching
+                answers = await fetching
                 fetching = None
-                refuse(response.error_code, None, f"broker {leader_id}")
-                taken = [self._take(data) for topic in response.responses for data in topic.partitions]
-                if self._load.is_decoding and (mine := self._led_by(leader_id)) and not self._is_enough:
-                    fetching = self._fetch(leader_id, mine)
-                for data, batches in taken:
-                    self._count(data, batches)
+                taken = [self._take(self._positions[name.partition], answer) for name, answer in answers.items()]
+                try:
+                    if self._load.is_decoding and (mine := self._led_by(leader_id)) and not self._is_enough:
+                        fetching = self._fetch(leader_id, mine)
+                        # Counting holds the event loop: without this turn the request would leave when it is over.
+                        await asyncio.sleep(0)
+                finally:
+                    # Also when the reader is stopped here: the positions are past these records already.
+                    for records, batches in taken:
+                        self._count(records, batches)
                 if self._is_enough:
                     self._wake.set()
                     return
-        except (Unreachable, NotFound) as error:
-            self._observe(f"lost broker {leader_id} ({error}), looking for the leaders")
-            for position in self._led_by(leader_id):
-                position.leader_id = NO_LEADER
-            await asyncio.sleep(RETRY_PAUSE_S)
-        except Exception as error:
-            # The rim of the task: ``run`` raises it.
-            self._failure = error
-            self._wake.set()
         finally:
             if fetching is not None:
                 fetching.cancel()
                 await asyncio.gather(fetching, return_exceptions=True)
 
-    def _fetch(self, leader_id: int, positions: Sequence[_Position]) -> asyncio.Task[FetchResponse]:
-        wanted = [
-            FetchPartition(
-                partition=position.name.partition,
-                fetch_offset=position.next_offset or 0,
-                partition_max_bytes=self._load.fetch_bytes,
-            )
-            for position in positions
-        ]
-        request = FetchRequest(
-            max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_ANSWER_BYTES_MAX,
-            topics=[FetchTopic(topic=self._load.topic, partitions=wanted)],
-        )
-        asking = self._wire.call_broker(leader_id, request, version_max=_NAMES_VERSION_MAX)
+    def _lose(self, leader_id: int) -> None:
+        for position in self._led_by(leader_id):
+            position.leader_id = NO_LEADER
+
+    async def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._wake.set()
+
+    def _fetch(self, leader_id: int, positions: Sequence[_Position]) -> asyncio.Task[_Answers]:
+        wanted = {p.name: FetchFrom(p.next_offset or 0, self._load.fetch_bytes) for p in positions}
+        asking = fetch(self._wire, leader_id, wanted, max_bytes=_ANSWER_BYTES_MAX, max_wait_ms=_MAX_WAIT_MS)
         return asyncio.create_task(asking, name=f"perf consumer: fetch from broker {leader_id}")
 
     def _led_by(self, leader_id: int) -> list[_Position]:
         return [p for p in self._wanted() if p.leader_id == leader_id and p.next_offset is not None]
 
-    def _take(self, data: PartitionData) -> tuple[PartitionData, list[tuple[int, BatchHeader]]]:
+    def _take(self, position: _Position, answer: PartitionData | Unknown) -> _Batches:
         """Return the batches that are new, and move the position past them."""
-        position = self._positions[data.partition_index]
-        code = error_code(data.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._observe(f"partition {data.partition_index}: offset {position.next_offset} is not there any more")
-            position.next_offset = None
-        elif code.is_retriable or code.is_invalid_metadata:
-            position.leader_id = NO_LEADER
-        else:
-            refuse(code, None, f"topic {self._load.topic} partition {data.partition_index}")
-        if code is not ErrorCode.NONE or data.records is None or position.next_offset is None:
-            return data, []
-        batches = [(p, h) for p, h in iter_batches(data.records) if h.next_offset > position.next_offset]
+        if isinstance(answer, Unknown):
+            self._pass_failure(position, answer)
+            return b"", ()
+        if answer.records is None or position.next_offset is None:
+            return b"", ()
+        batches = [(p, h) for p, h in iter_batches(answer.records) if h.next_offset > position.next_offset]
         if batches:
             position.next_offset = batches[-1][1].next_offset
-        return data, batches
+        return answer.records, batches
 
-    def _count(self, data: PartitionData, batches: Iterable[tuple[int, BatchHeader]]) -> None:
+    def _pass_failure(self, position: _Position, failure: Unknown) -> None:
+        """Look for the leader or for the offset again, whichever is not right any more."""
+        name = position.name
+        if failure.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._observe(f"partition {name.partition}: offset {position.next_offset} is not there any more")
+            position.next_offset = None
+        else:
+            refuse_lasting(failure, f"topic {name.topic} partition {name.partition}")
+            position.leader_id = NO_LEADER
+
+    def _count(self, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         for place, header in batches:
-            if header.is_control or data.records is None:
+            if header.is_control:
                 continue
             if self._load.is_decoding or header.record_count < 0:
-                records, size = count_data(data.records, place, header)
+                records, size = count_data(data, place, header)
             else:
                 records, size = header.record_count, header.size_bytes
             self._records += records
@@ -309,21 +299,13 @@ class PerfConsumer:
     async def _locate(self, *, is_first: bool) -> None:
         """Find leaders, and where to begin; what is not known yet is looked for again."""
         try:
-            response = await self._wire.metadata([self._load.topic])
+            leaders = (await topic_leaders(self._wire, [self._load.topic]))[self._load.topic]
         except Unreachable:
             if is_first:
                 raise
             return
-        if not response.topics or response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise topic_not_found([self._load.topic])
-        topic = response.topics[0]
-        if not error_code(topic.error_code).is_retriable:
-            refuse(topic.error_code, None, f"topic {self._load.topic}")
-        leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+        check_partitions(self._load.topic, self._load.partitions, leaders)
         for partition in self._load.partitions or sorted(leaders):
-            if leaders and partition not in leaders:
-                hint = f"it has the partitions 0 to {len(leaders) - 1}"
-                raise NotFound(f"topic {self._load.topic!r} has no partition {partition}", hint=hint)
             position = self._positions.setdefault(partition, _Position(TopicPartition(self._load.topic, partition)))
             if position.leader_id == NO_LEADER:
                 position.leader_id = leaders.get(partition, NO_LEADER)
@@ -334,7 +316,7 @@ class PerfConsumer:
         missing = {p.name: p for p in self._wanted() if p.next_offset is None and p.leader_id != NO_LEADER}
         if not missing:
             return
-        at = LATEST if self._load.is_from_latest else EARLIEST
+        at = LATEST_TIMESTAMP if self._load.is_from_latest else EARLIEST_TIMESTAMP
         found = await offsets_at(self._wire, dict.fromkeys(missing, at), patience_s=patience_s)
         for name, offset in found.items():
             if isinstance(offset, Unknown):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.admin.perf.templates import BatchTemplate
+from engine.common.model import NO_LEADER
 from engine.network.client import BrokerClient
 
-NO_LEADER = -1
 _SEQUENCE_MODULUS = 2**31
 
 

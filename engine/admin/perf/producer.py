@@ -18,12 +18,13 @@ from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
-from engine.admin.perf.lanes import NO_LEADER, Flight, Lane, Link
+from engine.admin.perf.lanes import Flight, Lane, Link
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.results import SendFigures, SendMeter, SendMetrics, Span, wall_time
 from engine.admin.perf.templates import Templates
-from engine.admin.topics.describing import topic_not_found
+from engine.admin.records.leaders import check_partitions, topic_leaders
 from engine.common.errors import ErrorCode, error_code
+from engine.common.model import NO_LEADER
 from engine.network.errors import NetworkError
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.api_versions import ApiVersionsRequest
@@ -363,19 +364,9 @@ class PerfProducer:
         self._locate_at = asyncio.get_running_loop().time() + RETRY_PAUSE_S
 
     async def _locate(self) -> None:
-        response = await self._wire.metadata(self._load.topics)
-        found = {topic.name or "": topic for topic in response.topics}
-        for name in self._load.topics:
-            topic = found.get(name)
-            if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise topic_not_found([name])
-            if not error_code(topic.error_code).is_retriable:
-                refuse(topic.error_code, None, f"topic {name}")
-            leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+        for name, leaders in (await topic_leaders(self._wire, self._load.topics)).items():
+            check_partitions(name, self._load.partitions, leaders)
             for partition in self._load.partitions or sorted(leaders):
-                if leaders and partition not in leaders:
-                    hint = f"it has the partitions 0 to {len(leaders) - 1}"
-                    raise NotFound(f"topic {name!r} has no partition {partition}", hint=hint)
                 lane = self._lanes.setdefault((name, partition), Lane(name, partition))
                 lane.leader_id = leaders.get(partition, NO_LEADER)
         await self._link()

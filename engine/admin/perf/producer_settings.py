@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Give, Parameter, Phrase, Words
+from engine.common.model import ACKS_ALL
 from engine.protocol.records.attributes import Codec, codec_named
 
-ALL_ACKS = -1
-_ACKS = {"all": ALL_ACKS, "-1": ALL_ACKS, "0": 0, "1": 1}
+_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 _IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
@@ -21,7 +21,7 @@ _IDEMPOTENT_IN_FLIGHT_MAX = 5
 class ProducerSettings:
     """How batches are made and sent; the defaults are those of Kafka's producer."""
 
-    acks: int = ALL_ACKS
+    acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
     level: int | None = None
     batch_bytes: int = 16_384
@@ -90,7 +90,7 @@ def settings_from(properties: Mapping[str, str]) -> ProducerSettings:
 
 def _checked(settings: ProducerSettings, given: Iterable[str]) -> ProducerSettings:
     """Turn idempotence off where other settings rule it out, as Kafka does; refuse where it was asked for."""
-    fits = settings.acks == ALL_ACKS and settings.in_flight_max <= _IDEMPOTENT_IN_FLIGHT_MAX
+    fits = settings.acks == ACKS_ALL and settings.in_flight_max <= _IDEMPOTENT_IN_FLIGHT_MAX
     if not settings.is_idempotent or fits:
         return settings
     if "enable.idempotence" in given:

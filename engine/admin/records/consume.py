@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
-from engine.admin.offsets.asking import EARLIEST, LATEST, list_offsets
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.offsets.asking import FoundOffset, ask_offsets
 from engine.admin.records.committed import visible_batches
-from engine.admin.topics.describing import topic_not_found
-from engine.common.errors import ErrorCode, error_code
-from engine.common.model import NO_LEADER, IsolationLevel, TopicPartition
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from engine.admin.records.fetching import FetchFrom, fetch
+from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
+from engine.common.errors import ErrorCode
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
+from engine.protocol.apis.fetch import PartitionData
 from engine.protocol.records.attributes import TimestampType
 from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.record import Record
 
-_NAMES_VERSION_MAX = 12
-"""The last version of Fetch that names topics instead of giving their ids."""
 _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
@@ -48,8 +48,8 @@ class ConsumeOptions:
     """What to read; no partitions means all. One of ``offset``, ``tail`` and ``start_time_ms`` says where to start."""
 
     partitions: tuple[int, ...] = ()
-    offset: int = LATEST
-    """An offset, EARLIEST or LATEST."""
+    offset: int = LATEST_TIMESTAMP
+    """An offset, EARLIEST_TIMESTAMP or LATEST_TIMESTAMP."""
     tail: int | None = None
     """So many offsets before each partition's end."""
     start_time_ms: int | None = None
@@ -83,8 +83,8 @@ class _Position:
     def is_done(self) -> bool:
         return self.stop_offset is not None and self.next_offset >= self.stop_offset
 
-    def lose_leader(self) -> None:
-        self.leader_id = NO_LEADER
+    def __str__(self) -> str:
+        return f"topic {self.name.topic} partition {self.name.partition}"
 
 
 _TakeOffset = Callable[[_Position, int], None]
@@ -104,6 +104,9 @@ class Consumer:
         self._positions: list[_Position] = []
         self._leader_is_missing = asyncio.Event()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE_MAX)
+        self._readers = LeaderReaders(
+            f"consume {topic}", read=self._read, lose=self._lose, fail=self._queue.put, observe=observe
+        )
 
     async def open(self) -> None:
         """Find the partitions, their leaders, and where to start.
@@ -114,10 +117,7 @@ class Consumer:
         """
         leaders = await self._leaders()
         wanted = sorted(set(self._options.partitions)) or sorted(leaders)
-        missing = [partition for partition in wanted if partition not in leaders]
-        if missing:
-            hint = f"it has the partitions 0 to {len(leaders) - 1}"
-            raise NotFound(f"topic {self._topic!r} has no partition {missing[0]}", hint=hint)
+        check_partitions(self._topic, wanted, leaders)
         self._positions = [_Position(TopicPartition(self._topic, partition)) for partition in wanted]
         await self._find_starts()
 
@@ -146,17 +146,14 @@ class Consumer:
 
     async def _keep_reading(self) -> None:
         """Keep a reader for every leader; whenever a partition has lost its leader, look for the new one."""
-        readers: dict[int, asyncio.Task[None]] = {}
         try:
             while True:
                 await self._leader_is_missing.wait()
                 self._leader_is_missing.clear()
                 await self._locate()
-                for leader_id in {position.leader_id for position in self._unfinished()} - {NO_LEADER}:
-                    if leader_id not in readers or readers[leader_id].done():
-                        name = f"consume {self._topic}: broker {leader_id}"
-                        readers[leader_id] = asyncio.create_task(self._read_leader(leader_id), name=name)
-                if any(position.leader_id == NO_LEADER for position in self._unfinished()):
+                leader_ids = {position.leader_id for position in self._unfinished()}
+                self._readers.start(leader_ids - {NO_LEADER})
+                if NO_LEADER in leader_ids:
                     self._leader_is_missing.set()
                 # A broker may go on naming a leader that has just refused to be one.
                 await asyncio.sleep(RETRY_PAUSE_S)
@@ -164,53 +161,41 @@ class Consumer:
             # The rim of the task: whoever iterates the batches gets it.
             await self._queue.put(error)
         finally:
-            for reader in readers.values():
-                reader.cancel()
-            await asyncio.gather(*readers.values(), return_exceptions=True)
+            await self._readers.stop()
 
-    async def _read_leader(self, leader_id: int) -> None:
-        """Read what a broker leads, until it leads nothing of it any more; failures are told through the queue."""
-        try:
-            while mine := [position for position in self._unfinished() if position.leader_id == leader_id]:
-                await self._fetch(leader_id, mine)
-        except (Unreachable, NotFound) as error:
-            self._observe(f"lost broker {leader_id} ({error}), looking for the leaders")
-            for position in mine:
-                position.lose_leader()
-            self._leader_is_missing.set()
-        except Exception as error:
-            # The rim of the task: whoever iterates the batches gets it.
-            await self._queue.put(error)
-
-    async def _fetch(self, leader_id: int, positions: Sequence[_Position]) -> None:
-        request = FetchRequest(
-            max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_ANSWER_BYTES_MAX,
-            isolation_level=self._options.isolation,
-            topics=[FetchTopic(topic=self._topic, partitions=[_fetch_partition(p) for p in positions])],
-        )
+    async def _read(self, leader_id: int) -> None:
+        """Read what a broker leads, until it leads nothing of it any more."""
         limit_ms = int(self._options.give_up_s * 1000) + _MAX_WAIT_MS
-        response = await self._wire.call_broker(leader_id, request, version_max=_NAMES_VERSION_MAX, timeout_ms=limit_ms)
-        refuse(response.error_code, None, f"broker {leader_id}")
-        by_partition = {position.name.partition: position for position in positions}
-        for topic in response.responses:
-            for data in topic.partitions:
-                await self._take(by_partition[data.partition_index], data)
+        while mine := self._led_by(leader_id):
+            answers = await fetch(
+                self._wire,
+                leader_id,
+                {position.name: FetchFrom(position.next_offset, _PARTITION_BYTES_MAX) for position in mine},
+                max_bytes=_ANSWER_BYTES_MAX,
+                max_wait_ms=_MAX_WAIT_MS,
+                isolation=self._options.isolation,
+                timeout_ms=limit_ms,
+            )
+            for position in mine:
+                await self._take(position, answers[position.name])
 
-    async def _take(self, position: _Position, data: PartitionData) -> None:
-        code = error_code(data.error_code)
-        where = f"topic {self._topic} partition {position.name.partition}"
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise Refused(code, f"offset {position.next_offset} is not there (any more)", where=where)
-        if code.is_retriable or code.is_invalid_metadata:
-            self._observe(f"{where}: {code.name}, looking for the leader")
-            position.lose_leader()
+    def _lose(self, leader_id: int) -> None:
+        for position in self._led_by(leader_id):
+            position.leader_id = NO_LEADER
+        self._leader_is_missing.set()
+
+    async def _take(self, position: _Position, answer: PartitionData | Unknown) -> None:
+        if isinstance(answer, Unknown):
+            if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                message = f"offset {position.next_offset} is not there (any more)"
+                raise Refused(answer.code, message, where=f"{position}")
+            refuse_lasting(answer, f"{position}")
+            self._observe(f"{position}: {answer}, looking for the leader")
+            position.leader_id = NO_LEADER
             self._leader_is_missing.set()
             return
-        refuse(code, None, where)
         position.lost_since = None
-        records = self._records(position, data)
+        records = self._records(position, answer)
         if records:
             await self._queue.put(records)
         if position.is_done:
@@ -237,14 +222,11 @@ class Consumer:
     def _unfinished(self) -> list[_Position]:
         return [position for position in self._positions if not position.is_done]
 
+    def _led_by(self, leader_id: int) -> list[_Position]:
+        return [position for position in self._unfinished() if position.leader_id == leader_id]
+
     async def _leaders(self) -> dict[int, int]:
-        response = await self._wire.metadata([self._topic])
-        if not response.topics or response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise topic_not_found([self._topic])
-        topic = response.topics[0]
-        if not error_code(topic.error_code).is_retriable:
-            refuse(topic.error_code, None, f"topic {self._topic}")
-        return {partition.partition_index: partition.leader_id for partition in topic.partitions}
+        return (await topic_leaders(self._wire, [self._topic]))[self._topic]
 
     async def _locate(self) -> None:
         """Look once for the leaders of the partitions that have none; raise when one is missing for too long."""
@@ -259,25 +241,26 @@ class Consumer:
             position.leader_id = leaders.get(position.name.partition, NO_LEADER)
             position.lost_since = position.lost_since or now
             if now - position.lost_since > self._options.give_up_s:
-                where = f"topic {self._topic} partition {position.name.partition}"
-                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=where)
+                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=f"{position}")
 
     async def _find_starts(self) -> None:
         """Ask the leaders where to start and, with ``until_end``, where to stop."""
         options = self._options
         if options.start_time_ms is not None:
             await self._ask_offsets(options.start_time_ms, _start_at_time)
-            await self._ask_offsets(LATEST, _start_if_unknown)
+            await self._ask_offsets(LATEST_TIMESTAMP, _start_if_unknown)
         elif options.tail is not None:
-            await self._ask_offsets(LATEST, lambda position, offset: _start_at(position, offset - (options.tail or 0)))
-            await self._ask_offsets(EARLIEST, _start_not_before)
+            await self._ask_offsets(
+                LATEST_TIMESTAMP, lambda position, offset: _start_at(position, offset - (options.tail or 0))
+            )
+            await self._ask_offsets(EARLIEST_TIMESTAMP, _start_not_before)
         elif options.offset < 0:
             await self._ask_offsets(options.offset, _start_at)
         else:
             for position in self._positions:
                 position.next_offset = options.offset
         if options.until_end:
-            await self._ask_offsets(LATEST, _stop_at)
+            await self._ask_offsets(LATEST_TIMESTAMP, _stop_at)
 
     async def _ask_offsets(self, timestamp: int, take: _TakeOffset) -> None:
         waiting = list(self._positions)
@@ -290,32 +273,18 @@ class Consumer:
             waiting = by_leader.pop(NO_LEADER, [])
             for leader_id, positions in by_leader.items():
                 wanted = {position.name: timestamp for position in positions}
-                offsets, errors = await list_offsets(self._wire, leader_id, wanted, self._options.isolation)
+                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
                 for position in positions:
-                    if position.name in offsets:
-                        take(position, offsets[position.name])
+                    answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    if isinstance(answer, FoundOffset):
+                        take(position, answer.offset)
                     else:
-                        _check_passing(position.name, errors.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR))
+                        refuse_lasting(Unknown.of_code(answer), f"{position}")
                         waiting.append(position)
             if waiting and time.monotonic() > deadline:
-                where = f"topic {self._topic} partition {waiting[0].name.partition}"
-                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=where)
+                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=f"{waiting[0]}")
             if waiting:
                 await asyncio.sleep(RETRY_PAUSE_S)
-
-
-def _fetch_partition(position: _Position) -> FetchPartition:
-    return FetchPartition(
-        partition=position.name.partition,
-        fetch_offset=position.next_offset,
-        partition_max_bytes=_PARTITION_BYTES_MAX,
-    )
-
-
-def _check_passing(name: TopicPartition, code: ErrorCode) -> None:
-    """Raise Refused for an error that will not pass by itself."""
-    if not (code.is_retriable or code.is_invalid_metadata):
-        raise Refused(code, where=f"topic {name.topic} partition {name.partition}")
 
 
 def _start_at(position: _Position, offset: int) -> None:

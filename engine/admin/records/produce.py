@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
-from engine.admin.topics.describing import topic_not_found
 from engine.common.errors import ErrorCode, error_code
+from engine.common.model import ACKS_ALL, NO_LEADER
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.protocol.apis.metadata import MetadataRequest
@@ -32,17 +33,15 @@ from engine.protocol.records.encode import encode_batch
 from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.record import Record
 
-ALL_ACKS = -1
 _RECORD_OVERHEAD_BYTES = 32
 _SEQUENCE_MODULUS = 2**31
-_NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
     """How records are sent. ``delivery_timeout_s`` bounds the time in which nothing gets through."""
 
-    acks: int = ALL_ACKS
+    acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
     is_idempotent: bool = True
     batch_bytes: int = 256 * 1024
@@ -79,7 +78,7 @@ class _Lane:
         self.gathered_bytes = 0
         self.ready: deque[_Batch] = deque()
         self.next_sequence = 0
-        self.leader_id = _NO_LEADER
+        self.leader_id = NO_LEADER
         self.result = PartitionResult(topic, partition)
 
     def seal(self, *, is_idempotent: bool) -> None:
@@ -105,7 +104,7 @@ class Producer:
         self._wire = wire
         self._topic = topic
         self._options = options
-        self._is_idempotent = options.is_idempotent and options.acks == ALL_ACKS
+        self._is_idempotent = options.is_idempotent and options.acks == ACKS_ALL
         self._producer_id = -1
         self._producer_epoch = -1
         self._lanes: dict[int, _Lane] = {}
@@ -183,19 +182,13 @@ class Producer:
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
 
     async def _refresh(self) -> None:
-        response = await self._wire.metadata([self._topic])
-        if not response.topics or response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise topic_not_found([self._topic])
-        topic = response.topics[0]
-        if not error_code(topic.error_code).is_retriable:
-            refuse(topic.error_code, None, f"topic {self._topic}")
-        for partition in topic.partitions:
-            index = partition.partition_index
-            lane = self._lanes.setdefault(index, _Lane(self._topic, index))
-            lane.leader_id = partition.leader_id
+        leaders = (await topic_leaders(self._wire, [self._topic]))[self._topic]
+        for partition, leader_id in leaders.items():
+            lane = self._lanes.setdefault(partition, _Lane(self._topic, partition))
+            lane.leader_id = leader_id
 
     def _available(self) -> list[int]:
-        led = sorted(partition for partition, lane in self._lanes.items() if lane.leader_id != _NO_LEADER)
+        led = sorted(partition for partition, lane in self._lanes.items() if lane.leader_id != NO_LEADER)
         return led or sorted(self._lanes)
 
     def _lane_for(self, record: Record, partition: int | None) -> _Lane:
@@ -205,8 +198,7 @@ class Producer:
             else:
                 partition = partition_for_key(record.key, len(self._lanes))
         if partition not in self._lanes:
-            hint = f"it has the partitions 0 to {len(self._lanes) - 1}"
-            raise NotFound(f"topic {self._topic!r} has no partition {partition}", hint=hint)
+            raise partition_not_found(self._topic, partition, len(self._lanes))
         return self._lanes[partition]
 
     async def _send_round(self, waiting: Iterable[_Lane]) -> None:
@@ -215,7 +207,7 @@ class Producer:
         for lane in waiting:
             if lane.ready:
                 by_leader.setdefault(lane.leader_id, []).append(lane)
-        leaderless = by_leader.pop(_NO_LEADER, [])
+        leaderless = by_leader.pop(NO_LEADER, [])
         sends = (self._send(leader, lanes) for leader, lanes in by_leader.items())
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
         for outcome in outcomes:

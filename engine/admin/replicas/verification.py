@@ -8,34 +8,38 @@ usual case and cost one comparison; only where bytes differ are batches looked a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
+from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import read_effective
-from engine.admin.offsets.asking import EARLIEST, LATEST
+from engine.admin.offsets.asking import ask_offsets
+from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected
 from engine.admin.topics.selection import TopicSelection
 from engine.admin.topics.values import partitions_of
-from engine.common.errors import ErrorCode, KafkaError, error_code
-from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, NO_LEADER, TopicPartition
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_LEADER,
+    TopicPartition,
+)
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.declaration import Request
 from engine.protocol.records.checksum import verify_crc
 from engine.protocol.records.header import iter_batches
 
 CHUNK_BYTES = 1024 * 1024
 PARTITIONS_AT_ONCE = 4
-_NAMES_VERSION_MAX = 12
-"""From version 13 on Fetch names topics by id, which older brokers do not have."""
 _MAX_WAIT_MS = 500
 _EMPTY_ANSWERS_MAX = 5
 
@@ -197,7 +201,7 @@ class PartitionVerifier:
         return [r for r in self._replicas.values() if r.is_readable and self._next < r.end]
 
     async def _find_range(self, leader: _Replica) -> None:
-        self._to = await self._offset(leader.broker, LATEST, CONSUMER_REPLICA_ID)
+        self._to = await self._offset(leader.broker, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID)
         await self._look_at_ends()
         for replica in self._replicas.values():
             replica.end = min(self._to, replica.log_end_offset or 0)
@@ -210,7 +214,7 @@ class PartitionVerifier:
             if replica.error is not None:
                 continue
             try:
-                end = await self._offset(replica.broker, LATEST, DEBUGGING_REPLICA_ID)
+                end = await self._offset(replica.broker, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
             except AdminError as error:
                 replica.error = str(error.message)
                 continue
@@ -223,7 +227,7 @@ class PartitionVerifier:
         for replica in self._replicas.values():
             if replica.is_readable:
                 try:
-                    starts.append(await self._offset(replica.broker, EARLIEST, DEBUGGING_REPLICA_ID))
+                    starts.append(await self._offset(replica.broker, EARLIEST_TIMESTAMP, DEBUGGING_REPLICA_ID))
                 except AdminError as error:
                     replica.error = str(error.message)
         before, self._next = self._next, min(max([self._next, *starts]), self._to)
@@ -311,47 +315,42 @@ class PartitionVerifier:
 
     async def _fetch(self, replica: _Replica) -> None:
         """Read a chunk at the present offset; the replica's error is set where that is not possible."""
-        wanted = FetchPartition(
-            partition=self._name.partition, fetch_offset=self._next, partition_max_bytes=CHUNK_BYTES
-        )
-        request = FetchRequest(
-            replica_id=DEBUGGING_REPLICA_ID,
-            max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=CHUNK_BYTES,
-            topics=[FetchTopic(topic=self._name.topic, partitions=[wanted])],
-        )
+        wanted = {self._name: FetchFrom(self._next, CHUNK_BYTES)}
         replica.chunk = b""
         try:
             for _ in range(_EMPTY_ANSWERS_MAX):
-                response = await self._ask(replica.broker, request, version_max=_NAMES_VERSION_MAX)
-                data = response.responses[0].partitions[0] if response.responses else None
-                code = error_code(response.error_code if data is None else data.error_code)
-                if code is not ErrorCode.NONE:
-                    replica.error = code.name
+                async with self._answer_limit(replica.broker):
+                    answers = await fetch(
+                        self._wire,
+                        replica.broker,
+                        wanted,
+                        max_bytes=CHUNK_BYTES,
+                        max_wait_ms=_MAX_WAIT_MS,
+                        replica_id=DEBUGGING_REPLICA_ID,
+                    )
+                answer = answers[self._name]
+                if isinstance(answer, Unknown):
+                    replica.error = answer.message
                     return
-                replica.chunk = b"" if data is None or data.records is None else bytes(data.records)
+                replica.chunk = bytes(answer.records or b"")
                 if replica.chunk:
                     return
         except AdminError as error:
             replica.error = str(error.message)
 
-    async def _ask(self, broker: int, request: Request, *, version_max: int | None = None) -> Any:
-        """Ask one broker; raises Unreachable where it does not answer in time, at once if it has not before."""
+    async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
+        """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""
+        async with self._answer_limit(broker):
+            told = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
+        found = told.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(found, ErrorCode):
+            raise Refused(found, where=f"{self._name} on broker {broker}")
+        return found.offset
+
+    @asynccontextmanager
+    async def _answer_limit(self, broker: int) -> AsyncIterator[None]:
+        """Give a broker so long for its answer; raises Unreachable at once where it has given none before."""
         if broker in self._wire.silent:
             raise Unreachable(self._wire.silent[broker], where=f"broker {broker}")
         async with answer_limit(self._wire, broker):
-            return await self._wire.call_broker(broker, request, version_max=version_max)
-
-    async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
-        """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""
-        partition = ListOffsetsPartition(partition_index=self._name.partition, timestamp=timestamp)
-        request = ListOffsetsRequest(
-            replica_id=replica_id, topics=[ListOffsetsTopic(name=self._name.topic, partitions=[partition])]
-        )
-        response = await self._ask(broker, request)
-        answer = response.topics[0].partitions[0]
-        code = error_code(answer.error_code)
-        if code is not ErrorCode.NONE:
-            raise Refused(code, where=f"{self._name} on broker {broker}")
-        return int(answer.old_style_offsets[0]) if answer.old_style_offsets else int(answer.offset)
+            yield

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.replication.partition import Partition
 from engine.replication.replica_manager import ReplicaManager
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.append_origin import AppendOrigin
-
-ACKS_ALL = -1
 
 Done = Callable[[ErrorCode, int], None]
 """Told the outcome, and the offset of the batch (-1 with an error)."""

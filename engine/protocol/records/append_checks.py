@@ -3,37 +3,7 @@
 from __future__ import annotations
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader, iter_batches
-
-
-def check_produce_version(records: Buffer, version: int) -> None:
-    """Check what a version of Produce may carry: from 3 on exactly one version 2 batch, zstd from 7 on (KIP-110).
-
-    Raises:
-        KafkaError: INVALID_RECORD or UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE for bytes that are no batches.
-    """
-    if version < 3:
-        return
-    count = 0
-    for _, header in iter_batches(records):
-        count += 1
-        if header.magic != 2:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"Produce requests with version {version} may only hold batches with magic 2, not {header.magic}",
-            )
-        if version < 7 and header.codec is Codec.ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"Produce requests with version {version} may not use zstd compression, which came with version 7",
-            )
-    if count != 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must hold exactly one record batch per partition, not {count}",
-        )
+from engine.protocol.records.header import BatchHeader
 
 
 def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:

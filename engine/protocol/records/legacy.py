@@ -71,11 +71,6 @@ def read_messages(
     return [_placed(message, base, append_time) for message in inner]
 
 
-def base_offset_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
-    """Return the first offset of the message or wrapper at the position; decompresses a wrapper."""
-    return read_messages(buffer, position, header)[0].offset if header.is_wrapper else header.base_offset
-
-
 def encode_message(
     offset: int,
     magic: int,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.protocol.records import layout
-from engine.protocol.records.append_checks import check_batch, check_produce_version, invalid_append
+from engine.protocol.records.append_checks import check_batch, invalid_append
 from engine.protocol.records.append_rules import AppendRules, RecordError, refuse_records
 from engine.protocol.records.attributes import Codec, TimestampType
 from engine.protocol.records.buffers import Buffer
@@ -23,7 +23,7 @@ from engine.protocol.records.header import BatchHeader, iter_batches, read_batch
 from engine.protocol.records.legacy import Message, read_messages
 from engine.protocol.records.scan import SectionFacts, scan_section
 
-__all__ = ["AppendRules", "PreparedRecords", "check_batch", "check_produce_version", "prepare_append"]
+__all__ = ["AppendRules", "PreparedRecords", "check_batch", "prepare_append"]
 
 _NO_OFFSET = -1
 

@@ -18,12 +18,6 @@ from engine.zk.znodes.fields import Fields, encode_json
 _ENDPOINT = re.compile(r"(?P<listener>[^:/]+)://(?:\[(?P<ipv6>[^\]]*)\]|(?P<host>[^\[\]]*)):(?P<port>-?\d+)")
 
 
-class BrokersZNode:
-    """Parent of all below ``/brokers``."""
-
-    path: Final = "/brokers"
-
-
 class BrokerIdsZNode:
     """Parent of the live brokers' registrations; the controller watches its children."""
 

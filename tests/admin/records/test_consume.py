@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+from scripted_logs import Log, lead
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.offsets.asking import EARLIEST
 from engine.admin.records.committed import visible_batches
 from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import EARLIEST_TIMESTAMP
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import (
     AbortedTransaction,
@@ -25,73 +26,10 @@ from engine.protocol.apis.fetch import (
     FetchResponse,
     PartitionData,
 )
-from engine.protocol.apis.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
 from engine.protocol.records.encode import encode_batch
 from engine.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
-
-
-class Log:
-    """A partition's records in batches of three, read as a broker reads: whole batches from the one with the offset."""
-
-    def __init__(self, count: int, start: int = 0) -> None:
-        self.start = start
-        self.end = start + count
-        self.batches = [
-            (base, encode_batch(self._records(base), base_offset=base)) for base in range(start, self.end, 3)
-        ]
-
-    def _records(self, base: int) -> list[Record]:
-        return [Record(offset, 1000 + offset, None, b"%d" % offset) for offset in range(base, min(base + 3, self.end))]
-
-    def read(self, offset: int) -> bytes:
-        found = [data for base, data in self.batches if base + 3 > offset]
-        return b"".join(found[:2])
-
-
-class LeaderScript:
-    """Answers ListOffsets and Fetch out of logs."""
-
-    def __init__(self, logs: dict[int, Log]) -> None:
-        self.logs = logs
-        self.codes: dict[int, ErrorCode] = {}
-
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        (topic,) = request.topics
-        answers = []
-        for asked in topic.partitions:
-            log = self.logs[asked.partition_index]
-            times = {-1: log.end, -2: log.start}
-            later = max(log.start, asked.timestamp - 1000)
-            offset = times.get(asked.timestamp, later if later < log.end else -1)
-            answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset))
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=answers)])
-
-    def fetch(self, request: FetchRequest) -> FetchResponse:
-        (topic,) = request.topics
-        answers = [self._partition(asked.partition, asked.fetch_offset) for asked in topic.partitions]
-        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=answers)])
-
-    def _partition(self, partition: int, offset: int) -> PartitionData:
-        log = self.logs[partition]
-        code = self.codes.get(partition, ErrorCode.NONE)
-        if code is ErrorCode.NONE and not log.start <= offset <= log.end:
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
-        records = log.read(offset) if code is ErrorCode.NONE else b""
-        return PartitionData(partition_index=partition, error_code=int(code), high_watermark=log.end, records=records)
-
-
-def lead(cluster: ScriptedCluster, broker: int, logs: dict[int, Log]) -> LeaderScript:
-    script = LeaderScript(logs)
-    cluster.brokers[broker].answers[ApiKey.LIST_OFFSETS] = script.list_offsets
-    cluster.brokers[broker].answers[ApiKey.FETCH] = script.fetch
-    return script
 
 
 def play(scene: Scene) -> None:
@@ -109,7 +47,7 @@ def play(scene: Scene) -> None:
 
 async def read(wire: WireCluster, **options: Any) -> list[ConsumedRecord]:
     consumer = Consumer(
-        wire, "t", ConsumeOptions(**{"offset": EARLIEST, "until_end": True, "give_up_s": 5.0, **options})
+        wire, "t", ConsumeOptions(**{"offset": EARLIEST_TIMESTAMP, "until_end": True, "give_up_s": 5.0, **options})
     )
     await consumer.open()
     async with aclosing(consumer.batches()) as batches:
@@ -220,16 +158,28 @@ def test_an_offset_that_is_gone_is_refused() -> None:
     play(scene)
 
 
-def test_a_mistake_in_a_reader_reaches_the_caller() -> None:
+def test_bytes_that_are_no_records_end_it() -> None:
     """A broken answer must not leave the caller waiting for ever."""
 
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        log = Log(3)
+        log.batches = [(0, bytes(90))]
+        lead(cluster, 0, {0: log})
+        with pytest.raises(KafkaError):
+            await read(wire, partitions=(0,))
+
+    play(scene)
+
+
+def test_a_partition_left_out_of_the_answer_ends_it() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         lead(cluster, 0, {0: Log(3)})
         cluster.brokers[0].answers[ApiKey.FETCH] = lambda request: FetchResponse(
             responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=99, records=b"")])]
         )
-        with pytest.raises(KeyError):
+        with pytest.raises(Refused, match="left it out of its answer") as refused:
             await read(wire, partitions=(0,))
+        assert refused.value.where == "topic t partition 0"
 
     play(scene)
 

@@ -70,17 +70,21 @@ class Brokers:
             raise Unreachable("no answer", where=f"broker {broker}")
         log = self.logs[broker]
         if isinstance(request, ListOffsetsRequest):
-            wanted = request.topics[0].partitions[0].timestamp
+            asked = request.topics[0].partitions[0]
             latest = log.end if request.replica_id == -2 else self.high_watermark
-            answer = ListOffsetsPartitionResponse(partition_index=0, offset=latest if wanted == -1 else log.start)
+            offset = latest if asked.timestamp == -1 else log.start
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
             return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[answer])])
         assert isinstance(request, FetchRequest)
         assert request.replica_id == -2
-        offset = request.topics[0].partitions[0].fetch_offset
+        wanted = request.topics[0].partitions[0]
+        offset = wanted.fetch_offset
         if offset in self.trims and broker == 2:
             log.start = self.trims.pop(offset)
         code, records = log.read(offset)
-        data = PartitionData(partition_index=0, error_code=code, high_watermark=0, records=memoryview(records))
+        data = PartitionData(
+            partition_index=wanted.partition, error_code=code, high_watermark=0, records=memoryview(records)
+        )
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
 

@@ -22,7 +22,7 @@ from engine.protocol.records.convert import down_convert
 from engine.protocol.records.decode import record_section
 from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.scan import scan_section
-from engine.protocol.records.validate import check_produce_version, prepare_append
+from engine.protocol.records.validate import prepare_append
 
 INT64 = st.integers(-1, 2**62)
 TEXT = st.text(max_size=12)
@@ -110,7 +110,6 @@ READERS: list[Callable[[bytes], None]] = [
     lambda data: drain(iter_batches(data)),
     lambda data: drain(iter_records(data, size_max=SIZE_MAX)),
     scan,
-    lambda data: check_produce_version(data, 3),
     prepare(AppendRules()),
     prepare(COMPRESSING),
     lambda data: drain([down_convert(data, magic, 2, size_max=SIZE_MAX) for magic in (0, 1)]),

@@ -25,7 +25,7 @@ from engine.protocol.records.batch import (
 from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.compression import compress
 from engine.protocol.records.legacy import encode_message, encode_message_set
-from engine.protocol.records.validate import PreparedRecords, check_batch, check_produce_version, prepare_append
+from engine.protocol.records.validate import PreparedRecords, check_batch, prepare_append
 
 NOW = 1_700_000_000_000
 RECORDS = [
@@ -292,23 +292,6 @@ def test_bombs_are_refused() -> None:
     with pytest.raises(KafkaError) as caught:
         prepare(encode_batch([Record(value=bytes(100_000))], codec=Codec.ZSTD), size_max=50_000)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-def test_what_each_version_of_produce_may_carry() -> None:
-    zstd = encode_batch(RECORDS, codec=Codec.ZSTD)
-    old = encode_message_set(RECORDS, 1)
-    for version, data in [(0, old), (2, old), (2, GOOD), (2, b""), (3, GOOD), (7, zstd), (12, zstd)]:
-        check_produce_version(data, version)
-    refused = {
-        ErrorCode.INVALID_RECORD: [(3, old), (3, b""), (9, GOOD + GOOD), (9, b"short")],
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: [(3, zstd), (6, zstd)],
-        ErrorCode.CORRUPT_MESSAGE: [(3, bytes(60))],
-    }
-    for code, cases in refused.items():
-        for version, data in cases:
-            with pytest.raises(KafkaError) as caught:
-                check_produce_version(data, version)
-            assert caught.value.code is code
 
 
 def test_rules_are_read_off_a_topics_settings() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from engine.common.errors import ErrorCode
-from engine.handlers.fetch_sessions import (
+from engine.handlers.fetch_session_cache import (
     EVICTION_MS,
     FetchContext,
     FetchPartition,

@@ -9,7 +9,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from engine.replication.fetch_session import FetchPlan, FetchWanted, FollowerFetchSession
+from engine.replication.follower_fetch_session import FetchPlan, FetchWanted, FollowerFetchSession
 
 VERSION = 17
 ID = bytes(15) + b"\x01"

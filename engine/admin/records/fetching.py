@@ -1,0 +1,77 @@
+"""One Fetch: the records of some partitions from one broker. The caller decides whom to ask, and when to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster, refuse
+from engine.common.errors import ErrorCode
+from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
+from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+# From version 13 on, Fetch names topics by id (KIP-516). Ids would have to be asked for first, brokers before Kafka 3.1
+# would need the names all the same, and every broker up to Kafka 4 still takes version 12.
+_VERSION_MAX = 12
+
+
+class FetchFrom(NamedTuple):
+    """Where to read in a partition, and how many bytes at most. The first batch of an answer comes whole (KIP-74)."""
+
+    offset: int
+    max_bytes: int
+
+
+async def fetch(
+    wire: WireCluster,
+    broker_id: int,
+    wanted: Mapping[TopicPartition, FetchFrom],
+    *,
+    max_bytes: int,
+    max_wait_ms: int = 0,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    replica_id: int = CONSUMER_REPLICA_ID,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, PartitionData | Unknown]:
+    """Return what one broker tells of each partition: data without an error, or why there is none.
+
+    Args:
+        max_bytes: the limit of the whole answer.
+        max_wait_ms: the broker may wait so long for the first record.
+        replica_id: DEBUGGING_REPLICA_ID reads any replica up to its log end.
+        timeout_ms: how long to wait for the answer; None is the connection's own limit.
+
+    Raises:
+        NotFound: no live broker has this id.
+        Unreachable: it does not answer.
+        Refused: it refuses the request as a whole.
+    """
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, partition), start in wanted.items():
+        asked = FetchPartition(partition=partition, fetch_offset=start.offset, partition_max_bytes=start.max_bytes)
+        topics.setdefault(topic, []).append(asked)
+    request = FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+    response: FetchResponse = await wire.call_broker(
+        broker_id, request, version_max=_VERSION_MAX, timeout_ms=timeout_ms
+    )
+    refuse(response.error_code, None, f"broker {broker_id}")
+    told = {
+        TopicPartition(topic.topic, data.partition_index): data
+        for topic in response.responses
+        for data in topic.partitions
+    }
+    return {name: _answer(told.get(name)) for name in wanted}
+
+
+def _answer(data: PartitionData | None) -> PartitionData | Unknown:
+    if data is None:
+        return Unknown("the broker left it out of its answer")
+    return data if data.error_code == ErrorCode.NONE else Unknown.of_code(data.error_code)

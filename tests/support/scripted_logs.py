@@ -1,0 +1,77 @@
+"""Leaders of the topic "t" that answer ListOffsets and Fetch out of logs in memory, for readers to be tried on."""
+
+from __future__ import annotations
+
+from scripted_brokers import ScriptedCluster
+
+from engine.common.errors import ErrorCode
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.record import Record
+
+
+class Log:
+    """A partition's records in batches of three, read as a broker reads: whole batches from the one with the offset."""
+
+    def __init__(self, count: int, start: int = 0) -> None:
+        self.start = start
+        self.end = start + count
+        self.batches = [
+            (base, encode_batch(self._records(base), base_offset=base)) for base in range(start, self.end, 3)
+        ]
+
+    def _records(self, base: int) -> list[Record]:
+        return [Record(offset, 1000 + offset, None, b"%d" % offset) for offset in range(base, min(base + 3, self.end))]
+
+    def read(self, offset: int) -> bytes:
+        found = [data for base, data in self.batches if base + 3 > offset]
+        return b"".join(found[:2])
+
+
+class LeaderScript:
+    """Answers ListOffsets and Fetch out of logs."""
+
+    def __init__(self, logs: dict[int, Log]) -> None:
+        self.logs = logs
+        self.codes: dict[int, ErrorCode] = {}
+        """What Fetch is answered with, by partition."""
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        (topic,) = request.topics
+        answers = []
+        for asked in topic.partitions:
+            log = self.logs[asked.partition_index]
+            times = {LATEST_TIMESTAMP: log.end, EARLIEST_TIMESTAMP: log.start}
+            later = max(log.start, asked.timestamp - 1000)
+            offset = times.get(asked.timestamp, later if later < log.end else -1)
+            answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset))
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=answers)])
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        (topic,) = request.topics
+        answers = [self._partition(asked.partition, asked.fetch_offset) for asked in topic.partitions]
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=answers)])
+
+    def _partition(self, partition: int, offset: int) -> PartitionData:
+        log = self.logs[partition]
+        code = self.codes.get(partition, ErrorCode.NONE)
+        if code is ErrorCode.NONE and not log.start <= offset <= log.end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = log.read(offset) if code is ErrorCode.NONE else b""
+        return PartitionData(partition_index=partition, error_code=int(code), high_watermark=log.end, records=records)
+
+
+def lead(cluster: ScriptedCluster, broker: int, logs: dict[int, Log]) -> LeaderScript:
+    """Have a broker answer for these partitions."""
+    script = LeaderScript(logs)
+    cluster.brokers[broker].answers[ApiKey.LIST_OFFSETS] = script.list_offsets
+    cluster.brokers[broker].answers[ApiKey.FETCH] = script.fetch
+    return script
