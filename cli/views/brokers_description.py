@@ -9,7 +9,7 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, has_trouble
-from engine.admin.brokers.log_dirs import NOT_ALIVE
+from engine.admin.log_dirs.describing import NOT_ALIVE
 
 _EXAMPLES_MAX = 5
 

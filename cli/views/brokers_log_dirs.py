@@ -9,8 +9,8 @@ from typing import cast
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.brokers.log_dir_totals import DirTotals, totals_by_dir
-from engine.admin.brokers.log_dirs import DirReplica, LogDir
+from engine.admin.log_dirs.describing import DirReplica, LogDir
+from engine.admin.log_dirs.totals import DirTotals, totals_by_dir
 
 _FULL_PERCENT = 90
 

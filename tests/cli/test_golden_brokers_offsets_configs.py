@@ -22,9 +22,9 @@ from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report
 from cli.views.records_deletion import deletions_report
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
-from engine.admin.brokers.log_dir_totals import totals_by_broker, totals_by_dir, totals_by_topic
-from engine.admin.brokers.log_dirs import NOT_ALIVE, DirReplica, LogDir
 from engine.admin.brokers.own_words import DirSummary, OfferedApi, OwnWords
+from engine.admin.log_dirs.describing import NOT_ALIVE, DirReplica, LogDir
+from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
 from engine.admin.offsets.listing import PartitionOffset
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 

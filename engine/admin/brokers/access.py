@@ -15,8 +15,8 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 if TYPE_CHECKING:
-    from engine.admin.brokers.log_dirs import LogDir
     from engine.admin.brokers.own_words import OwnWords
+    from engine.admin.log_dirs.describing import LogDir
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.admin.brokers.access import Registered
-from engine.admin.brokers.log_dirs import LogDir, read_all_log_dirs, read_log_dirs
 from engine.admin.brokers.own_words import OwnWords, ask_brokers
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
+from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 

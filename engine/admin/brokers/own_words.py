@@ -105,7 +105,7 @@ async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
 
 
 async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
-    from engine.admin.brokers.log_dirs import read_log_dirs
+    from engine.admin.log_dirs.describing import read_log_dirs
 
     (*found,) = await read_log_dirs(cluster, [broker])
     if any(one.log_dir is None for one in found):

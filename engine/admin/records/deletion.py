@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from engine.admin.brokers.log_dirs import read_log_dirs
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
+from engine.admin.log_dirs.describing import read_log_dirs
 from engine.admin.offsets.listing import Offsets, end_offsets, start_offsets
 from engine.admin.topics.describing import topic_not_found
 from engine.common.errors import ErrorCode, RemoteProtocolError, error_code

@@ -15,7 +15,7 @@ from engine.common.clock import Clock, SystemClock
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 
 if TYPE_CHECKING:
-    from engine.admin.brokers.log_dirs import LogDir
+    from engine.admin.log_dirs.describing import LogDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSn
     snapshot = await read_snapshot(cluster)
     if not has_sizes:
         return TakenSnapshot(snapshot)
-    from engine.admin.brokers.log_dirs import read_log_dirs, with_sizes
+    from engine.admin.log_dirs.describing import read_log_dirs, with_sizes
 
     dirs = await read_log_dirs(cluster)
     return TakenSnapshot(with_sizes(snapshot, dirs), tuple(one for one in dirs if one.error))

@@ -9,10 +9,10 @@ import pytest
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers import by_wire
-from engine.admin.brokers.log_dirs import LogDir, read_all_log_dirs, read_log_dirs
 from engine.admin.brokers.reading_load import read_sizes
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.protocol.api_keys import ApiKey

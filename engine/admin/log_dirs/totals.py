@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.admin.brokers.log_dirs import DirReplica, LogDir
+from engine.admin.log_dirs.describing import DirReplica, LogDir
 
 
 @dataclass(frozen=True, slots=True)
