@@ -110,13 +110,13 @@ def told(request: DescribeLogDirsRequest, size_bytes: int = 5) -> DescribeLogDir
 
 
 def read_of_brokers(reading: Callable[[Cluster, ScriptedCluster], Awaitable[None]]) -> None:
-    """Two brokers, each with a replica of ``t-0`` and of ``u-0``; those of the second are a byte larger."""
+    """Two brokers, each with a replica of ``t-0`` and of ``u-0``; those of the first are a byte larger."""
 
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:
             brokers.leaders = {"t": [0], "u": [0]}
-            brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = told
-            brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda request: told(request, 6)
+            brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda request: told(request, 6)
+            brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = told
             target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
             async with Cluster(target, timeout_s=10) as cluster:
                 await reading(cluster, brokers)
@@ -131,8 +131,8 @@ def test_of_the_brokers_themselves() -> None:
         found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
         assert [(one.broker, one.log_dir, [r.topic for r in one.replicas]) for one in found] == [(0, "/data", ["t"])]
         assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
-        assert await reader.sizes_of_brokers(None) == {0: 10, 1: 12}
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 5, 1: 6}
+        assert await reader.sizes_of_brokers(None) == {0: 12, 1: 10}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 6, 1: 5}
         assert (await reader.own_words([1]))[1].trouble is None
 
     read_of_brokers(reading)
@@ -143,7 +143,7 @@ def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
         brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 10}
+        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 12}
 
     read_of_brokers(reading)
 
