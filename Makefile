@@ -2,6 +2,7 @@
 #
 #   make demo      real ZooKeeper, brokers of ours, real records, a kill -9, nothing lost
 #   make test      the tests
+#   make package   the wheel: what is in it, and that it works where it is installed
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
 #   make lint      format, style, types, who may import whom
@@ -16,7 +17,7 @@ KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop bench lint docs clean env
+.PHONY: help demo test package interop bench lint docs clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,10 +37,14 @@ demo: env
 	@$(BIN)/python tests/demo/demo.py
 
 test: env lint
-	@$(BIN)/python -m pytest -q -m 'not interop and not bench' $(TESTS)
+	@$(BIN)/python -m pytest -q -m 'not interop and not bench' --ignore=tests/package $(TESTS)
 
 interop: env
 	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+# Not in several processes: the environment that it installs into takes the longest.
+package: env
+	@$(BIN)/python -m pytest -q tests/package
 
 bench: env
 	@$(BIN)/python -m tests.bench

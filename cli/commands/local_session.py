@@ -44,8 +44,11 @@ def carry_out_commands(cluster: LocalCluster, signals: StopSignals) -> None:
     """Carry out lines of standard input until it ends, or a signal asks to stop."""
     with holding(cluster):
         for line in _lines(signals):
-            with signals.interrupting():
-                code, written, told = _carry_out(line)
+            try:
+                with signals.interrupting():
+                    code, written, told = _carry_out(line)
+            except KeyboardInterrupt:
+                return
             sys.stdout.write(json.dumps({"code": int(code), "stdout": written, "stderr": told}) + "\n")
             sys.stdout.flush()
             if code == ExitCode.INTERRUPTED:
@@ -53,12 +56,11 @@ def carry_out_commands(cluster: LocalCluster, signals: StopSignals) -> None:
 
 
 def _lines(signals: StopSignals) -> Iterator[str]:
-    pending = b""
-    while signals.wait_for_input(sys.stdin.fileno()):
+    pending, is_over = b"", False
+    while not is_over and signals.wait_for_input(sys.stdin.fileno()):
         chunk = os.read(sys.stdin.fileno(), 65_536)
-        if not chunk:
-            return
-        *lines, pending = (pending + chunk).split(b"\n")
+        is_over = not chunk
+        *lines, pending = (pending + (chunk or b"\n")).split(b"\n")
         yield from (text for line in lines if (text := line.decode("utf-8", "replace").strip()))
 
 

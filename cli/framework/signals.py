@@ -48,9 +48,11 @@ class StopSignals:
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Inside, a signal is a KeyboardInterrupt again; and it is kept for ``wait`` as well."""
+        """Inside, a signal is a KeyboardInterrupt again; so is one that was kept until now."""
         self._is_held = False
         try:
+            if select.select([self._awake], [], [], 0)[0] and self._is_stop_asked():
+                raise KeyboardInterrupt
             yield
         finally:
             self._is_held = True

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
-from klamm_program import PROGRAM, Ran, environment, klamm
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
 from cli.views.local import running_notes
 from engine.local.addresses import own_loopback_address
@@ -55,7 +57,16 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         assert run("local", "start", "1").code == 0
         assert sorted(run("consume", "t", "--until-end").out.split()) == ["one", "two"]
         assert run("local", "stop", "1").code == 0
+        assert run("local", "start", "1", "--config", "num.io.threads=3").code == 0
+        assert "num.io.threads=3" in (tmp_path / ".klamm/broker-1/server.properties").read_text()
+        _zookeeper_can_be_hurt_too(run)
+        assert run("local", "add", "4", "--rack", "c", "--config", "num.io.threads=2").code == 0
+        assert run("local", "wait", "4", "-o", "json").json["brokers"][2]["rack"] == "c"
+        assert run("local", "controller").out.strip() in ("0", "1", "4")
+        assert run("local", "stop", "4").code == 0
         assert run("local", "kill", "7").code == 2
+        assert run("local", "kill", "nobody").code == 2
+        assert run("local", "start", "zookeeper", "--config", "a=b").code == 2
         assert run("local", "kill", "0", "--signal", "HUP").code == 2
         again = run("local", "up", "--detach")
         assert (again.code, "already runs" in again.err) == (2, True)
@@ -66,6 +77,84 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     assert not (tmp_path / ".klamm" / "local.json").exists()
     assert not [pid for pid in pids if is_running(pid)]
     assert (tmp_path / ".klamm" / "broker-0" / "data").is_dir(), "the data stays"
+
+
+def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
+    assert run("local", "kill", "zookeeper", "--signal", "STOP").code == 0
+    assert run("local", "kill", "zookeeper", "--signal", "CONT").code == 0
+    killed = run("local", "kill", "zookeeper", "-o", "json")
+    assert (killed.code, killed.json["zookeeper_alive"]) == (0, False)
+    assert run("local", "kill", "zookeeper").err.splitlines()[0] == "error: ZooKeeper does not run"
+    assert run("local", "start", "zookeeper", "-o", "json").json["zookeeper_alive"]
+    assert run("local", "stop", "zookeeper").code == 0
+    assert run("local", "start", "zookeeper").code == 0
+    assert run("local", "wait").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--temporary", "--dir", "d"), "--temporary and --dir contradict"),
+        (("--temporary", "--detach"), "--temporary wants to end the cluster"),
+        (("--stdin", "--detach"), "--stdin wants to end the cluster"),
+        (("--broker-ids", "1,x"), "--broker-ids wants whole numbers"),
+        (("--broker-ids", "1,1"), "--broker-ids names a broker twice"),
+        (("--broker-config", "a=b"), "--broker-config wants ID:K=V"),
+        (("--chroot", "k"), "--chroot wants a path"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_started(
+    tmp_path: Path, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = in_process("local", "up", *words, "--dry-run", capture=capsys)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_program_holds_a_cluster_and_gives_it_commands(tmp_path: Path) -> None:
+    lines = (
+        "status -o json", "kill 3", "status -o json", 'start 3 --config "num.io.threads=3"', "kill 9 -o json",
+        'stop "3', "up", "", "controller -o json --timeout 5", "down", "status",
+    )  # fmt: skip
+    up = ("local", "up", "--broker-ids", "3", "--temporary", "--host", "own", "--stdin", "-o", "jsonl")
+    # All at once: what was asked for before the end of the input is done before the cluster ends.
+    ran = klamm(*up, folder=tmp_path, stdin="\n".join(lines))
+    assert ran.code == 0, ran.err
+    first, *answers = map(json.loads, ran.out.splitlines())
+    assert [answer["code"] for answer in answers] == [0, 0, 1, 0, 2, 2, 2, 0, 0, 2]
+    status, killed, hurt, started, unknown, broken, up_again, controller, _, gone = answers
+    assert json.loads(status["stdout"]) == first
+    assert [broker["id"] for broker in first["brokers"]] == [3]
+    assert killed["stderr"] == "sent KILL to broker 3\n"
+    assert not json.loads(hurt["stdout"])["brokers"][0]["alive"]
+    assert started["stderr"].startswith("broker 3 serves at ")
+    assert json.loads(unknown["stderr"])["error"]["hint"] == "its brokers are 3"
+    assert "No closing quotation" in broken["stderr"]
+    assert "the cluster is up" in up_again["stderr"]
+    assert json.loads(controller["stdout"]) == {"controller": 3}
+    assert "call start() first" in gone["stderr"]
+    assert not Path(first["dir"]).exists()
+    assert not is_running(first["brokers"][0]["pid"])
+
+
+def test_a_signal_ends_a_held_cluster_in_the_middle_of_a_command(tmp_path: Path) -> None:
+    up = ["local", "up", "--temporary", "--host", "own", "--stdin", "-o", "jsonl"]
+    with subprocess.Popen(
+        [PROGRAM, *up], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(tmp_path)
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        # A paused broker never says that it knows the others: this waits for a minute.
+        process.stdin.write(b"kill 0 --signal STOP\nwait 0\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["code"] == 0
+        process.send_signal(signal.SIGTERM)
+        rest = [json.loads(line) for line in process.stdout]
+        assert process.wait(30) == 0
+    assert [answer["code"] for answer in rest] in ([], [130])
+    assert not is_running(first["brokers"][0]["pid"])
+    assert not Path(first["dir"]).exists()
 
 
 def test_a_cluster_in_another_folder_is_ended_and_reached_by_name() -> None:
@@ -89,6 +178,9 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
     found = json.loads(process.stdout.readline())
     pid = found["brokers"][0]["pid"]
     assert is_running(pid)
+    # Ended on purpose, and noted as such, it is no reason to give up.
+    assert klamm("local", "kill", "zookeeper", folder=tmp_path).code == 0
+    assert klamm("local", "start", "zookeeper", folder=tmp_path).code == 0
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.decode().splitlines()[-1]) == (0, "stopping")

@@ -17,7 +17,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import answers_api_versions, known_broker_ids
 from engine.local.cluster import LocalCluster
 from engine.local.cluster_record import ClusterRecord, broker_directory
-from engine.local.local_broker import LocalBrokerSpec
+from engine.local.local_broker import LocalBroker, LocalBrokerSpec
 from engine.local.processes import ProcessId, find_process
 
 QUICK_SESSIONS = {"zookeeper.session.timeout.ms": "2000"}
@@ -122,7 +122,8 @@ def _start_detached(folder: Path, host: str) -> None:
     program = (
         "import sys; from pathlib import Path; from engine.local.cluster import LocalCluster\n"
         "config = {'zookeeper.session.timeout.ms': '1000'}\n"
-        "LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2], config=config, detached=True).start()"
+        "LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2], config=config, detached=True,\n"
+        "             fsync=True, log_dir_count=2).start()"
     )
     subprocess.run([sys.executable, "-c", program, str(folder), host], check=True, timeout=60)
 
@@ -142,14 +143,60 @@ def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
         LocalCluster.attach(folder).start_broker(0)
         again = LocalCluster.attach(folder)
         assert again.status().brokers[0].alive
-        identities = _identities(again)
+        _restart_zookeeper(again)
+        again.add_broker(1)
+        assert len(again.broker(1).spec.log_dirs) == 2, "as the others"
+        identities = _identities(LocalCluster.attach(folder))
+        assert len(identities) == 3
     finally:
         LocalCluster.attach(folder).stop()
     assert _all_gone(identities, timeout_s=0)
     assert not (folder / "local.json").exists()
-    assert (folder / "broker-0" / "data" / "meta.properties").exists()
+    assert (folder / "broker-0" / "data-0" / "meta.properties").exists()
     with pytest.raises(OperationError, match="no local cluster runs"):
         LocalCluster.attach(folder)
+
+
+def _restart_zookeeper(cluster: LocalCluster) -> None:
+    """A later command finds the new process, which keeps its promise to flush."""
+    assert cluster.stop_zookeeper(), "TERM should be enough"
+    assert not LocalCluster.attach(cluster.directory).status().zookeeper_alive
+    cluster.start_zookeeper()
+    process = LocalCluster.attach(cluster.directory).zookeeper.process
+    assert process is not None
+    assert b"-Dzookeeper.forceSync=yes" in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+    cluster.kill_zookeeper()
+    assert not LocalCluster.attach(cluster.directory).status().zookeeper_alive
+    cluster.start_zookeeper()
+
+
+def test_a_record_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    ClusterRecord("127.0.0.1:2181", None, False, {}, {}).write(tmp_path)
+    document = json.loads((tmp_path / "local.json").read_text())
+    del document["fsync"]
+    (tmp_path / "local.json").write_text(json.dumps(document))
+    assert ClusterRecord.read(tmp_path).fsync
+
+
+def test_a_held_broker_that_is_never_let_go_can_be_ended(tmp_path: Path) -> None:
+    broker = LocalBroker(LocalBrokerSpec(0, own_loopback_address(), 9092, broker_directory(tmp_path, 0)))
+    broker.start({"zookeeper.connect": "127.0.0.1:1"}, {}, detached=False, held=True)
+    process = broker.process
+    assert process is not None
+    broker.stop(30)
+    assert not process.is_alive
+    broker.let_go()
+
+
+def test_a_paused_broker_is_known_as_such_by_whoever_finds_it(tmp_path: Path) -> None:
+    with LocalCluster(1, directory=tmp_path) as cluster:
+        cluster.pause_broker(0)
+        assert LocalCluster.attach(tmp_path).broker(0).is_paused
+        assert LocalCluster.attach(tmp_path).controller_id() is None, "nobody is asked who cannot answer"
+        cluster.resume_broker(0)
+        assert not LocalCluster.attach(tmp_path).broker(0).is_paused
+        cluster.kill_broker(0)
+        assert not cluster.broker(0).is_paused
 
 
 def test_reused_pid_is_not_taken_for_a_broker(tmp_path: Path) -> None:

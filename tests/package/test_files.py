@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from installed_klamm import CODE, ROOT, build, contents, git_files
 
-pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def _info(wheel: Path) -> str:

@@ -15,7 +15,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.processes import ProcessId, find_process
 
-pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 INTRUDER = """\
 import os, sys

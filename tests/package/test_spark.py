@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from installed_klamm import Installed
 
-pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 JOB = """\
 import json
