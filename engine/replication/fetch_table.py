@@ -108,6 +108,7 @@ class FetchTable:
             self._host.settings.replica_fetch_max_bytes,
             state.leader_epoch,
             state.last_fetched_epoch if self._truncates_on_fetch else UNDEFINED_EPOCH,
+            state,
         )
         self.session.want(state.topic_partition, wanted)
 

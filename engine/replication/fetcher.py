@@ -152,10 +152,10 @@ class ReplicaFetcher:
             if (
                 state is None
                 or not state.is_ready
+                or sent.asker is not state
                 or sent.fetch_offset != state.fetch_offset
-                or sent.current_leader_epoch != state.leader_epoch
             ):
-                # Removed, added anew or cut while the answer was on its way.
+                # Removed, added anew (for a new topic of the same name too) or cut while the answer was on its way.
                 continue
             if data.error_code == ErrorCode.NONE:
                 self._take(state, data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -238,8 +238,13 @@ class ReplicaManager:
             return
         self._made_now.update(missing)
         known_ids = {tp: topic_id for tp, topic_id in topic_ids.items() if topic_id != ZERO_TOPIC_ID}
-        jobs = self.log_manager.creation_jobs(missing, known_ids)
-        running = [asyncio.ensure_future(self._create(job)) for job in jobs]
+        await self._carry_out(self.log_manager.creation_jobs(missing, known_ids))
+
+    async def _carry_out(self, jobs: Iterable[DiskJob]) -> None:
+        """Do work for the disk in threads, to its end."""
+        running = [asyncio.ensure_future(self._run(job)) for job in jobs]
+        if not running:
+            return
         try:
             await asyncio.shield(asyncio.gather(*running))
         except asyncio.CancelledError:
@@ -247,7 +252,7 @@ class ReplicaManager:
             await asyncio.wait(running)
             raise
 
-    async def _create(self, job: DiskJob) -> None:
+    async def _run(self, job: DiskJob) -> None:
         await self._run_slow(job.run)
         job.finish()
 
@@ -275,8 +280,12 @@ class ReplicaManager:
         return log
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Delete the replica's log if there is one. Raises KafkaError."""
+        """Delete the replica's log if there is one; ``forget_logs`` is to follow. Raises KafkaError."""
         self.log_manager.delete(topic_partition)
+
+    async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Take deleted logs out of the checkpoints, on the disk. Where that fails the log dir goes offline."""
+        await self._carry_out(self.log_manager.forgetting_jobs(topic_partitions))
 
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:
