@@ -14,6 +14,7 @@ from engine.common.errors import KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.replication.fetch_session import FetchWanted, FollowerFetchSession
 from engine.replication.fetch_state import FetchState, InitialFetchState
+from engine.replication.log_flushes import LogFlushes
 from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
 from engine.replication.throttle import ReplicationQuota
@@ -36,6 +37,8 @@ class FollowerHost(Protocol):
     def broker_epoch(self) -> int: ...
     @property
     def follower_quota(self) -> ReplicationQuota: ...
+    @property
+    def flushes(self) -> LogFlushes: ...
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
 
 

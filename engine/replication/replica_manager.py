@@ -26,6 +26,7 @@ from engine.replication.isr_updater import IsrUpdater
 from engine.replication.leader_and_isr_change import LeaderAndIsrChange
 from engine.replication.log_dir_copy import RunSlow
 from engine.replication.log_dir_moves import LogDirMoves, run_here
+from engine.replication.log_flushes import LogFlushes
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.partition import Partition
 from engine.replication.partition_environment import PartitionEnvironment
@@ -99,6 +100,7 @@ class ReplicaManager:
             state_change_log=self.state_change_log,
         )
         self.fetchers = FetcherManager(self, connect)
+        self.flushes = LogFlushes(self._carry_out)
         self.log_dir_moves = LogDirMoves(settings, clock, log_manager, run_slow)
         self._broker_epoch = broker_epoch
         self._selector = selector
@@ -126,6 +128,7 @@ class ReplicaManager:
         await self._supervisor.stop()
         await self.fetchers.stop()
         await self.log_dir_moves.stop()
+        await self.flushes.stop()
         for purgatory in (self.delayed_fetch, self.delayed_produce, self.delayed_delete_records):
             purgatory.complete_all()
         logger.info("[ReplicaManager broker=%d] Shut down completely", self.settings.broker_id)

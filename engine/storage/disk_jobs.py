@@ -8,10 +8,12 @@ waiter was cancelled) counts as not done.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
 from engine.storage.small_files import sync_path
@@ -66,10 +68,23 @@ class LogDirJob:
         """Overridden where there is something to take over."""
 
 
+class FlushOrder:
+    """Keeps the flushes of one log apart. After one has failed none succeeds.
+
+    The system tells of a write that failed to one ``fsync`` only: the next would claim that all is well.
+    """
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.error: OSError | None = None
+
+
 class FlushJob(LogDirJob):
     """Brings files of a log to the disk; then the log's recovery point moves."""
 
-    __slots__ = ("_files", "_on_done", "_paths")
+    __slots__ = ("_files", "_on_done", "_order", "_paths")
 
     def __init__(
         self,
@@ -79,13 +94,31 @@ class FlushJob(LogDirJob):
         files: list[OpenFile],
         paths: list[Path],
         on_done: Callable[[], None],
+        order: FlushOrder,
     ) -> None:
         super().__init__(environment, log_dir, what)
+        self._order = order
         self._files = files
         self._paths = paths
         self._on_done = on_done
 
+    def raise_error(self) -> None:
+        """Raise KafkaError KAFKA_STORAGE_ERROR where the run failed, for whoever answers for the records."""
+        if self.error is not None:
+            message = f"Error while {self._what} in dir {self._log_dir}: {self.error.strerror or self.error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from self.error
+
     def _work(self) -> None:
+        with self._order.lock:
+            if self._order.error is not None:
+                raise self._order.error
+            try:
+                self._sync()
+            except OSError as error:
+                self._order.error = error
+                raise
+
+    def _sync(self) -> None:
         for file in self._files:
             os.fsync(file.fd)
         for path in self._paths:

@@ -192,7 +192,7 @@ class LogManager:
         for log in self._checkpoints.logs_in(path):
             try:
                 log.close()
-                job = log.begin_flush()
+                job = log.begin_flush(is_closing=True)
             except KafkaError as error:
                 logger.warning("A log could not be closed partition=%s: %s", log.topic_partition, error)
                 return False
@@ -413,7 +413,7 @@ class LogManager:
             log.release_idle_files()
 
     def flush_jobs(self) -> list[DiskJob]:
-        """Return what is to be flushed now: after rolls, by ``flush.messages`` and by ``flush.ms``."""
+        """Return what is to be flushed now: after rolls and by ``flush.ms``."""
         wanted = list(self._flushes.values())
         self._flushes.clear()
         now_ms = self.clock.now_ms()
