@@ -10,6 +10,8 @@ Behaviour
 * Internal topics: INVALID_TOPIC_EXCEPTION, but for clients that call themselves ``__admin_client``.
 * The records are checked, stamped and written where they were received; nothing is decoded or copied. Where the topic
   demands that they are, large ones are copied and prepared in a thread.
+* Where flush.messages is reached the answer waits, whatever ``acks``, until the disk has the records. A disk that fails
+  is the partition's answer: KAFKA_STORAGE_ERROR.
 * Transactions have no coordinator yet: a transactional id is answered INVALID_TXN_STATE.
 
 Version notes
@@ -19,6 +21,7 @@ Version notes
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -158,13 +161,18 @@ async def _answer_later(
     """Append what needed long work first, and flush what is to be on the disk before the producer hears of it."""
     for unprepared in outcome.to_prepare:
         await _append_prepared(context, request.acks, unprepared, outcome)
-    # ``flush.messages`` is reached: the disk has the records before the producer hears of them, as in Kafka.
-    for log in outcome.to_flush:
-        job = log.begin_flush()
-        if job is not None:
-            await context.broker.offloader.run(job.run)
-            job.finish()
+    await asyncio.gather(*(_flush(context, unflushed, outcome) for unflushed in outcome.to_flush))
     return _answer(context, request, outcome, response)
+
+
+async def _flush(context: RequestContext, unflushed: _Unflushed, outcome: _Outcome) -> None:
+    log, answer = unflushed
+    try:
+        await context.broker.replica_manager.flushes.flush(log)
+    except KafkaError as error:
+        outcome.has_refused = True
+        _refuse(answer, error)
+        outcome.waiting = [waiting for waiting in outcome.waiting if waiting.answer is not answer]
 
 
 async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unprepared, outcome: _Outcome) -> None:
@@ -187,6 +195,13 @@ class _Unprepared(NamedTuple):
     answer: PartitionProduceResponse
 
 
+class _Unflushed(NamedTuple):
+    """A log that the disk has to have before the answer is given."""
+
+    log: Log
+    answer: PartitionProduceResponse
+
+
 class _Outcome:
     """What the appends of one request leave to be done before it is answered."""
 
@@ -194,7 +209,7 @@ class _Outcome:
 
     def __init__(self) -> None:
         self.waiting: list[_Waiting] = []
-        self.to_flush: list[Log] = []
+        self.to_flush: list[_Unflushed] = []
         self.to_prepare: list[_Unprepared] = []
         self.has_refused = False
 
@@ -299,7 +314,7 @@ def _accept(
     answer.log_start_offset = result.log_start_offset
     log = partition.leader_log
     if log is not None and log.is_flush_due:
-        outcome.to_flush.append(log)
+        outcome.to_flush.append(_Unflushed(log, answer))
     if acks == ACKS_ALL:
         outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
@@ -324,7 +339,7 @@ def _refuse(
     record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
     answer.error_code = error.code
     answer.error_message = error.message
-    answer.base_offset = -1
+    answer.base_offset = answer.log_append_time_ms = -1
     answer.log_start_offset = -1 if log is None else log.log_start_offset
     answer.record_errors = [
         BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)

@@ -4,7 +4,8 @@ Behaviour
 * Stops replicas, and deletes them where the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it
   as a whole, without partitions.
 * Without deletion the fetcher stops and the replica stays. With deletion the log's folder is renamed at once and
-  removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too.
+  removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too. The answer waits until no checkpoint
+  on the disk names the log.
 * Leader epoch -2 (topic is deleted) and -1 (not sent) are not checked; an older one is FENCED_LEADER_EPOCH, the same or
   a newer one is applied (as since 3.4).
 

@@ -14,6 +14,7 @@ from engine.common.errors import KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.follower_fetch_session import FetchWanted, FollowerFetchSession
+from engine.replication.log_flushes import LogFlushes
 from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
 from engine.replication.throttle import ReplicationQuota
@@ -36,6 +37,8 @@ class FollowerHost(Protocol):
     def broker_epoch(self) -> int: ...
     @property
     def follower_quota(self) -> ReplicationQuota: ...
+    @property
+    def flushes(self) -> LogFlushes: ...
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
 
 
@@ -108,6 +111,7 @@ class FetchTable:
             self._host.settings.replica_fetch_max_bytes,
             state.leader_epoch,
             state.last_fetched_epoch if self._truncates_on_fetch else UNDEFINED_EPOCH,
+            state,
         )
         self.session.want(state.topic_partition, wanted)
 

@@ -50,6 +50,8 @@ class ReplicaFetcher:
         self._table = FetchTable(host, failed, self._who, truncates_on_fetch=leader.truncates_on_fetch)
         self._cutter = LogCutter(leader, host, self._table)
         self._changed = asyncio.Event()
+        self._unflushed: dict[TopicPartition, FetchState] = {}
+        """Partitions that have to be flushed (``flush.messages``) before a request confirms what they have."""
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
@@ -70,6 +72,7 @@ class ReplicaFetcher:
     def add(self, topic_partition: TopicPartition, initial: InitialFetchState) -> None:
         """Fetch a partition from the next request on."""
         self._table.add(topic_partition, initial)
+        self._note_unflushed(self._table.states[topic_partition])
         self._changed.set()
 
     def remove(self, topic_partition: TopicPartition) -> InitialFetchState | None:
@@ -104,6 +107,9 @@ class ReplicaFetcher:
             await self._cutter.cut_before_fetching()
         if self._host.follower_quota.has_throttled or self._table.leaves_out:
             self._table.throttle()
+        if self._unflushed:
+            await self._flush()
+            return
         if self._table.session.is_empty:
             await self._wait_for_work()
             return
@@ -152,10 +158,10 @@ class ReplicaFetcher:
             if (
                 state is None
                 or not state.is_ready
+                or sent.asker is not state
                 or sent.fetch_offset != state.fetch_offset
-                or sent.current_leader_epoch != state.leader_epoch
             ):
-                # Removed, added anew or cut while the answer was on its way.
+                # Removed, added anew (for a new topic of the same name too) or cut while the answer was on its way.
                 continue
             if data.error_code == ErrorCode.NONE:
                 self._take(state, data)
@@ -206,6 +212,28 @@ class ReplicaFetcher:
             return
         state.failures = 0
         self._table.want(state)
+        if log.is_flush_due:
+            self._unflushed[state.topic_partition] = state
+
+    def _note_unflushed(self, state: FetchState) -> None:
+        partition = self._host.hosted_partition(state.topic_partition)
+        if partition is not None and partition.log is not None and partition.log.is_flush_due:
+            self._unflushed[state.topic_partition] = state
+
+    async def _flush(self) -> None:
+        """Bring to the disk what the next request would confirm: the leader counts it as replicated then."""
+        unflushed, self._unflushed = self._unflushed, {}
+        await asyncio.gather(*(self._flush_one(state) for state in unflushed.values()))
+
+    async def _flush_one(self, state: FetchState) -> None:
+        partition = self._host.hosted_partition(state.topic_partition)
+        if partition is None or partition.log is None or not self._table.is_current(state):
+            return
+        try:
+            await self._host.flushes.flush(partition.log)
+        except Exception as error:
+            if self._table.is_current(state):
+                self._table.give_up(state, f"Error while flushing up to offset {state.fetch_offset}", error)
 
     def _too_large(self, state: FetchState) -> None:
         """Not even one batch came whole: leaders that are asked before Fetch 3 cut it off (KIP-74)."""

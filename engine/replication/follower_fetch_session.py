@@ -24,7 +24,10 @@ TOPIC_IDS_SINCE = 13
 
 
 class FetchWanted(NamedTuple):
-    """What a follower asks of one partition. Two equal ones need no second mention in a session."""
+    """What a follower asks of one partition. Two equal ones need no second mention in a session.
+
+    ``asker`` tells the answers to two topics apart that bore the same name one after the other.
+    """
 
     topic_id: bytes
     fetch_offset: int
@@ -32,6 +35,7 @@ class FetchWanted(NamedTuple):
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    asker: object = None
 
 
 class FetchPlan(NamedTuple):

@@ -178,6 +178,7 @@ class LogDirCopy:
         await self._run_slow(job.run)
         if not self.is_cancelled:
             job.finish()
+            job.raise_error()
 
     # -- staying true to the current log
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from engine.replication.isr_updater import IsrUpdater
 from engine.replication.leader_and_isr_change import LeaderAndIsrChange
 from engine.replication.log_dir_copy import RunSlow
 from engine.replication.log_dir_moves import LogDirMoves, run_here
+from engine.replication.log_flushes import LogFlushes
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.partition import Partition
 from engine.replication.partition_environment import PartitionEnvironment
@@ -99,6 +100,7 @@ class ReplicaManager:
             state_change_log=self.state_change_log,
         )
         self.fetchers = FetcherManager(self, connect)
+        self.flushes = LogFlushes(self._carry_out)
         self.log_dir_moves = LogDirMoves(settings, clock, log_manager, run_slow)
         self._broker_epoch = broker_epoch
         self._selector = selector
@@ -126,6 +128,7 @@ class ReplicaManager:
         await self._supervisor.stop()
         await self.fetchers.stop()
         await self.log_dir_moves.stop()
+        await self.flushes.stop()
         for purgatory in (self.delayed_fetch, self.delayed_produce, self.delayed_delete_records):
             purgatory.complete_all()
         logger.info("[ReplicaManager broker=%d] Shut down completely", self.settings.broker_id)
@@ -238,8 +241,13 @@ class ReplicaManager:
             return
         self._made_now.update(missing)
         known_ids = {tp: topic_id for tp, topic_id in topic_ids.items() if topic_id != ZERO_TOPIC_ID}
-        jobs = self.log_manager.creation_jobs(missing, known_ids)
-        running = [asyncio.ensure_future(self._create(job)) for job in jobs]
+        await self._carry_out(self.log_manager.creation_jobs(missing, known_ids))
+
+    async def _carry_out(self, jobs: Iterable[DiskJob]) -> None:
+        """Do work for the disk in threads, to its end."""
+        running = [asyncio.ensure_future(self._run(job)) for job in jobs]
+        if not running:
+            return
         try:
             await asyncio.shield(asyncio.gather(*running))
         except asyncio.CancelledError:
@@ -247,7 +255,7 @@ class ReplicaManager:
             await asyncio.wait(running)
             raise
 
-    async def _create(self, job: DiskJob) -> None:
+    async def _run(self, job: DiskJob) -> None:
         await self._run_slow(job.run)
         job.finish()
 
@@ -275,8 +283,12 @@ class ReplicaManager:
         return log
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Delete the replica's log if there is one. Raises KafkaError."""
+        """Delete the replica's log if there is one; ``forget_logs`` is to follow. Raises KafkaError."""
         self.log_manager.delete(topic_partition)
+
+    async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Take deleted logs out of the checkpoints, on the disk. Where that fails the log dir goes offline."""
+        await self._carry_out(self.log_manager.forgetting_jobs(topic_partitions))
 
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:

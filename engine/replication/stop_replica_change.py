@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -52,6 +53,7 @@ class StopReplicaChange:
         self._log = manager.state_change_log
         self._correlation_id = correlation_id
         self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._deleted_in: dict[TopicPartition, Path] = {}
 
     async def carry_out(self) -> StopReplicaResponse:
         """Apply the request and return its answer."""
@@ -117,12 +119,24 @@ class StopReplicaChange:
                 self._delete_log(stop)
             manager.wakeups.mark(stop.topic_partition)
             await breather.give_way()
+        await self._forget([stop.topic_partition for stop in stops if stop.deletes])
         manager.fetchers.end_idle()
         manager.replicas_stopped(
             [s.topic_partition for s in stops if self._errors[s.topic_partition] is ErrorCode.NONE]
         )
 
+    async def _forget(self, deleted: list[TopicPartition]) -> None:
+        """Take what was deleted out of the checkpoints, before the controller may give the name to another topic."""
+        await self._manager.forget_logs(deleted)
+        offline = self._manager.log_manager.offline_dirs
+        for topic_partition, log_dir in self._deleted_in.items():
+            if log_dir in offline:
+                self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+
     def _delete_log(self, stop: _Stop) -> None:
+        log = self._manager.log_manager.get(stop.topic_partition)
+        if log is not None:
+            self._deleted_in[stop.topic_partition] = log.log_dir
         try:
             self._manager.delete_log(stop.topic_partition)
         except KafkaError as error:

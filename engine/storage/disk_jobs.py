@@ -8,13 +8,15 @@ waiter was cancelled) counts as not done.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
-from engine.storage.small_files import replace_file, sync_path
+from engine.storage.small_files import sync_path
 
 if TYPE_CHECKING:
     from engine.storage.log import Log
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 class DiskJob(Protocol):
     """One piece of slow work."""
 
+    @property
+    def error(self) -> OSError | None:
+        """Why the run failed."""
+
     def run(self) -> None:
         """Do it. May take as long as the disk does; safe in any thread."""
 
@@ -30,28 +36,28 @@ class DiskJob(Protocol):
         """Take over the result on the event loop."""
 
 
-class _Job:
-    """Keeps the error of a run for its finish."""
+class LogDirJob:
+    """A job in one log dir. It keeps the error of a run for its finish."""
 
-    __slots__ = ("_environment", "_error", "_has_run", "_log_dir", "_what")
+    __slots__ = ("_environment", "_has_run", "_log_dir", "_what", "error")
 
     def __init__(self, environment: LogEnvironment, log_dir: Path, what: str) -> None:
         self._environment = environment
         self._log_dir = log_dir
         self._what = what
-        self._error: OSError | None = None
+        self.error: OSError | None = None
         self._has_run = False
 
     def run(self) -> None:
         try:
             self._work()
         except OSError as error:
-            self._error = error
+            self.error = error
         self._has_run = True
 
     def finish(self) -> None:
-        if self._error is not None:
-            self._environment.fail_dir(self._log_dir, f"Error while {self._what}", self._error)
+        if self.error is not None:
+            self._environment.fail_dir(self._log_dir, f"Error while {self._what}", self.error)
         elif self._has_run:
             self._done()
 
@@ -62,10 +68,23 @@ class _Job:
         """Overridden where there is something to take over."""
 
 
-class FlushJob(_Job):
+class FlushOrder:
+    """Keeps the flushes of one log apart. After one has failed none succeeds.
+
+    The system tells of a write that failed to one ``fsync`` only: the next would claim that all is well.
+    """
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.error: OSError | None = None
+
+
+class FlushJob(LogDirJob):
     """Brings files of a log to the disk; then the log's recovery point moves."""
 
-    __slots__ = ("_files", "_on_done", "_paths")
+    __slots__ = ("_files", "_on_done", "_order", "_paths")
 
     def __init__(
         self,
@@ -75,13 +94,31 @@ class FlushJob(_Job):
         files: list[OpenFile],
         paths: list[Path],
         on_done: Callable[[], None],
+        order: FlushOrder,
     ) -> None:
         super().__init__(environment, log_dir, what)
+        self._order = order
         self._files = files
         self._paths = paths
         self._on_done = on_done
 
+    def raise_error(self) -> None:
+        """Raise KafkaError KAFKA_STORAGE_ERROR where the run failed, for whoever answers for the records."""
+        if self.error is not None:
+            message = f"Error while {self._what} in dir {self._log_dir}: {self.error.strerror or self.error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from self.error
+
     def _work(self) -> None:
+        with self._order.lock:
+            if self._order.error is not None:
+                raise self._order.error
+            try:
+                self._sync()
+            except OSError as error:
+                self._order.error = error
+                raise
+
+    def _sync(self) -> None:
         for file in self._files:
             os.fsync(file.fd)
         for path in self._paths:
@@ -91,24 +128,10 @@ class FlushJob(_Job):
         self._on_done()
 
 
-class WriteJob(_Job):
-    """Replaces a small file, to the disk."""
+class CreateJob(LogDirJob):
+    """Opens or makes folders of partitions in one log dir, after the jobs that have to come ``first``."""
 
-    __slots__ = ("_path", "_text")
-
-    def __init__(self, environment: LogEnvironment, log_dir: Path, path: Path, text: str) -> None:
-        super().__init__(environment, log_dir, f"writing to checkpoint file {path}")
-        self._path = path
-        self._text = text
-
-    def _work(self) -> None:
-        replace_file(self._path, self._text, sync=True)
-
-
-class CreateJob(_Job):
-    """Opens or makes folders of partitions in one log dir."""
-
-    __slots__ = ("_folders", "_load", "_on_done", "_opened")
+    __slots__ = ("_first", "_folders", "_load", "_on_done", "_opened")
 
     def __init__(
         self,
@@ -117,22 +140,30 @@ class CreateJob(_Job):
         folders: list[Path],
         load: Callable[[Path], Log],
         on_done: Callable[[list[Log]], None],
+        first: Sequence[DiskJob],
     ) -> None:
         super().__init__(environment, log_dir, f"creating logs in {log_dir}")
+        self._first = first
         self._folders = folders
         self._load = load
         self._on_done = on_done
         self._opened: list[Log] = []
 
     def _work(self) -> None:
+        for job in self._first:
+            job.run()
+            if job.error is not None:
+                raise job.error
         for folder in self._folders:
             self._opened.append(self._load(folder))
 
     def _done(self) -> None:
+        for job in self._first:
+            job.finish()
         self._on_done(self._opened)
 
 
-class DeleteJob(_Job):
+class DeleteJob(LogDirJob):
     """Removes files, and folders that are empty then."""
 
     __slots__ = ("_paths",)

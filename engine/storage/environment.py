@@ -37,7 +37,7 @@ class LogEnvironment(Protocol):
         """Remove files, which have been renamed already, after ``delay_ms``."""
 
     def flush_soon(self, log: LogCore, offset: int) -> None:
-        """Flush a log up to ``offset`` as soon as may be: it has rolled there, or ``flush.messages`` is reached."""
+        """Flush a log up to ``offset`` as soon as may be: it has rolled there."""
 
     def checkpoint_soon(self, log_dir: Path) -> None:
         """Write a dir's checkpoints as soon as may be: a log was cut below what they say is on the disk."""

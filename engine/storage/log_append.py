@@ -113,11 +113,9 @@ class LeaderAppends(LogWrites):
         if position == 0:
             self._schedule_roll()
         self._last_append_offset, self._last_append_position = offset, position
-        self.log_end_offset = self.producers.map_end_offset = end_offset = last_offset + 1
+        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if producer is not None:
             producer.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
-        if end_offset >= self._flush_at_offset:
-            self._environment.flush_soon(self, end_offset)
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
     # --- the long way of a leader

@@ -19,9 +19,8 @@ from engine.formats.segment_files import SEGMENT_SUFFIXES
 from engine.protocol.records.append_rules import AppendRules
 from engine.protocol.records.attributes import Codec, TimestampType
 from engine.storage.cleaner.state import CleaningState
-from engine.storage.disk_jobs import FlushJob
+from engine.storage.disk_jobs import FlushJob, FlushOrder
 from engine.storage.environment import LogEnvironment
-from engine.storage.file_range import OpenFile
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
@@ -41,6 +40,7 @@ class LogCore:
         "_active",
         "_environment",
         "_flush_at_offset",
+        "_flush_order",
         "_in_place_attributes",
         "_in_place_bytes_max",
         "_last_append_offset",
@@ -49,6 +49,7 @@ class LogCore:
         "_lowest_cut",
         "_positions",
         "_roll_after_ms",
+        "_rolled",
         "_rules",
         "_segments",
         "_stamps_append_time",
@@ -108,6 +109,9 @@ class LogCore:
         self._environment = environment
         self._segments = segments
         self.last_flush_ms = environment.clock.now_ms()
+        self._flush_order = FlushOrder()
+        self._rolled: list[LogSegment] = []
+        """Segments that were rolled since the last flush: their indexes are not all on the disk."""
         self._positions: dict[int, int] = {}
         self._set_active(segments.last)
         self._apply_config(config)
@@ -161,7 +165,7 @@ class LogCore:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether ``flush.messages`` is reached."""
+        """Whether ``flush.messages`` is reached: whoever appended answers for the records after a flush only."""
         return self.log_end_offset >= self._flush_at_offset
 
     def update_config(self, config: LogConfig) -> None:
@@ -273,6 +277,7 @@ class LogCore:
             self.producers.take_snapshot()
         except OSError as error:
             raise self._storage_error("rolling a segment", error) from error
+        self._rolled.append(active)
         self._segments.add(segment)
         self._set_active(segment)
         self._schedule_roll()
@@ -296,23 +301,24 @@ class LogCore:
 
     # --- flush
 
-    def begin_flush(self, offset: int | None = None) -> FlushJob | None:
+    def begin_flush(self, offset: int | None = None, *, is_closing: bool = False) -> FlushJob | None:
         """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None where it is there.
 
         The recovery point moves when the job is finished, unless the log was truncated meanwhile. A retired log has
-        nothing left to flush.
+        nothing left to flush. The active segment's indexes are written but not synced before it is rolled or closed:
+        after a crash they are built anew in any case.
         """
         if self.is_retired:
             return None
         self._check_online()
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
-        files: list[OpenFile] = []
-        paths: list[Path] = []
+        unflushed = self._segments.between(self.recovery_point, target)
+        indexed = self._unsynced_indexes(unflushed, target, is_closing=is_closing)
         try:
-            for segment in self._segments.reaching(self.recovery_point):
-                if self.recovery_point < target and segment.base_offset < target:
-                    files.append(segment.file())
-                    paths += segment.write_pending()
+            files = [segment.file() for segment in unflushed]
+            for segment in unflushed:
+                segment.write_pending()
+            paths = [path for segment in indexed for path in segment.write_pending()]
         except OSError as error:
             raise self._storage_error("flushing", error) from error
         paths += self._unsynced_paths(is_new_segment=self._active.base_offset >= self.recovery_point and bool(files))
@@ -320,15 +326,31 @@ class LogCore:
             return None
         truncations = self._truncations
         what = f"flushing {self.topic_partition}"
-        on_done = lambda: self._flushed(target, truncations)  # noqa: E731
-        return FlushJob(self._environment, self.log_dir, what, files, paths, on_done)
+        on_done = lambda: self._flushed(target, truncations, indexed)  # noqa: E731
+        return FlushJob(self._environment, self.log_dir, what, files, paths, on_done, self._flush_order)
 
     def flush(self, offset: int | None = None) -> None:
-        """Bring all before ``offset`` (the log's end by default) to the disk, here and now."""
+        """Bring all before ``offset`` (the log's end by default) to the disk, here and now.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        """
         job = self.begin_flush(offset)
         if job is not None:
             job.run()
             job.finish()
+            job.raise_error()
+
+    def _unsynced_indexes(self, unflushed: list[LogSegment], target: int, *, is_closing: bool) -> list[LogSegment]:
+        """Return the segments before ``target`` whose indexes a crash would no longer have built anew."""
+        last = [self._active] if is_closing else []
+        return [
+            segment
+            for segment in dict.fromkeys([*self._rolled, *unflushed, *last])
+            if segment.has_unsynced_index
+            and segment.base_offset < target
+            and (is_closing or segment is not self._active)
+        ]
 
     def _unsynced_paths(self, *, is_new_segment: bool) -> list[Path]:
         """Return the small files beside the segments that are not on the disk yet, and take them as if they were."""
@@ -345,8 +367,13 @@ class LogCore:
             paths.append(self.dir)
         return paths
 
-    def _flushed(self, offset: int, truncations: int) -> None:
-        if truncations == self._truncations and offset > self.recovery_point:
+    def _flushed(self, offset: int, truncations: int, indexed: list[LogSegment]) -> None:
+        if truncations != self._truncations:
+            return
+        for segment in indexed:
+            segment.has_unsynced_index = False
+        self._rolled = [segment for segment in self._rolled if segment.has_unsynced_index]
+        if offset > self.recovery_point:
             self.recovery_point = offset
             self.last_flush_ms = self._environment.clock.now_ms()
             self._schedule_flush()

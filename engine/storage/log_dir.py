@@ -9,7 +9,13 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError, StorageError
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import decode_offset_checkpoint
+from engine.formats.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    decode_offset_checkpoint,
+)
 from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
 from engine.formats.meta_properties import (
     META_PROPERTIES_FILE,
@@ -17,11 +23,19 @@ from engine.formats.meta_properties import (
     decode_meta_properties,
     encode_meta_properties,
 )
+from engine.storage.checkpoint_file import CheckpointFile
 from engine.storage.small_files import remove_temporary_files, replace_file, sync_path
 
 logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 _locked_here: set[tuple[int, int]] = set()
 """Device and inode of the lock files this process holds: the system does not keep a process from itself."""
@@ -33,7 +47,16 @@ class LogDir:
     ``had_clean_shutdown`` and ``is_loaded`` decide whether the next stop may be called clean.
     """
 
-    __slots__ = ("_lock_fd", "_lock_key", "had_clean_shutdown", "is_loaded", "is_online", "log_count", "path")
+    __slots__ = (
+        "_lock_fd",
+        "_lock_key",
+        "checkpoint_files",
+        "had_clean_shutdown",
+        "is_loaded",
+        "is_online",
+        "log_count",
+        "path",
+    )
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,6 +64,7 @@ class LogDir:
         self.log_count = 0
         self.is_loaded = False
         self.had_clean_shutdown = False
+        self.checkpoint_files = {name: CheckpointFile(path / name) for name in OFFSET_CHECKPOINTS}
         self._lock_fd = -1
         self._lock_key = (0, 0)
 
@@ -117,12 +141,14 @@ class LogDir:
         """
         path = self.path / name
         try:
-            return decode_offset_checkpoint(path.read_text("utf-8"), str(path))
+            offsets = decode_offset_checkpoint(path.read_text("utf-8"), str(path))
         except FileNotFoundError:
             return {}
         except (CorruptFileError, UnicodeDecodeError) as error:
             logger.warning("A checkpoint file is damaged, its offsets are taken as unknown path=%s: %s", path, error)
             return {}
+        self.checkpoint_files[name].names = frozenset(offsets)
+        return offsets
 
     # --- clean shutdown
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError
 from engine.config.log_config import LogConfig
+from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from engine.formats.log_dir_names import LogDirKind, parse_log_dir_name
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
 from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
@@ -244,6 +245,8 @@ class _LogLoader:
         log_start_offset = self._checkpoints.log_start_offset
         if end_offset >= log_start_offset:
             return end_offset
+        if self._is_newer_than_checkpoints():
+            return self._recover_without_checkpoints()
         logger.warning(
             "Deleting all segments because the log ends before its start; were files deleted by hand? "
             "partition=%s log_end_offset=%d log_start_offset=%d",
@@ -255,6 +258,29 @@ class _LogLoader:
         self._leader_epochs.clear()
         self._new_producers(ProducerSnapshots.list_folder(self._folder)).truncate_fully_and_start_at(log_start_offset)
         return None
+
+    def _is_newer_than_checkpoints(self) -> bool:
+        """Whether the replica was made after its start was noted: the start is of an earlier topic of the same name."""
+        try:
+            noted_ns = (self._folder.parent / LOG_START_OFFSET_CHECKPOINT).stat().st_mtime_ns
+            made_ns = (self._folder / PARTITION_METADATA_FILE).stat().st_mtime_ns
+        except FileNotFoundError:
+            return False
+        return noted_ns < made_ns
+
+    def _recover_without_checkpoints(self) -> int:
+        """Recover all of the log, and return its end: what the checkpoints say is not about this replica."""
+        logger.warning(
+            "The checkpoints of a partition are older than its folder and contradict its log. They belong to a deleted "
+            "topic of the same name and are ignored partition=%s log_start_offset=%d recovery_point=%d",
+            self._topic_partition,
+            self._checkpoints.log_start_offset,
+            self._checkpoints.recovery_point,
+        )
+        self._checkpoints = Checkpoints(had_clean_shutdown=self._checkpoints.had_clean_shutdown)
+        if not self._checkpoints.had_clean_shutdown:
+            self._recover_unflushed()
+        return self._sound_end(self._segments.last)
 
     def _sound_end(self, segment: LogSegment) -> int:
         """Return the log's end; behind bytes that are no batch nobody would find what is appended."""

@@ -137,6 +137,8 @@ class _Dir:
         )
         config = self._loader.topic_config(topic_partition.topic)
         log = load_log(folder, config, self._loader.environment, checkpoints)
-        log.update_high_watermark(self._high_watermarks.get(topic_partition, 0))
-        log.cleaning.first_dirty_offset = self._first_dirty_offsets.get(topic_partition)
+        if log.log_start_offset >= checkpoints.log_start_offset:
+            # Else the checkpoints are of an earlier topic of this name.
+            log.update_high_watermark(self._high_watermarks.get(topic_partition, 0))
+            log.cleaning.first_dirty_offset = self._first_dirty_offsets.get(topic_partition)
         return log

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +18,14 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LONG_MAX, LogConfig
 from engine.formats.checkpoints import (
-    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    encode_offset_checkpoint,
 )
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
-from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, WriteJob
+from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob
 from engine.storage.log import Log
+from engine.storage.log_checkpoints import LogCheckpoints
 from engine.storage.log_core import LogCore
 from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
@@ -76,9 +75,11 @@ class LogManager:
         self._topic_config = topic_config
         self._on_dir_failure = on_dir_failure
         self._dirs = LogDirs(config.log_dirs)
+        self._checkpoints = LogCheckpoints(self, self._dirs, self.logs, self.future_logs)
         self._deletions: list[tuple[int, Path, list[Path]]] = []
         self._flushes: dict[int, tuple[LogCore, int]] = {}
         self._dirs_to_checkpoint: set[Path] = set()
+        self._retired: set[TopicPartition] = set()
         self.is_stopping = False
         self._dirs.open(self.fail_dir)
 
@@ -188,10 +189,10 @@ class LogManager:
     def _close_logs(self, path: Path) -> bool:
         """Close the logs of a dir, flush them and write its checkpoints; return whether all went well."""
         jobs: list[DiskJob] = []
-        for log in self._logs_in(path):
+        for log in self._checkpoints.logs_in(path):
             try:
                 log.close()
-                job = log.begin_flush()
+                job = log.begin_flush(is_closing=True)
             except KafkaError as error:
                 logger.warning("A log could not be closed partition=%s: %s", log.topic_partition, error)
                 return False
@@ -200,7 +201,7 @@ class LogManager:
             list(pool.map(lambda job: job.run(), jobs))
         for done in jobs:
             done.finish()
-        _run(self._offset_jobs(path))
+        _run(self._checkpoints.jobs(path))
         return self._dirs[path].is_online
 
     def _mark_clean(self, path: Path) -> None:
@@ -270,7 +271,14 @@ class LogManager:
                 log.write_topic_id(topic_id)
             return log
 
-        return [CreateJob(self, path, names, make, self._created) for path, names in folders.items()]
+        return [
+            CreateJob(self, path, names, make, self._created, self._forget_in(path, names))
+            for path, names in folders.items()
+        ]
+
+    def _forget_in(self, path: Path, folders: list[Path]) -> list[DiskJob]:
+        """Return what has to be written before logs are made: checkpoints that may name an earlier one of the name."""
+        return self._checkpoints.jobs_without(path, [parse_log_dir_name(folder.name)[0] for folder in folders])
 
     def _open(self, folder: Path) -> Log:
         topic_partition, _ = parse_log_dir_name(folder.name)
@@ -290,6 +298,9 @@ class LogManager:
         for path in candidates:
             if path not in self._dirs or not self._dirs[path].is_online:
                 continue
+            _run(self._forget_in(path, [path / name]))
+            if not self._dirs[path].is_online:
+                continue
             try:
                 log = self._open(path / name)
             except OSError as error:
@@ -306,7 +317,7 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition's log away, and a copy on its way into another dir. No log: nothing happens.
 
-        The files go after ``log.segment.delete.delay.ms``.
+        The files go after ``log.segment.delete.delay.ms``. The deletion counts once ``forgetting_jobs`` are done.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR where it may be in a dir that is offline, or the disk fails.
@@ -338,8 +349,16 @@ class LogManager:
         self._dirs[log.log_dir].log_count -= 1
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
-        self._dirs_to_checkpoint.add(log.log_dir)
+        self._retired.add(topic_partition)
         logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
+
+    def forgetting_jobs(self, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:
+        """Return the writing of checkpoints that may still name these partitions, which have been deleted.
+
+        What they say would be taken for the next topic's of that name: it has to be done before the deletion is told.
+        """
+        self._retired.difference_update(topic_partitions)
+        return [job for path in self.live_dirs for job in self._checkpoints.jobs_without(path, topic_partitions)]
 
     def update_settings(self, *, producer_id_expiration_ms: int, log_segment_delete_delay_ms: int) -> None:
         """Take over settings of the broker that may change while it runs."""
@@ -394,7 +413,7 @@ class LogManager:
             log.release_idle_files()
 
     def flush_jobs(self) -> list[DiskJob]:
-        """Return what is to be flushed now: after rolls, by ``flush.messages`` and by ``flush.ms``."""
+        """Return what is to be flushed now: after rolls and by ``flush.ms``."""
         wanted = list(self._flushes.values())
         self._flushes.clear()
         now_ms = self.clock.now_ms()
@@ -419,20 +438,26 @@ class LogManager:
     def due_jobs(self) -> list[DiskJob]:
         """Return flushes, removals and checkpoints that are due; ask every second or so, and after ``flush_soon``."""
         dirs, self._dirs_to_checkpoint = self._dirs_to_checkpoint, set()
-        checkpoints = [job for path in sorted(dirs) if self._dirs[path].is_online for job in self._offset_jobs(path)]
+        checkpoints = [
+            job for path in sorted(dirs) if self._dirs[path].is_online for job in self._checkpoints.jobs(path)
+        ]
+        checkpoints += self.forgetting_jobs(frozenset(self._retired))
         return [*self.flush_jobs(), *self.deletion_jobs(), *checkpoints]
 
     def recovery_point_jobs(self) -> list[DiskJob]:
         """Return the writing of all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
-        return [self._recovery_point_job(path) for path in self.live_dirs]
+        return self._checkpoint_jobs(RECOVERY_POINT_CHECKPOINT)
 
     def log_start_offset_jobs(self) -> list[DiskJob]:
         """Return the writing of all log start offsets (``log.flush.start.offset.checkpoint.interval.ms``)."""
-        return [self._log_start_offset_job(path) for path in self.live_dirs]
+        return self._checkpoint_jobs(LOG_START_OFFSET_CHECKPOINT)
 
     def high_watermark_jobs(self) -> list[DiskJob]:
         """Return the writing of all high watermarks (``replica.high.watermark.checkpoint.interval.ms``)."""
-        return [self._high_watermark_job(path) for path in self.live_dirs]
+        return self._checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT)
+
+    def _checkpoint_jobs(self, name: str) -> list[DiskJob]:
+        return [self._checkpoints.job(path, name) for path in self.live_dirs]
 
     def run_due(self) -> None:
         """Do all that is due here and now; for tests and tools."""
@@ -441,45 +466,7 @@ class LogManager:
     def checkpoint(self) -> None:
         """Write all checkpoint files here and now; for tests and tools."""
         for path in self.live_dirs:
-            _run(self._offset_jobs(path))
-
-    def _offset_jobs(self, path: Path) -> list[DiskJob]:
-        jobs = [self._recovery_point_job(path), self._log_start_offset_job(path), self._high_watermark_job(path)]
-        return [*jobs, *self._cleaner_jobs(path)]
-
-    def _cleaner_jobs(self, path: Path) -> list[DiskJob]:
-        """Where no log was ever cleaned there is nothing to write, and no file."""
-        offsets = {
-            log.topic_partition: log.cleaning.first_dirty_offset
-            for log in self.logs.values()
-            if log.log_dir == path and log.cleaning.first_dirty_offset is not None
-        }
-        file = path / CLEANER_OFFSET_CHECKPOINT
-        if not offsets and not (file.exists() and file.stat().st_size):
-            return []
-        return [self._checkpoint_job(path, CLEANER_OFFSET_CHECKPOINT, offsets)]
-
-    def _recovery_point_job(self, path: Path) -> DiskJob:
-        offsets = {log.topic_partition: log.recovery_point for log in self._logs_in(path)}
-        return self._checkpoint_job(path, RECOVERY_POINT_CHECKPOINT, offsets)
-
-    def _log_start_offset_job(self, path: Path) -> DiskJob:
-        offsets = {
-            log.topic_partition: log.log_start_offset
-            for log in self._logs_in(path)
-            if log.log_start_offset > log.first_segment_base_offset
-        }
-        return self._checkpoint_job(path, LOG_START_OFFSET_CHECKPOINT, offsets)
-
-    def _high_watermark_job(self, path: Path) -> DiskJob:
-        offsets = {log.topic_partition: log.high_watermark for log in self._logs_in(path)}
-        return self._checkpoint_job(path, HIGH_WATERMARK_CHECKPOINT, offsets)
-
-    def _checkpoint_job(self, path: Path, name: str, offsets: Mapping[TopicPartition, int]) -> DiskJob:
-        return WriteJob(self, path, path / name, encode_offset_checkpoint(offsets))
-
-    def _logs_in(self, path: Path) -> list[Log]:
-        return [log for logs in (self.logs, self.future_logs) for log in logs.values() if log.log_dir == path]
+            _run(self._checkpoints.jobs(path))
 
 
 def _run(jobs: list[DiskJob]) -> None:

@@ -100,8 +100,6 @@ class LogWrites(LogCore):
         self.producers.map_end_offset = self.log_end_offset
         if checked.appends:
             self._refresh_first_unstable()
-        if self.log_end_offset >= self._flush_at_offset:
-            self._environment.flush_soon(self, self.log_end_offset)
 
     def _complete_transaction(self, segment: LogSegment, completed: CompletedTransaction) -> None:
         if completed.is_aborted:

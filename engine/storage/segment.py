@@ -38,6 +38,7 @@ class LogSegment:
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
+        "has_unsynced_index",
         "index_capacity_bytes",
         "index_interval_bytes",
         "is_index_full",
@@ -68,6 +69,8 @@ class LogSegment:
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0
         self.is_index_full = False
+        self.has_unsynced_index = False
+        """An index was changed since a flush has brought all of them to the disk."""
         self.max_timestamp_ms = UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = paths.base_offset
         self._rolling_timestamp_ms: int | None = None
@@ -123,6 +126,7 @@ class LogSegment:
         self._offset_index = OffsetIndex(self.paths, self.index_capacity_bytes)
         self._time_index = TimeIndex(self.paths, self.index_capacity_bytes)
         self.preallocate_indexes()
+        self.has_unsynced_index = True
 
     def release_idle(self) -> None:
         """Let go of the file and of caches, unless they were used since the last call."""
@@ -185,10 +189,12 @@ class LogSegment:
         offset_index.append(last_offset, position)
         time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.is_index_full = offset_index.is_full or time_index.is_full
+        self.has_unsynced_index = True
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Note an aborted transaction whose marker is in this segment."""
         self.transaction_index.append(transaction)
+        self.has_unsynced_index = True
 
     def write_pending(self) -> list[Path]:
         """Bring index entries that wait in memory into their files; return the paths of all index files."""
@@ -231,7 +237,9 @@ class LogSegment:
     def _complete_time_index(self) -> None:
         # A segment of an old Kafka may have offsets that no entry can hold: those are scanned for.
         if self.takes(self.max_timestamp_offset):
+            count = self.time_index.count
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.has_unsynced_index |= self.time_index.count != count
 
     def trim(self) -> None:
         """Write what waits, and cut off what was preallocated. Files that were not touched stay as they are."""
@@ -296,6 +304,7 @@ class LogSegment:
         self.transaction_index.truncate_to(offset)
         self.preallocate_indexes()
         self.is_index_full = False
+        self.has_unsynced_index = True
         dropped_bytes = 0
         if position >= 0:
             dropped_bytes = self.size_bytes - position

@@ -162,6 +162,21 @@ def test_who_waits_when_the_coordinator_resigns_is_told() -> None:
     with_world(test)
 
 
+def test_a_commit_waits_for_the_flush_that_its_topic_demands() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.partition.log.is_flush_due = True
+        answers = [world.commit("g", 5), world.commit("h", 5)]
+        assert (answers, world.committed("g")) == ([[], []], None)
+        first, second = world.flushing
+        first(E.NONE)
+        second(E.KAFKA_STORAGE_ERROR)
+        assert answers == [[E.NONE], [E.NOT_COORDINATOR]]
+        assert (world.committed("g"), world.committed("h")) == (5, None)
+
+    with_world(test)
+
+
 def test_a_commit_becomes_visible_with_its_replication() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()

@@ -117,6 +117,31 @@ def test_a_flush_that_fails_does_not_move_the_recovery_point(
     assert "Input/output error" in environment.failures[0][1]
 
 
+def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells one of them only."""
+    one, environment = log
+    one.append_as_leader(data_batch(b"a"), 0)
+    first, second = one.begin_flush(), one.begin_flush()
+    assert first is not None and second is not None
+    errors = iter([OSError(errno.EIO, os.strerror(errno.EIO))])
+
+    def broken_once(fd: int) -> None:
+        for error in errors:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken_once)
+        first.run()
+        second.run()
+    second.finish()
+    first.finish()
+    assert one.recovery_point == 0
+    assert len(environment.failures) == 2
+    with pytest.raises(KafkaError) as caught:
+        second.raise_error()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]) -> None:
     one, _ = log
     one.append_as_leader(data_batch(b"a"), 0)

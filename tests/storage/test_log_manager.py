@@ -328,6 +328,7 @@ def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d", delay_ms=500).loaded()
     broker.create(A, 2)
     broker.create(B, 2)
+    broker.logs.checkpoint()
     log = broker.logs.logs[A]
     broker.logs.delete(A)
     broker.logs.delete(A)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -69,6 +71,25 @@ def test_a_flush_that_somebody_waits_for_is_done_by_the_swap(tmp_path: Path) -> 
     replace_current_with_future(broker.logs, TP)
     assert log.begin_flush() is None
     assert (future.recovery_point, future.is_flush_due) == (2, False)
+    broker.logs.shutdown()
+
+
+def test_a_copy_that_cannot_be_flushed_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica goes on where it is: at the next start the copy must not count as the replica."""
+    broker = Broker(tmp_path, LogConfig(flush_messages=1))
+    log, future = broker.log_with_copy()
+
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(KafkaError) as refused:
+            replace_current_with_future(broker.logs, TP)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.failed == [broker.b]
+    assert broker.logs.logs == {TP: log}
+    assert names(broker.b) == [future.dir.name]
     broker.logs.shutdown()
 
 

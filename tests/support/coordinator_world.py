@@ -32,6 +32,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
+        self.is_flush_due = False
         self._positions: list[tuple[int, int]] = []
         """Per batch its base offset and where it begins."""
 
@@ -107,6 +108,8 @@ class CoordinatorWorld:
     def __init__(self, **settings: str) -> None:
         self.partition = MemoryPartition()
         self.partition_count = 1
+        self.flushing: list[Callable[[ErrorCode], None]] = []
+        """Who waits for a flush; a log asks for one while its ``is_flush_due`` is set."""
         self.clock = LoopClock()
         needed = {"zookeeper.connect": "z:1", "offsets.topic.num.partitions": "1"}
         needed["group.initial.rebalance.delay.ms"] = "0"
@@ -118,6 +121,7 @@ class CoordinatorWorld:
             leadership_listeners=[],
             stop_listeners=[],
             delayed_produce=Purgatory("produce"),
+            flushes=SimpleNamespace(when_flushed=lambda _log, tell: self.flushing.append(tell)),
             hosted_partition=lambda tp: self.partition if tp == OFFSETS_PARTITION else None,
         )
         coordinator = GroupCoordinator(

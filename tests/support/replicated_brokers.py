@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +105,10 @@ class StandInBroker:
             self.log_manager.release()
 
 
+async def _at_once(_response: Any) -> None:
+    return None
+
+
 async def _run_here(work: Callable[..., Any], *arguments: Any) -> Any:
     return work(*arguments)
 
@@ -138,6 +142,7 @@ class InProcessConnection:
         await asyncio.sleep(0.0005)
         world.check_link(self._source, target)
         _, response = decode_response(memoryview(flat(encoded))[4:], ApiKey(header.api_key), api_version)
+        await world.hold_answer(response)
         world.tamper(response)
         return response
 
@@ -172,6 +177,8 @@ class World:
         self.settings = settings or ReplicationSettings(0, replica_lag_time_max_ms=5000)
         self.log_config = log_config or LogConfig(segment_bytes=4096, index_interval_bytes=64)
         self.topic_id = topic_id
+        self.topic_ids: dict[str, bytes] = {}
+        """Of topics that have another one than ``topic_id``."""
         self.dirs_per_broker = dirs_per_broker
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
@@ -182,6 +189,8 @@ class World:
         self.refuse_isr: ErrorCode | None = None
         self.tamper: Callable[[Any], None] = lambda _response: None
         """May change an answer that arrives."""
+        self.hold_answer: Callable[[Any], Awaitable[None]] = _at_once
+        """May let an answer wait before it arrives."""
         self.brokers: dict[int, StandInBroker] = {b: StandInBroker(self, b) for b in sorted(self.alive)}
 
     # -- network
@@ -268,7 +277,7 @@ class World:
         state = self.states[topic_partition]
         return UpdateMetadataTopicState(
             topic_name=topic_partition.topic,
-            topic_id=self.topic_id,
+            topic_id=self.topic_ids.get(topic_partition.topic, self.topic_id),
             partition_states=[
                 UpdateMetadataPartitionState(
                     partition_index=topic_partition.partition,
@@ -290,7 +299,7 @@ class World:
             topic_states=[
                 LeaderAndIsrTopicState(
                     topic_name=topic_partition.topic,
-                    topic_id=self.topic_id,
+                    topic_id=self.topic_ids.get(topic_partition.topic, self.topic_id),
                     partition_states=[
                         LeaderAndIsrPartitionState(
                             partition_index=topic_partition.partition,

@@ -11,13 +11,17 @@ from engine.replication.partition import Partition
 from engine.replication.replica_manager import ReplicaManager
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.append_origin import AppendOrigin
+from engine.storage.results import AppendResult
 
 Done = Callable[[ErrorCode, int], None]
 """Told the outcome, and the offset of the batch (-1 with an error)."""
 
 
 class OffsetsTopicWriter:
-    """Appends as coordinator. Whoever waits is told once the in-sync replicas have the batch."""
+    """Appends as coordinator. Whoever waits is told once the in-sync replicas have the batch.
+
+    Where ``flush.messages`` is reached that is after a flush, as for any producer.
+    """
 
     def __init__(self, replica_manager: ReplicaManager, commit_timeout_ms: int) -> None:
         self._replica_manager = replica_manager
@@ -43,6 +47,21 @@ class OffsetsTopicWriter:
         except KafkaError as error:
             done(error.code, -1)
             return True
+        log = partition.led_log()
+        if not log.is_flush_due:
+            return self._wait(partition, result, done)
+
+        def flushed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._wait(partition, result, done)
+            else:
+                done(error, -1)
+
+        self._replica_manager.flushes.when_flushed(log, flushed)
+        return False
+
+    def _wait(self, partition: Partition, result: AppendResult, done: Done) -> bool:
+        """Tell when the in-sync replicas have the batch; return whether they have it already."""
         first_offset, last_offset = result.first_offset, result.last_offset
         is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
         if is_done or error_code is not ErrorCode.NONE:
@@ -60,6 +79,9 @@ class OffsetsTopicWriter:
             partition.append_records_to_leader(batch, 0, origin=AppendOrigin.COORDINATOR)
         except KafkaError as error:
             return error.code
+        log = partition.led_log()
+        if log.is_flush_due:
+            self._replica_manager.flushes.when_flushed(log, lambda _: None)
         return ErrorCode.NONE
 
 

@@ -1,0 +1,81 @@
+"""What the offset checkpoints of all log dirs say: recovery points, log starts, high watermarks, where dirt begins.
+
+A log that is gone leaves them before anybody is told so, and a log is made only where none of them has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from engine.common.model import TopicPartition
+from engine.formats.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from engine.storage.checkpoint_file import CheckpointFile
+from engine.storage.disk_jobs import DiskJob
+from engine.storage.environment import LogEnvironment
+from engine.storage.log import Log
+from engine.storage.log_dirs import LogDirs
+
+
+def _deleted_start(log: Log) -> int | None:
+    """Return a start that the first segment does not tell."""
+    return log.log_start_offset if log.log_start_offset > log.first_segment_base_offset else None
+
+
+_OFFSET_OF: Final[Mapping[str, Callable[[Log], int | None]]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: _deleted_start,
+    HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
+    CLEANER_OFFSET_CHECKPOINT: lambda log: log.cleaning.first_dirty_offset,
+}
+"""By file: what it says of a log, None where it says nothing."""
+
+
+class LogCheckpoints:
+    """The checkpoint files of a broker's log dirs, made from its logs as they are when a job is asked for."""
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        dirs: LogDirs,
+        logs: Mapping[TopicPartition, Log],
+        future_logs: Mapping[TopicPartition, Log],
+    ) -> None:
+        self._environment = environment
+        self._dirs = dirs
+        self._logs = logs
+        self._future_logs = future_logs
+
+    def jobs(self, path: Path) -> list[DiskJob]:
+        """Return the writing of all checkpoints of a dir."""
+        return [self.job(path, name) for name in _OFFSET_OF if self._is_worth_a_file(path, name)]
+
+    def job(self, path: Path, name: str) -> DiskJob:
+        """Return the writing of one checkpoint of a dir."""
+        return self._file(path, name).job(self._environment, self._offsets(path, name))
+
+    def jobs_without(self, path: Path, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:
+        """Return the writing of those checkpoints of a dir that may still name these partitions, now without a log."""
+        return [self.job(path, name) for name in _OFFSET_OF if self._file(path, name).names_any(topic_partitions)]
+
+    def _file(self, path: Path, name: str) -> CheckpointFile:
+        return self._dirs[path].checkpoint_files[name]
+
+    def _is_worth_a_file(self, path: Path, name: str) -> bool:
+        """Where no log was ever cleaned nobody needs a file that says so."""
+        return name != CLEANER_OFFSET_CHECKPOINT or bool(self._file(path, name).names or self._offsets(path, name))
+
+    def _offsets(self, path: Path, name: str) -> dict[TopicPartition, int]:
+        offset_of = _OFFSET_OF[name]
+        found = ((log.topic_partition, offset_of(log)) for log in self.logs_in(path))
+        return {topic_partition: offset for topic_partition, offset in found if offset is not None}
+
+    def logs_in(self, path: Path) -> list[Log]:
+        """Return the logs of a dir."""
+        return [log for logs in (self._logs, self._future_logs) for log in logs.values() if log.log_dir == path]
