@@ -110,6 +110,53 @@ def test_a_follower_at_the_end_stays_in_sync_however_long_nothing_comes(tmp_path
     run_virtual(test)
 
 
+def test_a_replica_that_may_be_in_the_isr_by_now_holds_the_high_watermark_back(tmp_path: Path) -> None:
+    """Its addition was asked for and nobody has answered: a controller that wrote it may elect it (KIP-497).
+
+    Neither its lag nor its death changes that before the outcome is known.
+    """
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            w.refuse_isr = ErrorCode.INVALID_UPDATE_VERSION
+            await w.lead(1, isr=(1,), replicas=(1, 2))
+            await w.until(lambda: w.partition(1).isr_state.is_pending, "the addition of 2 is asked for")
+            w.cut.add(frozenset((1, 2)))
+            await w.let_pass(20_000)
+            w.alive.discard(2)
+            w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=3)
+            end = w.produce(1, b"2 does not have it")
+            assert w.log(1).high_watermark == 0
+            assert w.partition(1).check_enough_replicas_reach_offset(end) == (False, ErrorCode.NONE)
+            await w.lead(1, isr=(1,))
+            assert w.log(1).high_watermark == end, "now it is known that 2 was not added"
+
+    run_virtual(test)
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_replica_that_has_caught_up_holds_the_high_watermark_back_if_it_may_join(
+    tmp_path: Path, is_alive: bool
+) -> None:
+    """Otherwise an ISR of one would run away from it. One whose broker is dead for the controller cannot join."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            w.refuse_isr = ErrorCode.INELIGIBLE_REPLICA
+            if not is_alive:
+                w.alive.discard(2)
+            await w.lead(1, isr=(1,), replicas=(1, 2))
+            w.produce(1, b"first")
+            await w.until(lambda: w.partition(1).followers[2].log_end_offset == 1, "2 has caught up")
+            w.cut.add(frozenset((1, 2)))
+            await w.let_pass(100)
+            assert w.partition(1).isr_state == IsrState.settled((1,))
+            end = w.produce(1, b"second")
+            assert w.log(1).high_watermark == (1 if is_alive else end)
+
+    run_virtual(test)
+
+
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_a_refused_shrink_is_tried_again(tmp_path: Path, error: ErrorCode) -> None:
     async def test() -> None:
