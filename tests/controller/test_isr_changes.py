@@ -110,8 +110,17 @@ def test_the_same_wish_again_is_answered_with_the_state_now() -> None:
     assert world.take_writes() == []
 
 
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_leader_of_another_registration_changes_nothing(difference: int) -> None:
+    """An older one is a broker that restarted since. Of a younger one the controller has not heard yet."""
+    world = world_of()
+    known = world.core.context.live_brokers[1].broker_epoch
+    assert ask(world, 1, 2, broker_epoch=known + difference) is ErrorCode.STALE_BROKER_EPOCH
+    assert (world.take_writes(), world.take_requests()) == ([], [])
+    assert isinstance(ask(world, 1, 2, broker_epoch=known), LeaderAndIsr)
+
+
 def test_an_unknown_broker_is_stale() -> None:
-    assert ask(world_of(), 1, broker=1, broker_epoch=-1) is ErrorCode.STALE_BROKER_EPOCH
     world = world_of()
     world.core.context.live_brokers.pop(1)
     assert ask(world, 1) is ErrorCode.STALE_BROKER_EPOCH

@@ -44,13 +44,36 @@ def test_the_next_block_is_wanted_when_nine_tenths_are_used() -> None:
     assert [blocks.claim(), blocks.claim()] == [1009, 3000]
 
 
-@pytest.mark.parametrize("block", [ProducerIdBlock(0, -1), ProducerIdBlock(0, 5, 0), ProducerIdBlock(0, 500)])
-def test_senseless_blocks_are_refused(block: ProducerIdBlock) -> None:
+@pytest.mark.parametrize(
+    ("given_out", "block"),
+    [
+        (0, ProducerIdBlock(0, -1, 10)),
+        (0, ProducerIdBlock(0, 100, 0)),
+        (0, ProducerIdBlock(0, 100, -1)),
+        (1, ProducerIdBlock(0, 100, 0)),
+        (1, ProducerIdBlock(0, 0, 10)),
+        (1, ProducerIdBlock(0, 9, 10)),
+        (10, ProducerIdBlock(0, 9, 10)),
+    ],
+)
+def test_senseless_blocks_are_refused(given_out: int, block: ProducerIdBlock) -> None:
+    """If two producers had one id, records of the one would count as sent before by the other."""
     blocks = ProducerIdBlocks()
-    blocks.put(ProducerIdBlock(0, 0))
-    blocks.claim()
+    if given_out:
+        blocks.put(ProducerIdBlock(0, 0, 10))
+        assert [blocks.claim() for _ in range(given_out)] == list(range(given_out))
     with pytest.raises(ValueError, match="not a block of new producer ids"):
         blocks.put(block)
+    assert blocks.claim() == (given_out if 0 < given_out < 10 else None)
+
+
+def test_the_smallest_block_may_follow_right_behind_the_last_one() -> None:
+    blocks = ProducerIdBlocks()
+    claimed = []
+    for first in (0, 1, 2):
+        blocks.put(ProducerIdBlock(0, first, 1))
+        claimed += [blocks.claim(), blocks.claim()]
+    assert claimed == [0, None, 1, None, 2, None]
 
 
 class Source:

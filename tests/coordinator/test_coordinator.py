@@ -375,6 +375,45 @@ def test_offsets_and_groups_are_deleted() -> None:
     with_world(test)
 
 
+def test_a_group_that_lives_loses_its_offsets_and_nothing_else() -> None:
+    """A group's record goes only with the group: whoever coordinates it next must know its members and generation."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        other = TopicPartition("other", 0)
+        member_id, generation_id = await stable(world, "g")
+        world.commit("g", 3, partition=other, committer=Committer(member_id, generation_id))
+        written = world.partition.log.log_end_offset
+        assert world.coordinator.offsets.delete("g", [other]) == (E.NONE, {other: E.NONE})
+        assert tombstones(world, written) == ["OffsetCommitKey"]
+        await world.move()
+        assert world.coordinator.heartbeat("g", member_id, None, generation_id) is E.NONE
+
+    with_world(test)
+
+
+@pytest.mark.parametrize(("has_members", "expected"), [(True, ["GroupMetadataKey"]), (False, [])])
+def test_a_group_that_had_a_generation_leaves_a_tombstone_when_it_ends(has_members: bool, expected: list[str]) -> None:
+    """Without it the group would be back with the next coordinator. One of offsets alone never had a record."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        if has_members:
+            member_id, generation_id = await stable(world, "g")
+            assert generation_id == 1
+            world.commit("g", 3, committer=Committer(member_id, generation_id))
+            world.coordinator.leave("g", [MemberIdentity(member_id)])
+        else:
+            world.commit("g", 3)
+        written = world.partition.log.log_end_offset
+        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        assert tombstones(world, written) == ["OffsetCommitKey", *expected]
+        await world.move()
+        assert world.coordinator.list_groups() == (E.NONE, [])
+
+    with_world(test)
+
+
 def test_offsets_of_deleted_topics_go() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()

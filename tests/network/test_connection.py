@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from network_serving import read_frame, run, serving
 
-from engine.common.errors import OperationError
+from engine.common.errors import OperationError, RemoteProtocolError
 from engine.network.client import BrokerClient
 from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.network.inbox import Inbox
+from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.network.server import ListenerSpec
 from engine.protocol.api_keys import ApiKey
@@ -157,6 +159,37 @@ def test_garbage_closes_the_connection_and_nothing_else(garbage: bytes) -> None:
             await good.close()
 
     run(check)
+
+
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 7, 101, 2**31 - 1])
+def test_a_size_that_no_request_can_have_is_refused_before_anything_is_read(size: int) -> None:
+    inbox = Inbox(ReceiveBuffers())
+    put(inbox, struct.pack(">i", size))
+    with pytest.raises(RemoteProtocolError, match=f"a request of {size} bytes, allowed are 8 to 100"):
+        inbox.next_frame(100)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1000])
+@pytest.mark.parametrize("size", [8, 9, 99, 100])
+def test_frames_of_the_smallest_and_the_largest_size_are_taken_whole(size: int, at_once: int) -> None:
+    buffers = ReceiveBuffers()
+    buffers.shared[:] = b"\xff" * len(buffers.shared)  # what came before for somebody else
+    inbox = Inbox(buffers)
+    first, second = bytes(range(size)), bytes(reversed(range(size)))
+    came = struct.pack(">i", size) + first + struct.pack(">i", size) + second
+    frames = []
+    for start in range(0, len(came), at_once):
+        put(inbox, came[start : start + at_once])
+        while (frame := inbox.next_frame(100)) is not None:
+            frames.append(bytes(frame))
+        inbox.keep_rest()
+    assert frames == [first, second]
+
+
+def put(inbox: Inbox, data: bytes) -> None:
+    """Put what came into an inbox."""
+    inbox.room()[: len(data)] = data
+    inbox.received(len(data))
 
 
 def test_half_a_frame_holds_up_nobody() -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replicated_brokers import World, world
+from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
 from engine.config.metadata_version import MetadataVersion
 from engine.protocol.apis.fetch import FetchResponse, PartitionData
+from engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from engine.replication.fetch_state import InitialFetchState
 from engine.replication.settings import ReplicationSettings
+from engine.storage.log import Log
 
 
 def settings(ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> ReplicationSettings:
@@ -77,6 +80,94 @@ def test_records_broken_on_the_way_are_fetched_again(tmp_path: Path) -> None:
             assert w.log_bytes(1) == w.log_bytes(2)
 
     run_virtual(test)
+
+
+def cut_to_nothing(log: Log, data: PartitionData, initial: InitialFetchState) -> InitialFetchState:
+    log.truncate_to(0)
+    return initial._replace(fetch_offset=0)
+
+
+def cut_in_part(log: Log, data: PartitionData, initial: InitialFetchState) -> InitialFetchState:
+    log.truncate_to(2)
+    return initial._replace(fetch_offset=2)
+
+
+def copied_elsewhere(log: Log, data: PartitionData, initial: InitialFetchState) -> InitialFetchState:
+    log.append_as_follower(memoryview(bytearray(data.records or b"")))
+    return initial._replace(fetch_offset=log.log_end_offset)
+
+
+def elected_anew(log: Log, data: PartitionData, initial: InitialFetchState) -> InitialFetchState:
+    return initial._replace(leader_epoch=initial.leader_epoch + 1)
+
+
+@pytest.mark.parametrize("change", [cut_to_nothing, cut_in_part, copied_elsewhere, elected_anew])
+def test_an_answer_to_a_question_that_is_no_more_asked_is_not_used(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Log, PartitionData, InitialFetchState], InitialFetchState],
+) -> None:
+    """Its records begin where the log ended then, and are of the leader epoch of then: they might leave a gap."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"0", b"1")
+            w.produce(1, b"2")
+            await w.until_equal(2)
+            w.produce(1, b"3")
+            fetchers, seen = w.brokers[2].replica_manager.fetchers, []
+
+            def change_meanwhile(data: PartitionData) -> None:
+                if not seen and data.records:
+                    ((_, initial),) = fetchers.remove([TP]).items()
+                    fetchers.add({TP: change(w.log(2), data, initial)})
+                    seen.append(w.log(2).log_end_offset)
+                elif len(seen) == 1:
+                    seen.append(w.log(2).log_end_offset)
+
+            tampered(w, change_meanwhile)
+            await w.until(lambda: len(seen) == 2, "it is asked anew")
+            assert seen[0] == seen[1]
+            assert not fetchers.failed
+            await w.lead(1)
+            await w.until_equal(2)
+            assert w.log_bytes(2) == w.log_bytes(1)
+
+    run_virtual(test)
+    assert "failed unexpectedly" not in caplog.text
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_log_that_is_to_be_cut_first_takes_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, goes_on: bool
+) -> None:
+    """The marks in it may cover records that are cut in a moment. Neither does one that is fetched no more."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, settings=settings(MetadataVersion.IBP_2_6_IV0)) as w:
+            await w.lead(1)
+            w.produce(1, b"0")
+            await w.until_equal(2)
+            fetchers, before = w.brokers[2].replica_manager.fetchers, []
+
+            def tamper(response: Any) -> None:
+                if isinstance(response, FetchResponse) and not before and response.responses[0].partitions[0].records:
+                    removed = fetchers.remove([TP])
+                    before.append(w.log(2).log_end_offset)
+                    if goes_on:
+                        fetchers.add(removed)
+                elif isinstance(response, OffsetForLeaderEpochResponse):
+                    before.append(w.log(2).log_end_offset)
+
+            w.tamper = tamper
+            w.produce(1, b"1")
+            await w.let_pass(2_000)
+            assert before == ([1, 1] if goes_on else [1])
+            assert w.log(2).log_end_offset == (2 if goes_on else 1)
+
+    run_virtual(test)
+    assert "failed unexpectedly" not in caplog.text
 
 
 def test_an_answer_that_makes_no_sense_pauses_and_harms_nothing(tmp_path: Path) -> None:

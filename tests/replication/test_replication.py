@@ -15,6 +15,8 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import PartitionData
+from engine.replication.follower import append_fetched
 from engine.replication.isr import IsrState
 from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
@@ -73,78 +75,6 @@ def test_the_high_watermark_waits_for_the_slowest_in_sync_follower(tmp_path: Pat
             w.cut.clear()
             await w.until_equal(2, 3)
             assert w.partition(1).check_enough_replicas_reach_offset(end) == (True, ErrorCode.NONE)
-
-    run_virtual(test)
-
-
-def test_isr_shrinks_by_time_and_expands_when_caught_up(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"first")
-            await w.until_equal(2)
-            w.cut.add(frozenset((1, 2)))
-            end = w.produce(1, b"second")
-            await w.until(lambda: w.states[TP].isr == (1,), "2 leaves the ISR")
-            assert w.partition(1).isr == (1,)
-            assert w.partition(1).partition_epoch == w.states[TP].partition_epoch
-            assert w.log(1).high_watermark == end, "nobody holds the high watermark back any more"
-            w.cut.clear()
-            await w.until(lambda: w.states[TP].isr == (1, 2), "2 comes back")
-            await w.until_equal(2)
-            assert w.log_bytes(1) == w.log_bytes(2)
-
-    run_virtual(test)
-
-
-def test_a_follower_at_the_end_stays_in_sync_however_long_nothing_comes(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"first")
-            await w.until_equal(2)
-            w.cut.add(frozenset((1, 2)))
-            await w.let_pass(30_000)
-            assert w.states[TP].isr == (1, 2)
-
-    run_virtual(test)
-
-
-@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_refused_shrink_is_tried_again(tmp_path: Path, error: ErrorCode) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"first")
-            await w.until_equal(2)
-            w.refuse_isr = error
-            w.cut.add(frozenset((1, 2)))
-            w.produce(1, b"second")
-            await w.until(lambda: len(w.isr_updates) >= 3, "it is asked again")
-            assert w.log(1).high_watermark == 1, "a shrink that is not committed does not count"
-            w.refuse_isr = None
-            await w.until(lambda: w.partition(1).isr == (1,), "2 leaves the ISR")
-
-    run_virtual(test)
-
-
-def test_a_fenced_isr_change_waits_for_the_controller(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"first")
-            await w.until_equal(2)
-            w.refuse_isr = ErrorCode.INVALID_UPDATE_VERSION
-            w.cut.add(frozenset((1, 2)))
-            w.produce(1, b"second")
-            await w.until(lambda: len(w.isr_updates) == 1, "it is asked")
-            await w.let_pass(20_000)
-            assert len(w.isr_updates) == 1
-            assert w.partition(1).isr_state.is_pending
-            w.refuse_isr = None
-            await w.lead(1, isr=(1,))
-            assert w.partition(1).isr == (1,)
-            assert not w.partition(1).isr_state.is_pending
 
     run_virtual(test)
 
@@ -212,6 +142,29 @@ def test_a_follower_that_missed_what_was_deleted_starts_at_the_leaders_start(tmp
             await w.until_equal(2)
             assert w.log(2).log_start_offset == 15
             assert w.log_bytes(2) == w.log_bytes(1)[-len(w.log_bytes(2)) :]
+
+    run_virtual(test)
+
+
+def test_a_followers_log_start_goes_up_with_the_leaders_but_not_above_what_is_committed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            for value in (b"0", b"1", b"2", b"3"):
+                w.produce(1, value)
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            for high_watermark, leaders_start, expected in (
+                (3, 4, 0),
+                (4, 1, 1),
+                (3, 3, 3),
+                (4, 2, 3),
+                (6, 5, 3),
+                (4, 4, 4),
+            ):
+                told = PartitionData(high_watermark=high_watermark, log_start_offset=leaders_start)
+                assert append_fetched(w.partition(2), 4, told) == 4
+                assert w.log(2).log_start_offset == expected
 
     run_virtual(test)
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from log_folders import NOW_MS, data_batch
+from managed_logs import ManagedLogs, checkpoint
+from virtual_time import run_virtual
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.config.broker import BrokerConfig
 from engine.config.log_config import LogConfig
+from engine.formats.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from engine.runtime.offload import Offloader
 from engine.server import log_upkeep
 from engine.server.log_upkeep import LogUpkeep
@@ -21,6 +29,7 @@ from engine.storage.disk_jobs import DeleteJob, DiskJob
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
 DEADLINE_S = 20
+TP = TopicPartition("t", 0)
 
 
 class FailingJob:
@@ -31,6 +40,100 @@ class FailingJob:
 
     def finish(self) -> None:
         """Nothing was done."""
+
+
+async def _run_here(work: Any) -> Any:
+    return work()
+
+
+def upkeep_of(logs: LogManager, **intervals: int) -> LogUpkeep:
+    """Return the upkeep of these logs, for virtual time: all work comes in a year but what ``intervals`` names."""
+    year_ms = 365 * 86_400_000
+    wanted = dict.fromkeys(
+        (
+            "replica_high_watermark_checkpoint_interval_ms",
+            "log_flush_offset_checkpoint_interval_ms",
+            "log_flush_start_offset_checkpoint_interval_ms",
+            "log_initial_task_delay_ms",
+            "log_retention_check_interval_ms",
+            "producer_id_expiration_check_interval_ms",
+        ),
+        year_ms,
+    )
+    config: Any = SimpleNamespace(**wanted | intervals)
+    here: Any = SimpleNamespace(run=_run_here)
+    return LogUpkeep(config, logs, here)
+
+
+@pytest.mark.parametrize(
+    ("interval", "file"),
+    [
+        ("replica_high_watermark_checkpoint_interval_ms", HIGH_WATERMARK_CHECKPOINT),
+        ("log_flush_offset_checkpoint_interval_ms", RECOVERY_POINT_CHECKPOINT),
+        ("log_flush_start_offset_checkpoint_interval_ms", LOG_START_OFFSET_CHECKPOINT),
+    ],
+)
+def test_each_checkpoint_is_written_at_its_own_interval(tmp_path: Path, interval: str, file: str) -> None:
+    """A broker that is killed forgets no more than an interval: otherwise deleted records would be back."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(TP, 6)
+    log = broker.logs.logs[TP]
+    broker.logs.checkpoint()
+
+    def written() -> dict[str, int | None]:
+        names = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+        return {name: checkpoint(tmp_path / "d", name).get(TP) for name in names}
+
+    async def run() -> None:
+        upkeep = upkeep_of(broker.logs, **{interval: 7_000})
+        upkeep.start()
+        expected = written()
+        for n in (1, 2):
+            log.update_high_watermark(4 + n)
+            log.flush(2 + n)
+            log.increment_log_start_offset(n)
+            present = {
+                HIGH_WATERMARK_CHECKPOINT: 4 + n,
+                RECOVERY_POINT_CHECKPOINT: 2 + n,
+                LOG_START_OFFSET_CHECKPOINT: n,
+            }
+            await asyncio.sleep(7.1)
+            expected[file] = present[file]
+            assert written() == expected
+        await upkeep.stop()
+
+    run_virtual(run)
+    broker.logs.release()
+
+
+def test_what_is_old_goes_after_the_first_delay_and_then_at_each_interval(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(retention_ms=1_000)).loaded()
+    broker.create(TP, 2)
+    log = broker.logs.logs[TP]
+    log.append_as_leader(data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0)), 0)
+
+    async def run() -> None:
+        upkeep = upkeep_of(
+            broker.logs,
+            log_initial_task_delay_ms=30_000,
+            log_retention_check_interval_ms=300_000,
+            producer_id_expiration_check_interval_ms=600_000,
+        )
+        upkeep.start()
+        for waited_s in (30, 300):
+            log.update_high_watermark(log.log_end_offset)
+            broker.clock.advance(2_000)
+            await asyncio.sleep(waited_s + 1)
+            assert log.log_start_offset == log.log_end_offset
+            log.append_as_leader(data_batch(b"v", timestamp_ms=broker.clock.now_ms()), 0)
+        assert set(log.producers.producers) == {1}
+        broker.clock.advance(broker.logs.producer_id_expiration_ms)
+        await asyncio.sleep(600)
+        assert log.producers.producers == {}
+        await upkeep.stop()
+
+    run_virtual(run)
+    broker.logs.release()
 
 
 def test_jobs_behind_one_that_fails_are_done(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_sequences_wrap(tmp_path: Path) -> None:
     assert send(log, 1, 1, 0, 2) == 8
     log = reopened(log)
     assert send(log, 1, 1, 0, 3) == 9
+
+
+def as_it_is(log: Log) -> Log:
+    return log
+
+
+@pytest.mark.parametrize("again", [as_it_is, reopened, crashed])
+def test_after_the_last_sequence_comes_zero(tmp_path: Path, again: Callable[[Log], Log]) -> None:
+    now_ms = StandIn().clock.now_ms()
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 2, 1, 0, INT_MAX - 1, timestamp_ms=now_ms) == 0
+    log = again(log)
+    assert send(log, 2, 1, 0, INT_MAX - 1, timestamp_ms=now_ms) == 0, "sent again, it is not written again"
+    assert send(log, 1, 1, 0, 1, timestamp_ms=now_ms) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 2, 1, 0, 0, timestamp_ms=now_ms) == 2
+    assert send(log, 1, 1, 0, 2, timestamp_ms=now_ms) == 4
 
 
 def test_a_new_epoch_begins_with_sequence_zero_and_fences_the_old(tmp_path: Path) -> None:

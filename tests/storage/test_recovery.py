@@ -115,6 +115,42 @@ def test_what_follows_the_last_batch_is_cut(tmp_path: Path, tail: bytes) -> None
     assert path.stat().st_size == size
 
 
+@pytest.mark.parametrize("base_offset", [0, 2, 3])
+def test_a_batch_whose_offset_does_not_ascend_is_cut(tmp_path: Path, base_offset: int) -> None:
+    """Offsets have no checksum. What was read under one that was given out before would be two records at once."""
+    log = open_log(tmp_path / "t-0")
+    for values in ((b"0", b"1"), (b"2", b"3"), (b"4", b"5"), (b"6",)):
+        log.append_as_leader(data_batch(*values), 0)
+    expected, path = values_of(log)[:4], log.segments[0].path
+    log.abandon()
+    _set_base_offset(path, log.size_bytes - _size_of(b"4", b"5") - _size_of(b"6"), base_offset)
+    again = open_log(log.dir, clean=False)
+    assert (values_of(again), again.log_end_offset) == (expected, 4)
+    assert again.append_as_leader(data_batch(b"next"), 0).first_offset == 4
+
+
+@pytest.mark.parametrize(("base_offset", "left"), [(4, 6), (5, 6), (6, 8), (7, 9)])
+def test_a_segment_holds_nothing_below_its_base_offset(tmp_path: Path, base_offset: int, left: int) -> None:
+    """Above it there may be a gap: what a cleaning took away."""
+    log = open_log(tmp_path / "t-0")
+    log.truncate_fully_and_start_at(6)
+    log.append_as_leader(data_batch(b"6", b"7"), 0)
+    log.abandon()
+    _set_base_offset(log.segments[0].path, 0, base_offset)
+    again = open_log(log.dir, clean=False, log_start_offset=6)
+    assert again.log_end_offset == left
+
+
+def _size_of(*values: bytes) -> int:
+    return len(data_batch(*values))
+
+
+def _set_base_offset(path: Path, position: int, base_offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position : position + 8] = base_offset.to_bytes(8, "big")
+    path.write_bytes(data)
+
+
 def test_later_segments_go_with_a_damaged_one(tmp_path: Path) -> None:
     environment = StandIn()
     log = filled(tmp_path / "t-0", environment=environment)

@@ -44,6 +44,15 @@ def test_partitions_that_are_offline_or_too_thin() -> None:
     assert dead_leader[Check.OFFLINE_PARTITIONS] == ("t-0 (leader 3, dead, replicas 0,3)",)
 
 
+@pytest.mark.parametrize(("min_isr", "isr"), [(1, (0,)), (2, (0, 1)), (2, (0, 1, 2)), (3, (0, 1, 2))])
+def test_a_partition_with_as_many_in_sync_as_wanted_takes_all_writes(min_isr: int, isr: tuple[int, ...]) -> None:
+    """Writes with acks=all are refused below min.insync.replicas, not at it."""
+    thin = facts(partition((0, 1, 2), isr), min_isr={"t": min_isr})
+    assert Check.UNDER_MIN_ISR not in found(thin)
+    wanted_more = replace(thin, min_isr={"t": len(isr) + 1})
+    assert found(wanted_more)[Check.UNDER_MIN_ISR] == (f"t-0 ({len(isr)} in sync, {len(isr) + 1} wanted)",)
+
+
 def test_under_replication_has_a_cause() -> None:
     moving = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0,))
     behind = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 1, (1,))

@@ -1,4 +1,4 @@
-"""Brokers that hear of their own settings a moment after they took them, as Kafka's do by ZooKeeper's notification."""
+"""Throttles and settings on brokers that hear of their own settings a moment late, as Kafka's do, by a notification."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, Throttle
-from engine.admin.reassignment.throttles import ThrottleSettings, clear_throttles, set_throttle
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LOG_DIRS_RATE,
+    Throttle,
+    ThrottleSettings,
+)
+from engine.admin.reassignment.throttles import clear_throttles, set_throttle
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -31,6 +41,8 @@ from engine.protocol.apis.list_partition_reassignments import ListPartitionReass
 
 TOPIC, BROKER = 2, 4
 _SOURCE = {TOPIC: 1, BROKER: 2}
+MARKED = {LEADER_REPLICAS: "50000:2147483647,0:0", FOLLOWER_REPLICAS: "50000:2147483647,0:1"}
+RATES = Throttle(50_000).broker_settings
 
 
 class LateSettings:
@@ -38,6 +50,8 @@ class LateSettings:
 
     def __init__(self) -> None:
         self.deaf_for = 2
+        self.refuses: set[int] = set()
+        """Kinds whose settings cannot be altered."""
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
         self._told: dict[tuple[int, str], dict[str, str]] = {}
         self._asked: dict[tuple[int, str], int] = {}
@@ -45,6 +59,8 @@ class LateSettings:
     def alter(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         (resource,) = request.resources
         name = resource.resource_type, resource.resource_name
+        if name[0] in self.refuses:
+            return _altered(name, ErrorCode.POLICY_VIOLATION)
         changed = dict(self.stored.get(name, {}))
         for config in resource.configs:
             if config.config_operation == 0:
@@ -52,9 +68,7 @@ class LateSettings:
             else:
                 changed.pop(config.name, None)
         self.stored[name], self._asked[name] = changed, 0
-        return IncrementalAlterConfigsResponse(
-            responses=[AlterConfigsResourceResponse(resource_type=name[0], resource_name=name[1])]
-        )
+        return _altered(name, ErrorCode.NONE)
 
     def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
@@ -73,6 +87,12 @@ class LateSettings:
         return DescribeConfigsResult(resource_type=kind, resource_name=of, configs=configs)
 
 
+def _altered(name: tuple[int, str], error: ErrorCode) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(error_code=error, resource_type=name[0], resource_name=name[1])]
+    )
+
+
 def play(
     scene: Callable[[Cluster, LateSettings], Awaitable[None]], complain: Callable[[str], None] = pytest.fail
 ) -> None:
@@ -88,7 +108,7 @@ def play(
 
 
 def _script(brokers: ScriptedCluster, settings: LateSettings) -> None:
-    brokers.leaders = {"t": [0]}
+    brokers.leaders = {"t": [0], "u": [0]}
     answers = brokers.brokers[0].answers
     answers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = settings.alter
     answers[ApiKey.DESCRIBE_CONFIGS] = settings.describe
@@ -97,9 +117,7 @@ def _script(brokers: ScriptedCluster, settings: LateSettings) -> None:
 
 def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
-        rates = Throttle(50_000).broker_settings
-        marked = {LEADER_REPLICAS: "50000:2147483647,0:0"}
-        await set_throttle(cluster, ThrottleSettings({"t": marked}, {0: rates}))
+        await set_throttle(cluster, ThrottleSettings({"t": MARKED}, {0: RATES}))
         assert settings.stored[(BROKER, "0")] == {LEADER_RATE: "50000", FOLLOWER_RATE: "50000"}
         cleared = await clear_throttles(cluster, frozenset(), ["t"])
         assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (0,), ())
@@ -108,10 +126,77 @@ def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
     play(scene)
 
 
+def test_a_throttle_stays_while_one_of_its_topics_moves() -> None:
+    """What has arrived loses its marks. Rates stay until nothing moves: without them the rest goes at full speed."""
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "t"): MARKED, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+        cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, None)
+        assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (), ())
+        assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+        cleared = await clear_throttles(cluster, frozenset(), None)
+        assert (cleared.topics, cleared.brokers, cleared.left) == (("u",), (0,), ())
+        assert settings.stored == {(TOPIC, "t"): {}, (TOPIC, "u"): {}, (BROKER, "0"): {}}
+
+    play(scene)
+
+
+def test_a_plan_without_a_throttle_takes_none_off() -> None:
+    """Another reassignment may move under the same rate: here that of ``u``."""
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "u"): MARKED, (BROKER, "0"): RATES}
+        before = dict(settings.stored)
+        cleared = await clear_throttles(cluster, {TopicPartition("u", 0)}, ["t"], RATES)
+        assert (cleared.topics, cleared.brokers, cleared.left) == ((), (), ())
+        assert settings.stored == before
+
+    play(scene)
+
+
+def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them() -> None:
+    """The marks went with the topics: of all topics none is marked, and only who set a rate knows whose it is."""
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(BROKER, "0"): RATES}
+        cleared = await clear_throttles(cluster, frozenset(), None)
+        assert cleared.brokers == ()
+        assert cleared.left == tuple(
+            f"broker 0 keeps {key}=50000: no mark says that klamm set it" for key in sorted(RATES)
+        )
+        assert settings.stored == {(BROKER, "0"): RATES}
+        assert (await clear_throttles(cluster, frozenset(), None, RATES)).brokers == (0,)
+        assert settings.stored == {(BROKER, "0"): {}}
+
+    play(scene)
+
+
+def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off() -> None:
+    """They tell whoever comes later that the rate is klamm's. A rate that somebody else set holds no mark back."""
+    foreign = {LOG_DIRS_RATE: "7000"}
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
+        settings.refuses = {BROKER}
+        cleared = await clear_throttles(cluster, frozenset(), ["t"])
+        assert (cleared.topics, cleared.brokers, len(cleared.left)) == ((), (), 2)
+        assert settings.stored == {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES | foreign}
+        settings.refuses = set()
+        cleared = await clear_throttles(cluster, frozenset(), ["t"])
+        assert (cleared.topics, cleared.brokers, len(cleared.left)) == (("t",), (0,), 1)
+        assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): foreign}
+
+    play(scene)
+
+
 def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         settings.deaf_for = 10**9
-        await set_throttle(cluster, ThrottleSettings({}, {0: Throttle(50_000).broker_settings}))
+        await set_throttle(cluster, ThrottleSettings({}, {0: RATES}))
 
     monkeypatch.setattr("engine.admin.reassignment.throttles.HEARD_S_MAX", 0.1)
     complaints: list[str] = []
