@@ -1,0 +1,70 @@
+"""Who reads settings: brokers know more than ZooKeeper, and are asked for it where they are named."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.snapshot_file import save_snapshot
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.configs.access import alter_entity, config_reader
+from engine.admin.configs.by_snapshot import SnapshotConfigReader
+from engine.admin.configs.by_wire import WireConfigReader
+from engine.admin.configs.by_znode import ZkConfigReader
+from engine.admin.configs.values import Entity, EntityType
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+from engine.zk.client import ZkClient
+
+NOBODY = (("127.0.0.1", 1),)
+
+
+@pytest.mark.parametrize(
+    ("has_brokers", "via", "wants_brokers", "reader"),
+    [
+        (False, None, False, ZkConfigReader),
+        (False, None, True, ZkConfigReader),
+        (True, None, False, ZkConfigReader),
+        (True, None, True, WireConfigReader),
+        (True, Side.ZOOKEEPER, True, ZkConfigReader),
+        (True, Side.WIRE, False, WireConfigReader),
+    ],
+)
+def test_who_reads(zk_chroot: str, has_brokers: bool, via: Side | None, wants_brokers: bool, reader: type) -> None:
+    async def run() -> None:
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000):
+            bootstrap = NOBODY if has_brokers else ()
+            target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot, bootstrap=bootstrap, via=via)
+            async with Cluster(target, timeout_s=10) as cluster:
+                assert type(await config_reader(cluster, wants_brokers=wants_brokers)) is reader
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
+    save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0), tmp_path / "s.json")
+
+    async def run() -> None:
+        async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
+            assert type(await config_reader(cluster, wants_brokers=True)) is SnapshotConfigReader
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("entity", "message"),
+    [
+        (Entity(EntityType.USER, "u"), "quotas are altered by the brokers alone"),
+        (Entity(EntityType.BROKER_LOGGER, "0"), "loggers are not in ZooKeeper"),
+    ],
+)
+def test_what_zookeeper_alone_cannot_do_is_refused_before_it_is_asked(entity: Entity, message: str) -> None:
+    async def run() -> None:
+        async with Cluster(ClusterTarget("t", Origin.OPTIONS, zookeeper="127.0.0.1:1"), timeout_s=1) as cluster:
+            with pytest.raises(BadRequest, match=message):
+                await alter_entity(cluster, entity, {"k": "1"}, [])
+
+    asyncio.run(run())

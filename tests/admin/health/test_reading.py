@@ -1,0 +1,86 @@
+"""What the health checks are given, by each of those who may tell it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from scripted_brokers import scripted_cluster
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.snapshot_file import save_snapshot
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.health.reading import read_health_facts
+from engine.admin.health.report import HealthFacts
+from engine.common.clock import ManualClock
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
+from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from engine.zk.client import ZkClient
+from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+
+SILENCE = "no answer within 3 s"
+
+
+def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
+    topic = TopicSnapshot("t", (PartitionSnapshot(0, ReplicaAssignment((0,)), 0, (0,)),), configs={})
+    settings = {None: {"min.insync.replicas": "2"}}
+    snapshot = ClusterSnapshot((), (topic,), SnapshotSource.WIRE, 0, broker_configs=settings)
+    save_snapshot(snapshot, tmp_path / "s.json")
+
+    async def run() -> HealthFacts:
+        async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
+            return await read_health_facts(cluster)
+
+    assert asyncio.run(run()) == HealthFacts(snapshot, {"t": 2})
+
+
+def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:
+    def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        results = [
+            DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
+            for one in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
+
+    async def run() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+            brokers.leaders = {"t": [0]}
+            for broker in brokers.brokers:
+                broker.answers[ApiKey.DESCRIBE_CONFIGS] = described
+                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=20) as cluster:
+                (await cluster.wire()).silent[1] = SILENCE
+                facts = await read_health_facts(cluster)
+            assert facts.silent_brokers == {1: SILENCE}
+            assert facts.seen_controllers == {0: 0}
+            assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
+            assert brokers.brokers[0].requests(DescribeLogDirsRequest)
+            assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
+
+    asyncio.run(run())
+
+
+def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: str) -> None:
+    async def run() -> None:
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as zk:
+            await zk.ensure_path("/admin/delete_topics/t")
+            await zk.create(
+                "/admin/reassign_partitions", ReassignPartitionsZNode.encode({TopicPartition("u", 1): (2,)})
+            )
+            await zk.ensure_path("/brokers/topics/damaged")
+            stat = await zk.exists("/admin/delete_topics/t")
+            assert stat is not None
+        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot)
+        async with asyncio.timeout(60), Cluster(target, timeout_s=20) as cluster:
+            facts = await read_health_facts(cluster, ManualClock(stat.ctime_ms + 1_500))
+        assert facts.deletion_ages_ms == {"t": 1_500}
+        assert facts.listed_reassignments == ("u-1",)
+        assert facts.zookeeper_ms is not None
+        (complaint,) = facts.unreadable_topics
+        assert "/brokers/topics/damaged" in complaint
+
+    asyncio.run(run())

@@ -1,0 +1,94 @@
+"""Who reads and changes topics; and that a deletion by the wire looks at ZooKeeper's marks where it may."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from scripted_brokers import scripted_cluster
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.snapshot_file import save_snapshot
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.topics.access import topic_changer, topic_reader
+from engine.admin.topics.by_snapshot import SnapshotTopicReader
+from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
+from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
+from engine.admin.topics.changes import TopicOutcome
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from engine.zk.client import ZkClient
+
+NOBODY = (("127.0.0.1", 1),)
+
+
+async def make_mark(connect: str, topic: str) -> None:
+    async with await ZkClient.connect(connect, session_timeout_ms=6_000) as zk:
+        await zk.ensure_path(f"/admin/delete_topics/{topic}")
+
+
+@pytest.mark.parametrize(
+    ("has_zookeeper", "has_brokers", "via", "reader", "changer"),
+    [
+        (True, False, None, ZkTopicReader, ZkTopicChanger),
+        (False, True, None, WireTopicReader, WireTopicChanger),
+        (True, True, None, ZkTopicReader, WireTopicChanger),
+        (True, True, Side.ZOOKEEPER, ZkTopicReader, ZkTopicChanger),
+        (True, True, Side.WIRE, WireTopicReader, WireTopicChanger),
+    ],
+)
+def test_who_reads_and_who_changes(
+    zk_chroot: str, has_zookeeper: bool, has_brokers: bool, via: Side | None, reader: type, changer: type
+) -> None:
+    async def run() -> None:
+        await make_mark(zk_chroot, "t")
+        zookeeper, bootstrap = zk_chroot if has_zookeeper else None, NOBODY if has_brokers else ()
+        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=bootstrap, via=via)
+        async with Cluster(target, timeout_s=10) as cluster:
+            assert type(await topic_reader(cluster)) is reader
+            assert type(await topic_changer(cluster)) is changer
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
+    save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0), tmp_path / "s.json")
+
+    async def run() -> None:
+        async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
+            assert type(await topic_reader(cluster)) is SnapshotTopicReader
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("has_zookeeper", "via", "outcome"),
+    [
+        (True, None, TopicOutcome.MARKED_FOR_DELETION),
+        (True, Side.WIRE, TopicOutcome.DELETED),
+        (False, None, TopicOutcome.DELETED),
+    ],
+)
+def test_a_deletion_that_the_brokers_call_done_and_zookeeper_does_not(
+    zk_chroot: str, has_zookeeper: bool, via: Side | None, outcome: TopicOutcome
+) -> None:
+    async def run() -> None:
+        await make_mark(zk_chroot, "t")
+        async with scripted_cluster(1) as brokers:
+            done = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
+            brokers.brokers[0].answers[ApiKey.DELETE_TOPICS] = lambda _: done
+            target = ClusterTarget(
+                "t",
+                Origin.OPTIONS,
+                zookeeper=zk_chroot if has_zookeeper else None,
+                bootstrap=tuple(brokers.bootstrap),
+                via=via,
+            )
+            async with Cluster(target, timeout_s=10) as cluster:
+                changes, refusals = await (await topic_changer(cluster)).delete(["t"], waits=False)
+        assert [(change.topic, change.result) for change in changes] == [("t", outcome)]
+        assert refusals == []
+
+    asyncio.run(run())
