@@ -1,0 +1,92 @@
+"""Every module or file that a docstring, a comment or a page names exists.
+
+The tests follow dotted names (``engine.zk.client``), paths (``engine/zk/client.py``), and in pages also the ends of
+paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT, pages
+
+PACKAGES = ("cli", "engine", "plans", "tui")
+FOLDERS = (*PACKAGES, "docs", "fixtures", "tests")
+_DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?![\w/])")
+_PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w(?![\w<*{{…])")
+_TEXT = re.compile(r'""".*?"""|(?<!\S)# .*?$', re.DOTALL | re.MULTILINE)
+_PART = re.compile(r"`(?:\.\./)*([\w/]+\.py)`")
+
+
+def sources() -> list[Path]:
+    """Return every Python file of the repository."""
+    return sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
+
+
+@cache
+def source_paths() -> frozenset[str]:
+    return frozenset(f"/{path.relative_to(ROOT)}" for path in sources())
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield a file's docstrings and comments, and the lines they begin in."""
+    for found in _TEXT.finditer(source):
+        yield source.count("\n", 0, found.start()) + 1, found[0]
+
+
+def is_there(dotted: str) -> bool:
+    """Return whether there is such a module, or a module with such a name in it."""
+    folder, names = ROOT, dotted.split(".")
+    while names and (folder / names[0]).is_dir():
+        folder /= names.pop(0)
+    module = folder / f"{names[0]}.py" if names else None
+    if module is not None and module.is_file():
+        names.pop(0)
+        return not names or re.search(rf"\b{names[0]}\b", module.read_text("utf-8")) is not None
+    return not names
+
+
+def missing_in(text: str) -> list[str]:
+    """Return the modules and paths that a text names and that are not there."""
+    dotted = [found[0] for found in _DOTTED.finditer(text) if not is_there(found[0])]
+    return dotted + [found[0] for found in _PATH.finditer(text) if not (ROOT / found[0]).exists()]
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "tests"])
+def test_docstrings_and_comments(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources()
+        if path.is_relative_to(ROOT / folder)
+        for line, text in texts(path.read_text("utf-8"))
+        for name in missing_in(text)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages(page: Path) -> None:
+    text = page.read_text("utf-8")
+    parts = [part for part in _PART.findall(text) if not any(path.endswith(f"/{part}") for path in source_paths())]
+    assert missing_in(text) + parts == []
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("``engine.zk.client`` and engine/zk/client.py, the folder ``engine/zk/``", []),
+        ("``engine.zk.client.ZkClient``; python -m engine.server", []),
+        ("see tests/docs, fixtures/znodes and docs/README.md.", []),
+        ("one class in tests/support/fake_*.py, engine/admin/<noun>/…, a.engine.b", []),
+        ("``engine.zk.clients``", ["engine.zk.clients"]),
+        ("``engine.zk.client.Nobody``", ["engine.zk.client.Nobody"]),
+        ("in engine/zk/clients.py.", ["engine/zk/clients.py"]),
+        ("in ``cli.nowhere.x``, tests/nowhere", ["cli.nowhere.x", "tests/nowhere"]),
+    ],
+)
+def test_what_counts_as_missing(text: str, missing: list[str]) -> None:
+    assert missing_in(text) == missing
