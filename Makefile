@@ -3,6 +3,7 @@
 #   make demo      real ZooKeeper, brokers of ours, real records, a kill -9, nothing lost
 #   make test      the tests
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
+#   make soak      faults and random walks that go on for longer: half an hour
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
 #   make lint      format, style, types, who may import whom
 #   make docs      writes the generated reference pages
@@ -14,9 +15,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
+# As many processes run tests; all tests of a file run in the same one. WORKERS=0 runs them in one, for a debugger.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop bench lint docs clean env
+.PHONY: help demo test interop soak bench lint docs clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,10 +40,19 @@ demo: env
 	@$(BIN)/python tests/demo/demo.py
 
 test: env lint
-	@$(BIN)/python -m pytest -q -m 'not interop and not bench' $(TESTS)
+	@$(PYTEST) --ignore=tests/interop $(TESTS)
 
 interop: env
-	@$(BIN)/python -m pytest -q -m interop tests/interop
+	@$(PYTEST) tests/interop
+
+# Every file that asks tests/support/soak.py how long to go on. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
+SOAK         ?= 10
+SOAK_MINUTES ?= 60
+soak: export KLAMM_SOAK = $(SOAK)
+soak: export KLAMM_FAULT_SEED ?= $(shell date +%s)
+soak: env
+	@timeout --signal=INT --kill-after=1m $(SOAK_MINUTES)m $(PYTEST) -rP --timeout=3000 --hypothesis-profile=explore \
+	  $$(grep -rl '^from soak import' tests --include='test_*.py' | sort)
 
 bench: env
 	@$(BIN)/python -m tests.bench
