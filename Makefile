@@ -4,6 +4,7 @@
 #   make test      the tests
 #   make package   the wheel: what is in it, and that it works where it is installed
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
+#   make soak      faults and random walks that go on for longer: half an hour
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
 #   make lint      format, style, types, who may import whom
 #   make docs      writes the generated reference pages
@@ -15,9 +16,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
+# As many processes run tests; all tests of a file run in the same one. WORKERS=0 runs them in one, for a debugger.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test package interop bench lint docs clean env
+.PHONY: help demo test package interop soak bench lint docs clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -37,10 +41,19 @@ demo: env
 	@$(BIN)/python tests/demo/demo.py
 
 test: env lint
-	@$(BIN)/python -m pytest -q -m 'not interop and not bench' --ignore=tests/package $(TESTS)
+	@$(PYTEST) --ignore=tests/interop --ignore=tests/package $(TESTS)
 
 interop: env
-	@$(BIN)/python -m pytest -q -m interop tests/interop
+	@$(PYTEST) tests/interop
+
+# Every file that asks tests/support/soak.py how long to go on. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
+SOAK         ?= 10
+SOAK_MINUTES ?= 60
+soak: export KLAMM_SOAK = $(SOAK)
+soak: export KLAMM_FAULT_SEED ?= $(shell date +%s)
+soak: env
+	@timeout --signal=INT --kill-after=1m $(SOAK_MINUTES)m $(PYTEST) -rP --timeout=3000 --hypothesis-profile=explore \
+	  $$(grep -rl '^from soak import' tests --include='test_*.py' | sort)
 
 # Not in several processes: the environment that it installs into takes the longest.
 package: env

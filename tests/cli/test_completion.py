@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, environment, in_process, klamm
+from required_tools import require
 
 from cli.main import main
 from engine.local.cluster import LocalCluster
@@ -112,8 +112,8 @@ def test_zsh_and_fish_are_answered_in_their_own_form(tmp_path: Path) -> None:
     assert klamm(folder=tmp_path, env=asked).out.startswith("log-dirs\t")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_in_a_real_bash(tmp_path: Path) -> None:
+    require("bash")
     script = tmp_path / "klamm.bash"
     script.write_text(klamm("completion", "bash", folder=tmp_path).out)
     line = "klamm topics describe --under"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from klamm_program import PROGRAM, environment, in_process, klamm
+from required_tools import require
 from state_change_logs import entry, write_log
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "state-changes"
@@ -96,7 +98,8 @@ def test_all_formats_tell_the_same(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_parquet(tmp_path: Path, capsys: Capture) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+    require("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
     file = tmp_path / "night.parquet"
     ran = in_process("state-changes", "merge", "leaderless", "--parquet", file, *UTC, capture=capsys)
     assert (ran.code, ran.out, ran.err) == (0, "", f"wrote {file}: 167 rows\n")

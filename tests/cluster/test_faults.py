@@ -6,6 +6,7 @@ A line per round says what was done, and a table at the end how long each kind t
 two cores, so 500 take about an hour. The seed decides on faults and how long they last; what the machine makes of them
 differs from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` has these alone;
 ``KLAMM_FAULT_IBP=2.6`` has the brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves.
+``make soak`` runs both.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from faults import ALL as ALL_FAULTS
 from faults import Injected
 from operations import ALL as ALL_OPERATIONS
 from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
+from soak import SOAK, rounds
 from tailing_reader import TailingReader
 from wire_client import create_topic
 
-ROUNDS = int(os.environ.get("KLAMM_FAULT_ROUNDS", "10"))
+ROUNDS = rounds("KLAMM_FAULT_ROUNDS", 10)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
 """Its ten rounds meet all kinds of faults and operations but one; a long run takes another seed."""
 
-IBP = os.environ.get("KLAMM_FAULT_IBP", "3.9")
+IBPS = os.environ.get("KLAMM_FAULT_IBP", "3.9" if SOAK == 1 else "3.9,2.6").split(",")
 KINDS = [f for f in ALL_FAULTS if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
 PARTITIONS = 6
 ROUNDS_PER_TOPIC = 10
@@ -171,21 +173,21 @@ class Rounds:
             writer.close()
 
 
-@pytest.fixture
-def rounds(tmp_path: Path) -> Iterator[Rounds]:
-    settings = {"inter.broker.protocol.version": IBP}
+@pytest.fixture(params=IBPS)
+def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rounds]:
+    settings = {"inter.broker.protocol.version": request.param}
     with FaultCluster(tmp_path, config=settings, log_dir_count=2) as cluster:
-        running = Rounds(cluster, random.Random(SEED))
+        found = Rounds(cluster, random.Random(SEED))
         try:
-            yield running
+            yield found
         finally:
-            running.close()
+            found.close()
 
 
-def test_nothing_is_lost_whatever_fails(rounds: Rounds) -> None:
+def test_nothing_is_lost_whatever_fails(running: Rounds) -> None:
     print(f"\nKLAMM_FAULT_SEED={SEED}")
     try:
         for number in range(ROUNDS):
-            print(rounds.run(number), flush=True)
+            print(running.run(number), flush=True)
     finally:
-        print(rounds.summary(), flush=True)
+        print(running.summary(), flush=True)

@@ -19,19 +19,19 @@ and always: leader epochs never fall, no epoch has two leaders, a leader is in i
 from __future__ import annotations
 
 import logging
-import os
 import random
 from collections.abc import Iterator
 
 import pytest
 from controller_world import World
+from soak import rounds
 
 from engine.common.model import TopicPartition
 from engine.controller import events
 from engine.controller.errors import IllegalTransition
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 
-SEEDS = int(os.environ.get("KLAMM_CONTROLLER_MODEL_SEEDS", "250"))
+SEEDS = rounds("KLAMM_CONTROLLER_MODEL_SEEDS", 250)
 ACTIONS = 60
 BROKERS = 4
 

@@ -204,10 +204,6 @@ def test_every_ibp_can_say_everything(ibp: MetadataVersion) -> None:
             assert bytes(encode_request(decoded, wire.api_version, 1, "0")) == encoded
 
 
-def frame_of(wire: WireRequest) -> bytes:
-    return bytes(encode_request(wire.message, wire.api_version, 1, "0"))
-
-
 def test_what_brokers_share_changes_no_byte() -> None:
     """The second broker is told the same, the third something else."""
     other = (UpdateMetadataPartition(tp("u-1"), 5, 2, 0, (2,), 0, (2,), ()),)

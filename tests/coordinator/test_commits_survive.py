@@ -8,6 +8,7 @@ from typing import Any
 from coordinator_world import CoordinatorWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import SOAK
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
@@ -50,7 +51,7 @@ class History:
                 assert len(answers) <= 1, "a commit is answered once"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80 * SOAK, deadline=None)
 @given(st.lists(STEP, min_size=5, max_size=60))
 def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> None:
     async def test() -> None:

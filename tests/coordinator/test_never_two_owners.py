@@ -5,6 +5,7 @@ from __future__ import annotations
 from group_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import SOAK
 
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.states import GroupState
@@ -117,7 +118,7 @@ def check(world: World, clients: list[Client]) -> None:
         assert group.members
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * SOAK, deadline=None)
 @given(st.lists(STEP, min_size=60, max_size=200))
 def test_one_owner_per_partition_and_generation(steps: list[tuple[str, int]]) -> None:
     world = World()

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from broker_program import BrokerProgram, settings
 from idempotent_wire import SequencedProducer
+from required_tools import require
 from wire_client import (
     WireClient,
     create_topic,
@@ -46,9 +46,8 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 def small_disk(folder: Path) -> Iterator[None]:
     """Mount a file system of DISK_BYTES; a file system of memory, so that nothing real is filled."""
     folder.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "klamm-test", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root may mount the small file system that this test fills")
+    require("tmpfs")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "klamm-test", str(folder)], check=True)
     try:
         yield
     finally:

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 
 from broker_logs import server_log
 from producing import Follower, Witness
+from soak import rounds
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
 
-ROUNDS = int(os.environ.get("KLAMM_KILL_ROUNDS", "3"))
+ROUNDS = rounds("KLAMM_KILL_ROUNDS", 3)
 PARTITIONS = 3
 
 

@@ -9,16 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
 from command_rounds import ROUNDS, Operated, Round
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
-]
 
 CONFIGS = "kafka.admin.ConfigCommand"
 SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"

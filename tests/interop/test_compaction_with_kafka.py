@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, run_tool
 from cleaning import clean_all, records_of
 from confluent_kafka import Consumer, Producer, TopicPartition
 from log_folders import open_log, read_all
@@ -23,11 +23,6 @@ from engine.protocol.records.batch import iter_records
 from engine.protocol.records.header import iter_batches
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SETTINGS = {

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
@@ -29,11 +28,6 @@ from engine.protocol.apis.offset_commit import (
 )
 from engine.protocol.apis.offset_fetch import OffsetFetchRequest
 from engine.protocol.records.iterate import iter_records
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 TOPIC = "read"
 PARTITIONS = 2

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import fetch_jars, missing_for_kafka, run_tool
+from apache_kafka import fetch_jars, run_tool
 from broker_logs import assert_no_fault
 from confluent_kafka import Producer
 from wire_client import WireClient, create_topic
@@ -22,11 +22,6 @@ from engine.local.java import find_java
 from engine.local.processes import start_process
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.protocol.apis.offset_fetch import OffsetFetchRequest
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 PARTITIONS = 4
 COUNT = 40

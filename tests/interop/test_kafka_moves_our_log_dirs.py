@@ -7,18 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, run_tool
 from replica_files import record_bytes, replica_folder
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 
 from engine.local.cluster import LocalCluster
 from engine.protocol.records.batch import Record, encode_batch
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"

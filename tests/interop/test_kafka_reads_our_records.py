@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import missing_for_kafka, run_tool
+from apache_kafka import run_tool
 
 from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
 from engine.admin.dump.text import row_line
@@ -49,10 +49,6 @@ from engine.protocol.records.convert import down_convert
 from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.validate import prepare_append
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 LEVELS = {Codec.GZIP: (None, 1, 9), Codec.LZ4: (None, 1, 17), Codec.ZSTD: (None, -5, 19)}
 NOW = 1_700_000_000_000
 

@@ -8,17 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import missing_for_kafka, run_tool
+from apache_kafka import run_tool
 from broker_logs import assert_no_fault
 from segments_on_disk import codecs_on_disk
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"

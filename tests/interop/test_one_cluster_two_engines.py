@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka.admin import AdminClient
 from real_clients import ConfluentKafka, Sent
@@ -16,11 +16,6 @@ from wire_client import WireClient, controller_address, create_topic, describe_t
 
 from engine.common.errors import ErrorCode
 from engine.local.addresses import own_loopback_address
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 KLAMM, KAFKA = 0, 1
 DEADLINE_S = 40.0

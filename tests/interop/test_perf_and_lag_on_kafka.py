@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, run_tool
 from confluent_kafka import Producer
 from group_members import commit
 from klamm_program import Ran, in_process
@@ -19,10 +19,6 @@ from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
-]
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 COUNT = 20_000

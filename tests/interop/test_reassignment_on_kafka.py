@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
 from klamm_program import Ran, in_process
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
-]
 Capture = pytest.CaptureFixture[str]
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from apache_kafka import ApacheKafkaBroker
 from damaged_folders import AFTER_CRASHES_ONLY, CONFIG, CUT_LATER, DAMAGES, Folder, copied, filled
 
 from engine.common.clock import SystemClock
@@ -15,11 +15,6 @@ from engine.formats.checkpoints import encode_offset_checkpoint
 from engine.formats.clean_shutdown import encode_clean_shutdown
 from engine.local.addresses import own_loopback_address
 from engine.storage.log_manager import LogManager, LogManagerConfig
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 EXPIRATION_MS = 2**31 - 1
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_records import written
 from requests_compared import AREAS
@@ -21,11 +21,6 @@ from wire_client import controller_address
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=str(missing_for_kafka())),
-]
 
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka, run_tool
+from apache_kafka import ApacheKafkaBroker, run_tool
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
 from log_folders import data_batch, marker_batch, open_log, values_of
@@ -22,11 +22,6 @@ from engine.local.addresses import own_loopback_address
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=1024)
 TOPIC_CONFIG = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "1024"}

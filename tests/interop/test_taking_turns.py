@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-from apache_kafka import ApacheKafkaBroker, missing_for_kafka
+from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
@@ -24,11 +23,6 @@ from wire_client import EARLIEST, WireClient, create_topic, list_offset, read_al
 
 from engine.common.errors import ErrorCode
 from engine.local.addresses import own_loopback_address
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 SESSION_MS = "2000"
 PARTITIONS = 2

@@ -2,27 +2,21 @@
 
 The one that is alone is the controller, until it is killed. A client with acks=all writes meanwhile, replicas move
 between the engines, and leaders go back; it loses nothing, and in the end all replicas are equal to the byte.
-Two of Kafka's beside one of ours take longer to start: that way round runs with KLAMM_INTEROP_ALL=1.
+Two of Kafka's beside one of ours take longer to start: that way round runs in ``make soak``.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from apache_kafka import missing_for_kafka
 from mixed_cluster import MixedCluster
 from replica_files import assert_identical
 from sequence_writers import LibrdkafkaSender, Writer, assert_nothing_lost
+from soak import SOAK
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(missing_for_kafka() is not None, reason=missing_for_kafka() or ""),
-]
 
 PARTITIONS = 3
 WRITTEN, MOVED = "written", "moved"
@@ -31,7 +25,7 @@ WRITTEN, MOVED = "written", "moved"
 BOTH_WAYS = [pytest.param((2,), id="kafka-among-klamm"), pytest.param((0, 1), id="klamm-among-kafka")]
 
 
-@pytest.mark.parametrize("kafkas", BOTH_WAYS if os.environ.get("KLAMM_INTEROP_ALL") else BOTH_WAYS[:1])
+@pytest.mark.parametrize("kafkas", BOTH_WAYS[:1] if SOAK == 1 else BOTH_WAYS)
 def test_nothing_is_lost_between_two_engines(tmp_path: Path, zk_chroot: str, kafkas: tuple[int, ...]) -> None:
     with MixedCluster(tmp_path, zk_chroot, (2, 0, 1), kafkas) as cluster:
         replicas = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}

@@ -5,13 +5,13 @@ KLAMM_FUZZ_ROUNDS (default 1) multiplies the rounds: KLAMM_FUZZ_ROUNDS=1000 pyte
 
 from __future__ import annotations
 
-import os
 import random
 import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 from protocol_values import all_messages, message_id, one_of
+from soak import rounds
 
 from engine.common.errors import RemoteProtocolError
 from engine.protocol.api_keys import API_SPECS, ApiKey, request_class, response_class
@@ -19,7 +19,7 @@ from engine.protocol.codec import Outgoing, decoder, encoder
 from engine.protocol.declaration import Message
 from engine.protocol.frames import decode_request, decode_response, encode_request
 
-ROUNDS = int(os.environ.get("KLAMM_FUZZ_ROUNDS", "1"))
+ROUNDS = rounds("KLAMM_FUZZ_ROUNDS", 1)
 HUGE = (
     b"\x7f\xff\xff\xff",
     b"\x80\x00\x00\x00",

@@ -5,19 +5,18 @@ KLAMM_FUZZ_ROUNDS (default 1) multiplies the examples.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protocol_oracles import oracles_for
 from protocol_values import all_messages, many_of, message_id, one_of, values_of
+from soak import rounds
 
 from engine.protocol.codec import Outgoing, decoder, encoder
 from engine.protocol.declaration import Message
 
 FEW = settings(
-    max_examples=4 * int(os.environ.get("KLAMM_FUZZ_ROUNDS", "1")),
+    max_examples=4 * rounds("KLAMM_FUZZ_ROUNDS", 1),
     derandomize=True,
     database=None,
     deadline=None,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 from log_folders import stored_batches
 from replicated_brokers import TP, World, world
+from soak import rounds
 from virtual_time import run_virtual
 
 from engine.config.metadata_version import MetadataVersion
 from engine.replication.settings import ReplicationSettings
 
-HISTORIES = int(os.environ.get("KLAMM_REPLICATION_HISTORIES", "8"))
+HISTORIES = rounds("KLAMM_REPLICATION_HISTORIES", 8)
 """Random histories per protocol version; some hundreds before a release."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch
 from replicated_brokers import TP, StandInBroker, World, world
+from soak import SOAK
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
@@ -218,7 +219,7 @@ def test_what_the_replica_cuts_the_copy_cuts(tmp_path: Path) -> None:
     run_virtual(test)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6 * SOAK))
 def test_whatever_happens_the_moved_replica_is_the_leaders(tmp_path: Path, seed: int) -> None:
     async def test() -> None:
         chance = random.Random(seed)

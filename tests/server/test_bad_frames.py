@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 
 import pytest
+from soak import rounds
 from wire_client import ConnectionClosed, WireClient, create_topic
 
 from engine.common.errors import ErrorCode
@@ -18,7 +18,7 @@ from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, T
 from engine.protocol.frames import encode_request
 from engine.protocol.records.batch import Record, encode_batch
 
-FUZZ_ROUNDS = int(os.environ.get("KLAMM_FUZZ_ROUNDS", "400"))
+FUZZ_ROUNDS = 400 * rounds("KLAMM_FUZZ_ROUNDS", 1)
 
 
 def frame(api_key: int, version: int, body: bytes = b"") -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from cleaning import prepare, records_of, work
 from log_folders import NOW_MS, StandIn, marker_batch, open_log, read_all
+from soak import SOAK
 
 from engine.config.log_config import LogConfig
 from engine.protocol.records.batch import Codec, Record, encode_batch, iter_batches
@@ -286,7 +287,7 @@ def run(seed: int, folder: Path, patch: pytest.MonkeyPatch, look: Callable[[Log]
     history.log.abandon()
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(14 * SOAK))
 def test_a_compacted_log_holds_what_it_must(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(seed, tmp_path / "t-0", monkeypatch)
 

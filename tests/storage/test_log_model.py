@@ -5,7 +5,6 @@ After every recovery what is left is a prefix of what was appended, with all tha
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from log_folders import StandIn, data_batch, open_log, values_of
+from soak import rounds
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -316,7 +316,7 @@ def _placed(values: list[bytes], timestamp_ms: int, base_offset: int, leader_epo
     return bytes(batch)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("KLAMM_LOG_MODEL_SEEDS", "25"))))
+@pytest.mark.parametrize("seed", range(rounds("KLAMM_LOG_MODEL_SEEDS", 25)))
 def test_the_log_is_a_list_of_records(tmp_path: Path, seed: int) -> None:
     run = Run(seed, tmp_path / "model-0")
     for _ in range(STEPS):

@@ -5,9 +5,10 @@ The jars are fetched once into the user's cache folder; nothing of Kafka is in t
 
 from __future__ import annotations
 
+import fcntl
 import os
-import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
@@ -63,13 +64,6 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-def missing_for_kafka() -> str | None:
-    """Return what this machine lacks to run Apache Kafka, or None."""
-    if jars_folder().is_dir():
-        return None
-    return None if shutil.which("mvn") else "mvn (Apache Maven) is not installed: apt-get install maven"
-
-
 def jars_folder() -> Path:
     """Return where Kafka's jars are kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -77,12 +71,20 @@ def jars_folder() -> Path:
 
 
 def fetch_jars() -> Path:
-    """Fetch the jars unless they are here; return their folder. Two processes at once do not disturb each other."""
+    """Fetch the jars unless they are here; return their folder. Of several processes one fetches, the others wait."""
     folder = jars_folder()
     if folder.is_dir():
         return folder
-    work = folder.with_name(f"{folder.name}.{os.getpid()}")
-    work.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "fetching.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _fetch(Path(work)).rename(folder)
+    return folder
+
+
+def _fetch(work: Path) -> Path:
+    """Let mvn copy the jars into a folder below this one, and return it."""
     (work / "pom.xml").write_text(_POM)
     subprocess.run(
         [
@@ -93,13 +95,7 @@ def fetch_jars() -> Path:
         check=True,
         timeout=600,
     )
-    try:
-        (work / "libs").rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-    shutil.rmtree(work, ignore_errors=True)
-    return folder
+    return work / "libs"
 
 
 def run_tool(

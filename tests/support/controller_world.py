@@ -106,10 +106,6 @@ class World:
 
     # Time goes on
 
-    @property
-    def is_busy(self) -> bool:
-        return self._steps is not None or bool(self.queue) or any(self.wires.values())
-
     def step(self) -> bool:
         """Carry out one instruction of the controller, or start its next event; False where there is nothing."""
         if self._steps is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -189,11 +188,6 @@ class Kcat:
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, b"")
-
-
-def has_kcat() -> bool:
-    """Whether the program is installed."""
-    return shutil.which("kcat") is not None
 
 
 def _bytes(text: str | None) -> bytes | None:

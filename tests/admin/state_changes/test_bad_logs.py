@@ -80,7 +80,7 @@ def test_a_gzip_is_never_whole_in_memory(tmp_path: Path) -> None:
         (bytes(range(256)) * 40, "is binary"),
         (b"\x7fELF\0\0\0", "is binary"),
         (b"words of another kind\nand more\n", "has no line that begins with a time"),
-        (gzip.compress(b"words of another kind\n"), "has no line that begins with a time"),
+        (gzip.compress(b"words of another kind\n", mtime=0), "has no line that begins with a time"),
     ],
 )
 def test_what_is_no_log_is_named_and_the_rest_goes_on(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -92,8 +92,6 @@ def test_what_is_no_log_is_named_and_the_rest_goes_on(tmp_path: Path, content: b
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
-    if not Path("/proc/self/mem").exists():
-        pytest.skip("no /proc here")
     dangling = tmp_path / "broker-2" / "state-change.log"
     dangling.parent.mkdir()
     dangling.symlink_to(tmp_path / "nowhere")

@@ -1,16 +1,16 @@
 """Whatever happens to the bytes, record code answers with records or with a KafkaError, and with nothing else.
 
-``KLAMM_FUZZ_FACTOR=100`` makes a long run of it.
+``KLAMM_FUZZ_ROUNDS=100`` makes a long run of it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import rounds
 
 from engine.common.errors import KafkaError
 from engine.protocol.records import layout
@@ -31,7 +31,7 @@ HEADERS = st.lists(st.tuples(TEXT, DATA), max_size=3)
 RECORD_PARTS = st.lists(st.tuples(INT64, DATA, DATA, HEADERS), min_size=1, max_size=8)
 OLD = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 SIZE_MAX = 1_000_000
-FACTOR = int(os.environ.get("KLAMM_FUZZ_FACTOR", "1"))
+ROUNDS = rounds("KLAMM_FUZZ_ROUNDS", 1)
 
 
 def records_of(parts: list[tuple], gaps: list[int] | None = None) -> list[Record]:
@@ -123,14 +123,14 @@ def ours_or_nothing(read: Callable[[bytes], None], data: bytes) -> None:
         assert error.message
 
 
-@settings(max_examples=400 * FACTOR, deadline=None)
+@settings(max_examples=400 * ROUNDS, deadline=None)
 @given(damaged())
 def test_damaged_bytes_raise_nothing_but_kafka_errors(data: bytes) -> None:
     for read in READERS:
         ours_or_nothing(read, data)
 
 
-@settings(max_examples=200 * FACTOR, deadline=None)
+@settings(max_examples=200 * ROUNDS, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from([0, 1, 2]), st.binary(max_size=40))
 def test_garbage_behind_a_plausible_start_raises_nothing_but_kafka_errors(
     rest: bytes, magic: int, start: bytes
@@ -141,7 +141,7 @@ def test_garbage_behind_a_plausible_start_raises_nothing_but_kafka_errors(
         ours_or_nothing(read, data)
 
 
-@settings(max_examples=200 * FACTOR, deadline=None)
+@settings(max_examples=200 * ROUNDS, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 2**31 - 1))
 def test_garbage_as_records_raises_nothing_but_kafka_errors(section: bytes, count: int) -> None:
     """The header is right, the records are not: what a client with a bug sends, checksum and all."""
@@ -152,7 +152,7 @@ def test_garbage_as_records_raises_nothing_but_kafka_errors(section: bytes, coun
         ours_or_nothing(read, bytes(batch))
 
 
-@settings(max_examples=300 * FACTOR, deadline=None)
+@settings(max_examples=300 * ROUNDS, deadline=None)
 @given(st.sampled_from(Codec), st.binary(max_size=200), st.sampled_from([0, 1, 2]))
 def test_garbage_to_decompress_raises_nothing_but_kafka_errors(codec: Codec, data: bytes, magic: int) -> None:
     starts = {
@@ -169,7 +169,7 @@ def unpack(codec: Codec, data: bytes, magic: int) -> None:
     assert len(decompress(codec, data, magic=magic, size_max=SIZE_MAX)) <= SIZE_MAX
 
 
-@settings(max_examples=200 * FACTOR, deadline=None)
+@settings(max_examples=200 * ROUNDS, deadline=None)
 @given(RECORD_PARTS, st.data(), st.sampled_from(Codec))
 def test_any_records_come_back_as_they_were(parts: list[tuple], data: st.DataObject, codec: Codec) -> None:
     gaps = data.draw(st.lists(st.integers(1, 1000), min_size=len(parts), max_size=len(parts)))

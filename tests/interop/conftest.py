@@ -1,0 +1,15 @@
+"""All tests of this folder run Apache Kafka; a machine that cannot have its jars skips them."""
+
+from __future__ import annotations
+
+import pytest
+from apache_kafka import fetch_jars, jars_folder
+from required_tools import require
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kafka_jars() -> None:
+    """Fetch the jars of Apache Kafka, once for this machine."""
+    if not jars_folder().is_dir():
+        require("mvn")
+    fetch_jars()

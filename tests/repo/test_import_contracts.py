@@ -1,0 +1,40 @@
+"""The lists of packages in pyproject.toml are whole: what is not listed would not be checked."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+PACKAGES = {file.parent.name for file in ROOT.glob("*/__init__.py")}
+
+
+def contract(name: str) -> dict[str, Any]:
+    (found,) = (each for each in TOOLS["importlinter"]["contracts"] if each["name"] == name)
+    return found
+
+
+def test_imports_of_every_package_are_looked_at() -> None:
+    assert {"cli", "tui", "engine", "plans"} <= PACKAGES
+    assert set(TOOLS["importlinter"]["root_packages"]) == PACKAGES
+
+
+def test_types_of_every_package_are_looked_at() -> None:
+    assert set(TOOLS["mypy"]["packages"]) == PACKAGES
+
+
+def test_all_below_runtime_is_pure() -> None:
+    layers = contract("The engine's layers")["layers"]
+    pure = {f"engine.{name}" for name in layers[layers.index("runtime") + 1 :]}
+    assert set(contract("Pure packages stay pure")["source_modules"]) == pure | {"plans"}
+
+
+def test_no_other_contract_lists_the_packages_of_the_engine() -> None:
+    """Those that hold everywhere say ``*``."""
+    for each in TOOLS["importlinter"]["contracts"]:
+        if each["type"] == "forbidden" and each["name"] != "Pure packages stay pure":
+            sources, forbidden = each["source_modules"], each["forbidden_modules"]
+            assert sum(name.startswith("engine.") for name in sources) <= 1, each["name"]
+            assert sum(name.startswith("engine.") for name in forbidden) <= 1, each["name"]

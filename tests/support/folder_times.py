@@ -1,0 +1,67 @@
+"""After a run: how long the tests of each folder took, its slowest file, and what is over its budget. A pytest plugin.
+
+A run of one folder gets a line per file, a run of one file nothing. Seconds are those of the tests, whichever worker
+ran them: two workers take about half as long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+import pytest
+
+BUDGETS_S = {"tests/plans": 180, "tests/pipeline": 360, "tests/tui": 120}
+"""What CI can afford for folders that could take any time. CONTRIBUTING.md names them too."""
+
+
+class FolderTimes:
+    """Adds up the seconds of tests by file."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+        self._tests: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
+        self._seconds[file] += report.duration  # type: ignore[assignment]
+        self._tests[file] += report.when == "call"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.lines():
+            terminalreporter.write_line(line)
+
+    def lines(self) -> list[str]:
+        """Return the table, the slowest line first."""
+        groups = self._grouped(lambda file: "/".join(PurePosixPath(file).parts[:2]))
+        if len(groups) == 1:
+            groups = self._grouped(str)
+        if len(groups) < 2:
+            return []
+        seconds = {name: sum(self._seconds[file] for file in files) for name, files in groups.items()}
+        lines = [f"{'seconds':>9}{'tests':>7}"]
+        for name in sorted(groups, key=lambda each: -seconds[each]):
+            slowest = max(groups[name], key=lambda file: self._seconds[file])
+            tests = sum(self._tests[file] for file in groups[name])
+            detail = f"{self._seconds[slowest]:.1f} s {slowest}" if slowest != name else ""
+            text = f"{seconds[name]:>9.1f}{tests:>7}  {name:<20}{detail}{_over_budget(name, seconds[name])}"
+            lines.append(text.rstrip())
+        return lines
+
+    def _grouped(self, name_of: Callable[[str], str]) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = defaultdict(list)
+        for file in self._seconds:
+            groups[name_of(file)].append(file)
+        return groups
+
+
+def _over_budget(folder: str, seconds: float) -> str:
+    budget_s = BUDGETS_S.get(folder)
+    return f"  OVER ITS BUDGET of {budget_s} s" if budget_s is not None and seconds > budget_s else ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the process that reports adds up."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FolderTimes())
