@@ -20,6 +20,7 @@ from cli.framework.stdout import closed_pipe
 from cli.framework.talk import Talk
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import NOT_HERE, TOOLS
+from engine.common.version import VERSION
 
 _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.
 
@@ -70,9 +71,7 @@ def root_command() -> RootGroup:
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"klamm {version('klamm')}")
+        typer.echo(f"klamm {VERSION}")
         raise typer.Exit
 
 

@@ -14,6 +14,7 @@ import struct
 from typing import Any, cast
 
 from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.version import VERSION
 from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 from engine.network.receive_buffers import ReceiveBuffers
 from engine.protocol.api_keys import API_SPECS, ApiKey
@@ -33,7 +34,6 @@ ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 """A larger answer is taken for garbage: something else than Kafka listens there."""
 
 CLIENT_SOFTWARE_NAME = "klamm"
-CLIENT_SOFTWARE_VERSION = "0.1.0"
 
 
 class _Waiting:
@@ -284,9 +284,7 @@ class BrokerClient:
             wire.transport.abort()
 
     async def _ask_api_versions(self, api_version: int) -> ApiVersionsResponse:
-        request = ApiVersionsRequest(
-            client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
-        )
+        request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=VERSION)
         return cast("ApiVersionsResponse", await self.send(request, api_version))
 
 

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from engine.local.addresses import own_loopback_address
 from engine.local.processes import LocalProcess, start_process
 from engine.local.zookeeper import EmbeddedZooKeeper
+from engine.runtime.own_process import module_command
 
 PARTITIONS = 6
 RECORD_BYTES = 100
@@ -79,7 +80,7 @@ class KlammBroker:
         """Start and wait for the line that says so."""
         output = self._folder / "broker.out"
         begin = len(output.read_text()) if output.exists() else 0
-        command = [sys.executable, "-m", "engine.server", self._folder / "server.properties"]
+        command = [*module_command("engine.server"), self._folder / "server.properties"]
         self._process = start_process(command, output=output)
         deadline = time.monotonic() + 30
         while not (output.exists() and "started" in output.read_text()[begin:]):

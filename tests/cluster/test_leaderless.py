@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +32,7 @@ from engine.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from engine.protocol.records.batch import Record, encode_batch
+from engine.runtime.own_process import module_command
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +208,8 @@ def test_a_second_broker_with_the_same_id_waits_and_refuses(cluster: FaultCluste
     properties = tmp_path / "server.properties"
     properties.write_text(format_properties(settings))
     began = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-m", "engine.server", properties], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [*module_command("engine.server"), properties]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert time.monotonic() - began >= SESSION_MS / 1000, "the old session might have been this broker's own"
     assert ended.returncode != 0
     (told,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]

@@ -194,3 +194,24 @@ def test_checkpoint_that_cannot_be_read(tmp_path: Path, host: str, zk_chroot: st
         with WireClient(f"{host}:9092") as client:
             assert [record.value for record in read_all(client, "t")] == [b"v"]
         assert broker.terminate() == 0
+
+
+def test_a_held_broker_reads_nothing_until_its_input_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+
+    class Input:
+        """Ends when the file has been written."""
+
+        buffer: Input
+
+        def read(self) -> bytes:
+            file.write_text("zookeeper.connect=127.0.0.1:1\nnum.io.threads=many\n")
+            return b""
+
+    held = Input()
+    held.buffer = held
+    monkeypatch.setattr("sys.stdin", held)
+    assert main(["--hold", str(file)]) == 2
+    assert "num.io.threads" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all
 
 from engine.common.errors import KafkaError, StorageError
 from engine.config.log_config import LogConfig
+from engine.runtime.own_process import module_command
 from engine.storage.cleaner import throttle, worker
 from engine.storage.cleaner.choice import filthiest, may_be_cleaned
 from engine.storage.cleaner.cleaning import _Cleaning
@@ -295,7 +296,7 @@ def test_the_process_ends_with_its_input(tmp_path: Path) -> None:
     """Whoever started it is gone then; with a plan under way it ends too."""
     log = log_of(tmp_path / "t-0", 10)
     plan = prepare(log, CleanerSettings(io_max_bytes_per_second=1.0)).plan
-    command = [sys.executable, "-m", "engine.storage.cleaner.worker"]
+    command = module_command("engine.storage.cleaner.worker")
     for sent in (b"", encode_plan(plan)):
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None

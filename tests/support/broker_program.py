@@ -1,10 +1,9 @@
-"""``python -m engine.server`` as a user runs it in the foreground: what it says, and with which code it ends."""
+"""``engine.server`` as a process in the foreground: what it says, and with which code it ends."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import TracebackType
 from broker_logs import server_log
 
 from engine.config.properties import format_properties
+from engine.runtime.own_process import module_command
 
 
 class BrokerProgram:
@@ -26,7 +26,7 @@ class BrokerProgram:
         properties = folder / "server.properties"
         properties.write_text(format_properties(settings))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "engine.server", str(properties), *options],
+            [*module_command("engine.server"), str(properties), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
