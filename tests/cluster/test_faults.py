@@ -88,6 +88,7 @@ class Rounds:
         for writer in (*self.writers, self.loose):
             writer.stop()
         checked = assert_quiet_and_whole(self.cluster, self.topic, self.writers, reader=self.reader)
+        assert checked, "no record was acknowledged"
         assert self.reader is not None and any(self.reader.seen.values()), "the reader has read nothing"
         self._elect_preferred()
         what = ", ".join(injected.text for injected in done)
