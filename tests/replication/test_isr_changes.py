@@ -10,7 +10,8 @@ import pytest
 from replicated_brokers import TP, world
 from virtual_time import run_virtual
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
+from engine.config.log_config import LogConfig
 from engine.replication.isr import IsrState
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 
@@ -68,6 +69,27 @@ def test_a_replica_that_may_be_in_the_isr_by_now_holds_the_high_watermark_back(t
             assert w.partition(1).check_enough_replicas_reach_offset(end) == (False, ErrorCode.NONE)
             await w.lead(1, isr=(1,))
             assert w.log(1).high_watermark == end, "now it is known that 2 was not added"
+
+    run_virtual(test)
+
+
+def test_a_replica_whose_addition_is_not_answered_makes_no_min_isr(tmp_path: Path) -> None:
+    """If it is refused, records that one replica has would have been read as committed (KAFKA-15583)."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, log_config=LogConfig(min_insync_replicas=2)) as w:
+            w.refuse_isr = ErrorCode.INVALID_UPDATE_VERSION
+            await w.lead(1, isr=(1,), replicas=(1, 2))
+            end = w.produce(1, b"first")
+            await w.until(lambda: w.partition(1).followers[2].log_end_offset == end, "2 has it")
+            assert w.partition(1).isr_state.is_pending
+            assert w.log(1).high_watermark == 0
+            with pytest.raises(KafkaError, match="insufficient to satisfy"):
+                w.produce(1, b"second", acks=-1)
+            w.refuse_isr = None
+            await w.lead(1, isr=(1, 2))
+            await w.until_equal(2)
+            assert w.log(1).high_watermark == end
 
     run_virtual(test)
 

@@ -14,7 +14,7 @@ from replicated_brokers import TP, StandInBroker, World, world
 from soak import SOAK
 from virtual_time import run_virtual
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
@@ -118,6 +118,24 @@ def test_a_leader_moves_while_it_is_written_to(tmp_path: Path) -> None:
             await w.let_pass(60_001)
             w.brokers[1].log_manager.run_due()
             assert folders(before.log_dir) == []
+
+    run_virtual(test)
+
+
+def test_a_followers_replica_that_has_moved_still_follows(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with two_dirs(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"first")
+            target = other_dir(w, 2)
+            assert await move(w, 2, target) is ErrorCode.NONE
+            await until_moved(w, 2, target)
+            assert not w.partition(2).is_leader
+            with pytest.raises(KafkaError, match="Leader not local"):
+                w.produce(2, b"no")
+            w.produce(1, b"second")
+            await w.until_equal(2)
+            assert w.log_bytes(1) == w.log_bytes(2)
 
     run_virtual(test)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +90,100 @@ def test_how_far_who_may_read(tmp_path: Path) -> None:
     led(tmp_path, test)
 
 
+def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
+    """It reads beyond the high watermark, and the high watermark waits for what it has."""
+
+    async def test() -> None:
+        async with world(tmp_path, 0, 1) as w:
+            await w.lead(1)
+            end = w.produce(1, b"a")
+            assert w.log(1).high_watermark == 0
+            await w.until_equal(0)
+            assert (w.partition(1).followers[0].log_end_offset, w.log(1).high_watermark) == (end, end)
+            assert w.isr_updates == [], "it never left the ISR"
+
+    run_virtual(test)
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "last_fetched_epoch", "diverging_epoch"),
+    [(3, 0, (0, 2)), (2, 0, None), (4, 1, (1, 3)), (3, 1, None)],
+    ids=["beyond the epoch's end", "at the epoch's end", "beyond the log's end", "at the log's end"],
+)
+def test_a_follower_that_has_other_records_is_told_where_to_cut_and_acknowledges_nothing(
+    tmp_path: Path, fetch_offset: int, last_fetched_epoch: int, diverging_epoch: tuple[int, int] | None
+) -> None:
+    """KIP-595. Leader epoch 0 ends at offset 2, the log at 3."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"a", b"b")
+            await w.until_equal(2)
+            w.cut.add(frozenset((1, 2)))
+            await w.lead(1)
+            w.produce(1, b"c")
+            partition = w.partition(1)
+            partition.followers[2].log_end_offset = 1
+            read = partition.read_records(fetch_offset, MAX, replica_id=2, last_fetched_epoch=last_fetched_epoch)
+            assert (read.error, read.diverging_epoch) == (ErrorCode.NONE, diverging_epoch)
+            acknowledged = 1 if diverging_epoch else fetch_offset
+            assert partition.followers[2].log_end_offset == acknowledged
+            assert w.log(1).high_watermark == max(2, acknowledged)
+            assert (read.size_bytes > 0) == (diverging_epoch is None and fetch_offset < 3)
+
+    run_virtual(test)
+
+
+def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
+    """Not even where a new leader does not know yet what its followers have."""
+
+    async def test(w: World, partition: Partition) -> None:
+        await w.lead(2)
+        assert w.partition(2).followers[1].log_end_offset == -1
+        w.produce(2, b"c")
+        assert not w.partition(2).advance_high_watermark()
+        assert w.log(2).high_watermark == 2
+
+    led(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("starts", "alive", "copy_start", "expected"),
+    [
+        ((2, 4), (1, 2, 3), None, 2),
+        ((4, 2), (1, 2, 3), None, 2),
+        ((2, 4), (1, 3), None, 4),
+        ((5, 5), (1, 2, 3), None, 5),
+        ((5, 5), (1, 2, 3), 3, 3),
+        ((2, 5), (1, 2, 3), 3, 2),
+    ],
+)
+def test_records_are_deleted_once_all_live_replicas_begin_behind_them(
+    tmp_path: Path, starts: tuple[int, int], alive: tuple[int, ...], copy_start: int | None, expected: int
+) -> None:
+    """Whoever still has them could bring them back as leader; so could the copy in another log dir (KIP-107)."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, 3) as w:
+            await w.lead(1)
+            w.produce(1, *[b"v"] * 6)
+            await w.until_equal(2, 3)
+            w.cut |= {frozenset((1, 2)), frozenset((1, 3))}
+            partition = w.partition(1)
+            w.log(1).increment_log_start_offset(5)
+            for replica_id, start in zip((2, 3), starts, strict=True):
+                partition.read_records(6, MAX, replica_id=replica_id, follower_log_start_offset=start)
+            w.alive = set(alive)
+            w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=3)
+            if copy_start is not None:
+                partition.future_log = SimpleNamespace(log_start_offset=copy_start)  # type: ignore[assignment]
+            assert partition.low_watermark == expected
+            partition.future_log = None
+
+    run_virtual(test)
+
+
 def test_committed_readers_stop_before_open_transactions_and_hear_of_aborted_ones(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path, 1) as w:
@@ -97,6 +192,7 @@ def test_committed_readers_stop_before_open_transactions_and_hear_of_aborted_one
             committed = IsolationLevel.READ_COMMITTED
             partition.append_records_to_leader(data_batch(b"a", producer=(7, 0, 0), transactional=True), 1)
             assert partition.read_records(0, MAX, isolation=committed).records is None
+            assert partition.read_records(0, MAX).size_bytes > 0, "others read up to the high watermark"
             marker = marker_batch(7, 0, commit=False)
             partition.append_records_to_leader(marker, 1, origin=AppendOrigin.COORDINATOR)
             read = partition.read_records(0, MAX, isolation=committed)
@@ -139,6 +235,53 @@ class WaitForEnd(DelayedOperation):
 
     def on_complete(self) -> None:
         self.done.set_result(self.partition.check_enough_replicas_reach_offset(self.wanted))
+
+
+class Looks(DelayedOperation):
+    """Counts how often it is asked to look again."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        super().__init__(60_000)
+        self.count = 0
+
+    def try_complete(self) -> bool:
+        self.count += 1
+        return False
+
+    def on_complete(self) -> None:
+        """The broker stops."""
+
+
+def test_what_changes_a_partition_lets_who_waits_for_it_look_again(tmp_path: Path) -> None:
+    """A consumer's or follower's waiting fetch, a write with acks=all, a deletion of records."""
+
+    async def test(w: World, partition: Partition) -> None:
+        manager = w.brokers[1].replica_manager
+        waiting = [Looks(), Looks(), Looks()]
+        for operation, purgatory in zip(
+            waiting, (manager.delayed_fetch, manager.delayed_produce, manager.delayed_delete_records), strict=True
+        ):
+            purgatory.watch(operation, [TP])
+
+        async def looks() -> int:
+            await asyncio.sleep(0)
+            assert len({operation.count for operation in waiting}) == 1
+            return waiting[0].count
+
+        w.produce(1, b"c")
+        assert await looks() == 1
+        partition.read_records(3, MAX, replica_id=2, follower_log_start_offset=0)
+        assert await looks() == 2
+        partition.read_records(3, MAX, replica_id=2, follower_log_start_offset=1)
+        assert await looks() == 3, "its log begins later"
+        partition.read_records(3, MAX, replica_id=2, follower_log_start_offset=1)
+        assert await looks() == 3, "nothing has changed"
+        partition.replace_log(w.log(1))
+        assert await looks() == 4
+
+    led(tmp_path, test)
 
 
 def test_a_followers_fetch_wakes_who_waits_for_acks(tmp_path: Path) -> None:

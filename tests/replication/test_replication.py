@@ -99,6 +99,30 @@ def test_acks_all_below_min_isr_is_refused_before_and_after_the_append(tmp_path:
     run_virtual(test)
 
 
+def test_whoever_does_not_ask_for_all_acks_may_write_below_min_isr(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, 1, 2, log_config=LogConfig(min_insync_replicas=2)) as w:
+            await w.lead(1, isr=(1,), replicas=(1, 2), tell=(1,))
+            assert w.produce(1, b"first", acks=1) == 1
+            assert w.produce(1, b"second", acks=0) == 2
+            with pytest.raises(KafkaError, match="insufficient to satisfy"):
+                w.produce(1, b"third", acks=-1)
+
+    run_virtual(test)
+
+
+@pytest.mark.parametrize("brokers", [(1,), (1, 2)])
+def test_min_isr_is_never_more_than_there_are_replicas(tmp_path: Path, brokers: tuple[int, ...]) -> None:
+    async def test() -> None:
+        async with world(tmp_path, *brokers, log_config=LogConfig(min_insync_replicas=3)) as w:
+            await w.lead(1)
+            end = w.produce(1, b"first", acks=-1)
+            await w.until_equal(*brokers)
+            assert w.partition(1).check_enough_replicas_reach_offset(end) == (True, ErrorCode.NONE)
+
+    run_virtual(test)
+
+
 def test_only_leaders_take_records(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
