@@ -31,7 +31,7 @@ from engine.controller.instructions import (
     WatchTopics,
     carry_out,
 )
-from engine.controller.isr_changes import IsrChanges
+from engine.controller.isr_approval import IsrChanges
 from engine.controller.leadership import Leadership
 from engine.controller.logs import comma, controller_log, scala, scala_map, state_change_log
 from engine.controller.options import ControllerOptions

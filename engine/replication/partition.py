@@ -1,7 +1,7 @@
 """One replica hosted by this broker: its role, and the records that pass through it.
 
 A partition belongs to the broker's event loop; nothing here waits. Creating logs, fetching from leaders and answering
-requests is done elsewhere; changes of role are in ``roles``, changes of the ISR in ``isr_changes``. Source of the
+requests is done elsewhere; changes of role are in ``roles``, changes of the ISR in ``isr_proposals``. Source of the
 rules: Kafka 3.9.
 """
 
@@ -18,7 +18,7 @@ from engine.common.model import (
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.formats.index_entries import AbortedTransaction
-from engine.replication import isr_changes
+from engine.replication import isr_proposals
 from engine.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.replication.partition_environment import PartitionEnvironment
 from engine.replication.partition_read import PartitionRead, read_error
@@ -320,7 +320,7 @@ class Partition:
             broker_epoch,
         )
         if follower.broker_id not in self.isr_state.committed:
-            isr_changes.maybe_expand(self, follower)
+            isr_proposals.maybe_expand(self, follower)
         if has_moved:
             self.advance_high_watermark()
             self.environment.wakeups.mark(self.topic_partition)

@@ -19,7 +19,7 @@ from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from engine.protocol.apis.update_metadata import UpdateMetadataRequest
-from engine.replication import isr_changes
+from engine.replication import isr_proposals
 from engine.replication.alter_log_dirs_change import AlterLogDirsChange
 from engine.replication.fetcher_manager import Connect, FetcherManager
 from engine.replication.isr_updater import IsrUpdater
@@ -354,7 +354,7 @@ class ReplicaManager:
         for partition in list(self.partitions.values()):
             if partition.leader_log is None or not partition.followers:
                 continue
-            isr_changes.maybe_shrink(partition)
+            isr_proposals.maybe_shrink(partition)
             # A follower about to join holds the high watermark back; when it dies nothing else would let it go.
             if partition.advance_high_watermark():
                 self.wakeups.mark(partition.topic_partition)
