@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -249,6 +250,28 @@ def test_nothing_outlives_tests_that_are_killed_while_the_cluster_starts() -> No
 
 def _pids(process: LocalProcess) -> list[int]:
     return [one.pid for one in _descendants(process.pid)]
+
+
+def test_a_start_that_takes_long_can_be_interrupted() -> None:
+    # It waits for a broker 0, which calls itself 9.
+    cluster = LocalCluster(1, config={"broker.id": 9}, start_timeout_s=600)
+    processes: list[LocalProcess] = []
+
+    def press_ctrl_c() -> None:
+        _wait_for(lambda: cluster._holder is not None, "the process was not started")
+        assert cluster._holder is not None
+        holder = _process(cluster._holder._process.pid)
+        _wait_for(lambda: len(_descendants(holder.pid)) == 2, "ZooKeeper and the broker were not started")
+        processes.extend([holder, *_descendants(holder.pid)])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press_ctrl_c)
+    pressing.start()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start()
+    pressing.join()
+    assert len(processes) == 3
+    assert _all_gone(processes, timeout_s=0)
 
 
 def test_nothing_outlives_a_killed_holder() -> None:
