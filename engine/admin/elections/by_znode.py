@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +10,9 @@ from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unr
 from engine.admin.cluster.remedies import FIND_BROKERS, Do, Operation, Phrase
 from engine.admin.elections.values import ElectionType
 from engine.common.model import TopicPartition
-from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists
 from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.watches import WatchEvent
+from engine.zk.reads import wait_until_gone
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
 PARTITIONS_MAX = 10_000
@@ -66,24 +64,4 @@ async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], dead
             hint = Phrase("try again in a moment; what it is about: ", look)
             raise ElectionInProgress("another preferred replica election is going on", hint=hint) from error
         cluster.observe(f"wrote {PreferredReplicaElectionZNode.path}")
-        await wait_until_gone(zk, PreferredReplicaElectionZNode.path, deadline)
-
-
-async def wait_until_gone(zk: ZkClient, path: str, deadline: float) -> bool:
-    """Wait until a znode does not exist any more; False where it still does at ``deadline`` (monotonic seconds)."""
-    changed = asyncio.Event()
-
-    def on_change(_: WatchEvent) -> None:
-        changed.set()
-
-    zk.watch_data(path, on_change)
-    try:
-        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-            while await zk.exists(path) is not None:
-                await changed.wait()
-                changed.clear()
-    except TimeoutError:
-        return False
-    finally:
-        zk.unwatch(path, on_change)
-    return True
+        await wait_until_gone(zk, PreferredReplicaElectionZNode.path, max(0.0, deadline - time.monotonic()))

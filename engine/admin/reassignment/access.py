@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
@@ -88,11 +88,10 @@ async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[s
 
 
 async def _by(cluster: Cluster, side: Side) -> WireReassignments | ZnodeReassignments | SnapshotReassignments:
-    if cluster.target.snapshot is not None:
-        from engine.admin.cluster.snapshot_file import load_snapshot
+    if cluster.source is Source.SNAPSHOT:
         from engine.admin.reassignment.by_snapshot import SnapshotReassignments
 
-        return SnapshotReassignments(load_snapshot(cluster.target.snapshot))
+        return SnapshotReassignments(cluster.snapshot())
     if side is Side.ZOOKEEPER:
         from engine.admin.reassignment.by_znode import ZnodeReassignments
 
