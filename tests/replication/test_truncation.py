@@ -37,6 +37,7 @@ def end_offset_for(entries: EpochEntries, log_end_offset: int, asked: int) -> tu
         ((2, 3), [(3, 5), (5, 10)], Truncation(3, True)),
         ((2, 7), [(3, 5), (5, 10)], Truncation(5, True)),
         ((9, 7), [(3, 5), (5, 10)], Truncation(7, True)),
+        ((9, 99), [(3, 5), (5, 10)], Truncation(20, True)),
     ],
     ids=[
         "the leader knows nothing: high watermark",
@@ -48,6 +49,7 @@ def end_offset_for(entries: EpochEntries, log_end_offset: int, asked: int) -> tu
         "only younger epochs here: the leader's end",
         "only younger epochs here, which begin before the leader's end",
         "only older epochs here: the leader's end",
+        "only older epochs here: never above the own end",
     ],
 )
 def test_rules(answer: tuple[int, int], entries: EpochEntries, expected: Truncation) -> None:

@@ -48,12 +48,24 @@ def test_an_epoch_keeps_its_first_start(cache: LeaderEpochCache) -> None:
     assert cache.latest_epoch == 3
 
 
+def test_an_epoch_that_begins_earlier_than_was_known_takes_over_what_follows(cache: LeaderEpochCache) -> None:
+    """A log's first batches may be found after its later ones: a follower would be told to cut too little."""
+    filled(cache, (0, 0), (2, 6), (3, 8))
+    cache.assign(3, 7)
+    assert cache.entries == ((0, 0), (2, 6), (3, 7))
+    cache.assign(3, 6)
+    assert cache.entries == ((0, 0), (3, 6))
+    assert LeaderEpochCache.load(cache.folder).entries == cache.entries
+
+
 def test_contradicting_entries_go(cache: LeaderEpochCache) -> None:
     filled(cache, (2, 6), (3, 8), (5, 10))
     cache.assign(4, 9)
     assert cache.entries == ((2, 6), (3, 8), (4, 9))
     cache.assign(6, 8)
     assert cache.entries == ((2, 6), (6, 8))
+    cache.assign(2, 7)
+    assert cache.entries == ((2, 7),), "an epoch has one entry"
     cache.assign(1, 20)
     assert cache.entries == ((1, 20),)
     cache.assign(7, 0)
@@ -88,6 +100,8 @@ def test_truncation_from_the_end(cache: LeaderEpochCache) -> None:
     assert len(cache.entries) == 3
     cache.truncate_from_end(9)
     assert cache.entries == ((2, 6), (3, 8))
+    assert cache.latest_epoch == 3
+    assert cache.end_offset_for(3, 9) == (3, 9), "it is the latest now, and ends where the log does"
     cache.truncate_from_end(8)
     assert cache.entries == ((2, 6),)
     cache.truncate_from_end(6)
@@ -96,8 +110,11 @@ def test_truncation_from_the_end(cache: LeaderEpochCache) -> None:
 
 
 def test_truncation_from_the_start(cache: LeaderEpochCache) -> None:
+    cache.truncate_from_start(5)
+    assert cache.entries == ()
     filled(cache, (2, 6), (3, 8), (4, 11))
     cache.truncate_from_start(5)
+    assert cache.entries == ((2, 6), (3, 8), (4, 11))
     cache.truncate_from_start(6)
     assert cache.entries == ((2, 6), (3, 8), (4, 11))
     cache.truncate_from_start(7)
