@@ -289,6 +289,10 @@ def test_what_was_not_cleaned_replaces_nothing(tmp_path: Path) -> None:
     for size_bytes in (0, 77):
         with pytest.raises(StorageError):
             log.replace_segments(list(log.segments[:1]), [NewSegment(0, size_bytes, has_transaction_index=False)])
+    (log.dir / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    for size_bytes in (0, 3, 5):
+        with pytest.raises(StorageError):
+            log.replace_segments(list(log.segments[:1]), [NewSegment(0, size_bytes, has_transaction_index=False)])
     assert read_all(log) == before
 
 

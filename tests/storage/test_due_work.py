@@ -93,6 +93,18 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) 
     assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 2, B: 3}
 
 
+def test_a_log_that_begins_anew_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) -> None:
+    """A recovery that believed the old one would take what is written from here on for sound."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 5)
+    log = broker.logs.logs[A]
+    log.flush()
+    broker.logs.checkpoint()
+    log.truncate_fully_and_start_at(3)
+    run_jobs(broker.logs.due_jobs())
+    assert checkpoint(tmp_path / "d", "recovery-point-offset-checkpoint") == {A: 3}
+
+
 def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_folders import NOW_MS, data_batch
+from log_folders import NOW_MS, data_batch, folder_content, values_of
 
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError, StorageError
@@ -60,6 +60,28 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
     broker.logs.shutdown()
     again = Broker(tmp_path)
     assert again.logs.logs[TP].log_end_offset == 2
+    again.logs.shutdown()
+
+
+def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> None:
+    """Segments, indexes, snapshots of producers, leader epochs: all under the folder's plain name."""
+    config = LogConfig(segment_bytes=300, index_interval_bytes=0)
+    broker = Broker(tmp_path, config)
+    _, future = broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    for n in range(8):
+        batch = data_batch(b"v" * 40, producer=(7, 0, n), timestamp_ms=NOW_MS)
+        assert future.append_as_leader(batch, 5 + n // 4).first_offset == 2 + n
+    assert len(future.segments) > 2
+    expected, epochs, files = values_of(future), future.leader_epochs.entries, folder_content(future.dir)
+    assert [epoch for epoch, _ in epochs] == [4, 5, 6]
+    assert {name.rpartition(".")[2] for name in files} >= {"log", "index", "timeindex", "snapshot"}
+    broker.logs.shutdown()
+    assert broker.failed == []
+    again = Broker(tmp_path, config)
+    log = again.logs.logs[TP]
+    assert (values_of(log), log.leader_epochs.entries) == (expected, epochs)
+    assert log.append_as_leader(data_batch(b"v" * 40, producer=(7, 0, 7)), 6).is_duplicate
     again.logs.shutdown()
 
 

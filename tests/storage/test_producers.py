@@ -108,6 +108,20 @@ def test_a_new_epoch_begins_with_sequence_zero_and_fences_the_old(tmp_path: Path
     assert send(log, 1, 1, 6, 1) == 3
 
 
+@pytest.mark.parametrize("again", [as_it_is, reopened, crashed])
+def test_a_batch_of_a_new_epoch_is_never_taken_for_one_of_the_old(tmp_path: Path, again: Callable[[Log], Log]) -> None:
+    """Its sequences begin anew: what would pass for sent before would be lost."""
+    now_ms = StandIn().clock.now_ms()
+    log = open_log(tmp_path / "t-0")
+    assert send(log, 1, 1, 0, 0, timestamp_ms=now_ms) == 0
+    log = again(log)
+    assert send(log, 1, 1, 1, 0, timestamp_ms=now_ms) == 1
+    assert send(log, 1, 1, 1, 0, timestamp_ms=now_ms) == 1
+    log = again(log)
+    assert send(log, 1, 1, 1, 1, timestamp_ms=now_ms) == 2
+    assert log.log_end_offset == 3
+
+
 def test_of_an_unknown_producer_any_sequence_is_taken(tmp_path: Path) -> None:
     """Its records may have been deleted (KIP-360)."""
     log = open_log(tmp_path / "t-0")
@@ -144,6 +158,23 @@ def test_a_follower_that_becomes_leader_knows_the_producers(tmp_path: Path) -> N
     assert send(follower, 1, 1, 0, 5) == 5
 
 
+def test_a_follower_takes_what_its_leader_has_written_whatever_the_epochs(tmp_path: Path) -> None:
+    """The leader has decided; a follower that refuses would be stuck for good."""
+    follower = open_log(tmp_path / "t-0")
+    batches = [
+        data_batch(b"v", producer=(1, 5, 0), transactional=True),
+        marker_batch(1, 5, commit=True, coordinator_epoch=3),
+        data_batch(b"v", producer=(1, 4, 7), transactional=True),
+        marker_batch(1, 4, commit=True, coordinator_epoch=2),
+    ]
+    for offset, batch in enumerate(batches):
+        batch[0:8] = offset.to_bytes(8, "big")
+        batch[12:16] = bytes(4)
+        follower.append_as_follower(batch)
+    follower.update_high_watermark(4)
+    assert (follower.log_end_offset, follower.last_stable_offset) == (4, 4)
+
+
 def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
     now_ms = StandIn().clock.now_ms()
@@ -155,6 +186,39 @@ def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
     log.truncate_fully_and_start_at(100)
     assert log.producers.producers == {}
     assert send(log, 1, 1, 0, 9) == 100
+
+
+def test_a_log_that_begins_anew_keeps_no_snapshot_of_what_it_was(tmp_path: Path) -> None:
+    """It would bring back producers that have written nothing that is here; new ones are taken from the start."""
+    config, now_ms = LogConfig(segment_bytes=400), StandIn().clock.now_ms()
+    log = open_log(tmp_path / "t-0", config)
+    for n in range(10):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log = reopened(log)
+    assert log.producers.snapshots.offsets == (5, 10)
+    log.truncate_fully_and_start_at(2)
+    assert log.producers.snapshots.offsets == ()
+    assert list(log.dir.glob("*.snapshot")) == []
+    for n in range(9):
+        assert send(log, 1, 2, 0, n, timestamp_ms=now_ms) == 2 + n
+    assert log.producers.snapshots.offsets == (7,)
+    log.abandon()
+    log = open_log(log.dir, config, recovery_point=11)
+    assert set(log.producers.producers) == {2}
+    assert send(log, 1, 2, 0, 8, timestamp_ms=now_ms) == 10
+
+
+@pytest.mark.parametrize("again", [reopened, crashed])
+def test_what_stands_at_offset_zero_is_remembered(tmp_path: Path, again: Callable[[Log], Log]) -> None:
+    now_ms = StandIn().clock.now_ms()
+    plain, open_transaction = open_log(tmp_path / "t-0"), open_log(tmp_path / "u-0")
+    assert send(plain, 1, 1, 0, 0, timestamp_ms=now_ms) == 0
+    assert send(open_transaction, 1, 1, 0, 0, timestamp_ms=now_ms, transactional=True) == 0
+    plain, open_transaction = again(plain), again(open_transaction)
+    assert send(plain, 1, 1, 0, 0, timestamp_ms=now_ms) == 0, "it was sent before"
+    for log in (plain, open_transaction):
+        log.update_high_watermark(1)
+    assert (plain.last_stable_offset, open_transaction.last_stable_offset) == (1, 0)
 
 
 def test_silent_producers_expire(tmp_path: Path) -> None:
@@ -193,7 +257,9 @@ def test_a_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Path) -> No
     log.flush()
     log.close()
     snapshot = log.producers.snapshots.path(3)
-    snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"\xff")
+    damaged = bytearray(snapshot.read_bytes())
+    damaged[20] ^= 1
+    snapshot.write_bytes(damaged)
     log = open_log(log.dir)
     assert send(log, 1, 1, 0, 2) == 2
     assert send(log, 1, 1, 0, 3, timestamp_ms=now_ms) == 3
@@ -238,6 +304,74 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path
     assert log.last_stable_offset == 0
     log.update_high_watermark(3)
     assert log.last_stable_offset == 3
+
+
+def test_until_its_marker_is_replicated_a_transaction_counts_with_the_open_ones(tmp_path: Path) -> None:
+    """Whichever began first holds the last stable offset back."""
+    log = open_log(tmp_path / "t-0")
+    for producer_id in (1, 2, 3):
+        send(log, 1, producer_id, 0, 0, transactional=True)
+    stable = []
+    for producer_id, high_watermark in ((2, 4), (1, 5), (3, 6)):
+        marker = marker_batch(producer_id, 0, commit=True)
+        log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+        stable.append(log.last_stable_offset)
+        log.update_high_watermark(high_watermark - 1)
+        stable.append(log.last_stable_offset)
+        log.update_high_watermark(high_watermark)
+        stable.append(log.last_stable_offset)
+    assert stable == [0, 0, 0, 0, 0, 2, 2, 2, 6]
+
+
+def test_of_several_markers_that_are_not_replicated_the_first_transaction_counts(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for producer_id in (1, 2):
+        send(log, 1, producer_id, 0, 0, transactional=True)
+    for producer_id in (1, 2):
+        log.append_as_leader(marker_batch(producer_id, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    stable = [(log.update_high_watermark(offset), log.last_stable_offset)[1] for offset in (2, 3, 4)]
+    assert stable == [0, 1, 4]
+
+
+def test_a_transaction_whose_marker_was_cut_off_holds_nothing_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    log.append_as_leader(marker_batch(1, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    log.truncate_to(0)
+    log.append_as_leader(data_batch(b"v"), 0)
+    log.update_high_watermark(1)
+    assert log.last_stable_offset == 1
+
+
+@pytest.mark.parametrize("again", [as_it_is, reopened, crashed])
+def test_a_marker_of_a_new_epoch_fences_the_old_and_begins_with_sequence_zero(
+    tmp_path: Path, again: Callable[[Log], Log]
+) -> None:
+    """The coordinator aborts for a producer that is gone; its successor has a new epoch (KIP-447, KIP-588)."""
+    log = open_log(tmp_path / "t-0")
+    now_ms = StandIn().clock.now_ms()
+    send(log, 2, 1, 0, 0, transactional=True, timestamp_ms=now_ms)
+    marker = marker_batch(1, 1, commit=False, timestamp_ms=now_ms)
+    log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    log = again(log)
+    assert send(log, 1, 1, 0, 2, transactional=True, timestamp_ms=now_ms) == -ErrorCode.INVALID_PRODUCER_EPOCH
+    for transactional in (True, False):
+        refused = send(log, 1, 1, 1, 2, transactional=transactional, timestamp_ms=now_ms)
+        assert refused == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 2, 1, 1, 0, transactional=True, timestamp_ms=now_ms) == 3, "it is no duplicate of the old one's"
+
+
+def test_a_producer_is_not_silent_while_markers_come(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", environment=environment)
+    now_ms = environment.clock.now_ms()
+    send(log, 1, 1, 0, 0, transactional=True, timestamp_ms=now_ms)
+    marker = marker_batch(1, 0, commit=True, timestamp_ms=now_ms + 60_000)
+    log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    log.producers.expire(now_ms + environment.producer_id_expiration_ms)
+    assert send(log, 1, 1, 0, 0, transactional=True) == 0, "its batch is known"
+    log.producers.expire(now_ms + 60_000 + environment.producer_id_expiration_ms)
+    assert log.producers.producers == {}
 
 
 def test_a_marker_without_records_here_changes_nothing(tmp_path: Path) -> None:

@@ -136,6 +136,14 @@ def test_deleting_records_moves_the_start_and_frees_whole_segments(tmp_path: Pat
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_deleting_all_records_of_a_segment_frees_it(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = filled(tmp_path / "t-0", environment, LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1))
+    log.increment_log_start_offset(4)
+    assert log.delete_old_segments(environment.clock.now_ms()) == 2
+    assert bases(log) == [4, 6, 8]
+
+
 def test_deleting_all_records_leaves_an_empty_log(tmp_path: Path) -> None:
     environment = StandIn()
     log = filled(tmp_path / "t-0", environment, LogConfig(retention_ms=-1))
@@ -169,6 +177,29 @@ def test_truncating_everything_starts_where_the_leader_says(tmp_path: Path) -> N
     assert log.append_as_leader(data_batch(b"a"), 3).first_offset == 100
     log.truncate_fully_and_start_at(200, log_start_offset=150)
     assert (log.log_start_offset, log.log_end_offset) == (150, 200)
+
+
+def test_truncating_below_the_start_takes_the_start_along(tmp_path: Path) -> None:
+    """Records were deleted up to offset 5 here, but the new leader ends at 3."""
+    log = filled(tmp_path / "t-0", StandIn(), LogConfig())
+    log.increment_log_start_offset(5)
+    assert log.truncate_to(3)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 3, 3)
+    assert log.append_as_leader(data_batch(b"next"), 1).first_offset == 3
+    assert values_of(log) == [(3, b"next")]
+
+
+def test_whoever_copies_a_log_hears_of_its_lowest_cut_once(tmp_path: Path) -> None:
+    """The copy is good up to there; of a log that began anew nothing is."""
+    log = filled(tmp_path / "t-0", StandIn(), LogConfig(segment_bytes=SEGMENT_BYTES))
+    assert (log.take_lowest_cut(), log.truncation_count) == (None, 0)
+    log.truncate_to(7)
+    log.truncate_to(4)
+    log.append_as_leader(data_batch(b"other", b"other"), 1)
+    log.truncate_to(5)
+    assert (log.take_lowest_cut(), log.take_lowest_cut(), log.truncation_count) == (4, None, 3)
+    log.truncate_fully_and_start_at(9)
+    assert (log.take_lowest_cut(), log.truncation_count) == (0, 4)
 
 
 def test_truncating_before_the_first_segment_starts_there(tmp_path: Path) -> None:
