@@ -392,26 +392,29 @@ def test_a_group_that_lives_loses_its_offsets_and_nothing_else() -> None:
     with_world(test)
 
 
-@pytest.mark.parametrize(("has_members", "expected"), [(True, ["GroupMetadataKey"]), (False, [])])
-def test_a_group_that_had_a_generation_leaves_a_tombstone_when_it_ends(has_members: bool, expected: list[str]) -> None:
+@pytest.mark.parametrize(("generations", "expected"), [(0, []), (1, ["GroupMetadataKey"]), (2, ["GroupMetadataKey"])])
+def test_a_group_that_had_a_generation_leaves_a_tombstone(generations: int, expected: list[str]) -> None:
     """Without it the group would be back with the next coordinator. One of offsets alone never had a record."""
 
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
-        if has_members:
-            member_id, generation_id = await stable(world, "g")
-            assert generation_id == 1
-            world.commit("g", 3, committer=Committer(member_id, generation_id))
+        world.commit("g", 3)
+        if generations == 1:
+            join(world, "g", group_instance_id="leaves before the first generation has begun")
+            world.coordinator.leave("g", [MemberIdentity("", "leaves before the first generation has begun")])
+        elif generations == 2:
+            member_id, _ = await stable(world, "g")
             world.coordinator.leave("g", [MemberIdentity(member_id)])
-        else:
-            world.commit("g", 3)
+        await asyncio.sleep(10)
+        group = world.coordinator.groups.find("g")
+        assert group is not None and group.generation_id == generations
         written = world.partition.log.log_end_offset
         assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
         assert tombstones(world, written) == ["OffsetCommitKey", *expected]
         await world.move()
         assert world.coordinator.list_groups() == (E.NONE, [])
 
-    with_world(test)
+    with_world(test, **{"group.initial.rebalance.delay.ms": "3000"})
 
 
 def test_offsets_of_deleted_topics_go() -> None:
