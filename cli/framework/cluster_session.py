@@ -24,6 +24,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         complain=invocation.talk.warn,
         on_read=reading.update,
         timeout_s=invocation.timeout_s,
+        zookeeper_trouble=invocation.zookeeper_trouble,
     )
     with engine_log_told(invocation.talk):
         async with cluster:

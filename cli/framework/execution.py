@@ -48,6 +48,8 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
         error.ctx = error.ctx or get_current_context(silent=True)
         raise
     except Exception as error:
+        if invocation.turn_to_brokers(error):
+            return _execute(invocation, function, values, is_bounded)
         show_debug_traceback()
         failure = _told(invocation, error)
         invocation.talk.fail(failure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
@@ -61,6 +61,10 @@ class Invocation:
     """The cluster that was found to be meant, once it was looked for."""
     restart_deadline: Callable[[], None] = lambda: None
     """Gives the command its whole time again: how long a person thinks is not the cluster's fault."""
+    is_for_change: bool = False
+    """A cluster was opened in order to change it."""
+    zookeeper_trouble: str | None = None
+    """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
 
@@ -89,10 +93,25 @@ class Invocation:
         target = resolve_target(naming, os.environ, Path.cwd())
         self.cluster_name = target.name
         self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
+        self.is_for_change = self.is_for_change or for_change
         if for_change:
             self._refuse_read_only(target)
         self._refuse_wrong_side(target)
         return target
+
+    def turn_to_brokers(self, error: Exception) -> bool:
+        """Return whether the command is to run again with the brokers alone, since ZooKeeper gave no answer.
+
+        Only what reads: a change may have been half done when ZooKeeper was found to be away.
+        """
+        from engine.admin.cluster.errors import ZooKeeperUnreachable
+
+        if not isinstance(error, ZooKeeperUnreachable) or self.is_for_change or self.asks == "zookeeper":
+            return False
+        self.talk.warn(f"{error}: {error.where}: asking the brokers alone")
+        self.zookeeper_trouble = f"{error}: {error.where}"
+        self.target_options = replace(self.target_options, via="wire")
+        return True
 
     def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
         """Return whether to go on with ``change``; a dry run says what it would do and does not.

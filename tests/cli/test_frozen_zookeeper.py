@@ -14,8 +14,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return where a broker listens that has the topic ``kept``, and a ZooKeeper that answers nothing."""
+def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A broker that has the topic ``kept``, and a ZooKeeper that answers nothing."""
     folder: Path = tmp_path_factory.mktemp("frozen-zookeeper")
     settings = {"zookeeper.session.timeout.ms": "60000", "auto.leader.rebalance.enable": "false"}
     with LocalCluster(1, directory=folder, config=settings) as cluster:
@@ -23,9 +23,50 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert created.code == 0, created.err
         cluster.zookeeper.pause()
         try:
-            yield cluster.bootstrap_servers
+            yield cluster
         finally:
             cluster.zookeeper.resume()
+
+
+@pytest.fixture
+def servers(frozen: LocalCluster) -> str:
+    return frozen.bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("topics list", "kept"),
+        ("groups list", ""),
+        ("cluster describe", ""),
+    ],
+)
+def test_brokers_are_asked_where_both_are_named(frozen: LocalCluster, capsys: Capture, words: str, told: str) -> None:
+    where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "8")
+    ran = in_process(*words.split(), *where, capture=capsys)
+    assert (ran.code, told in ran.out) == (0, True), ran.err
+    warning = f"warning: ZooKeeper does not answer: {frozen.zookeeper_connect}: asking the brokers alone"
+    assert ran.err.splitlines()[0] == warning
+
+
+def test_health_counts_a_silent_zookeeper(frozen: LocalCluster, capsys: Capture) -> None:
+    where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "8")
+    ran = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
+    found = {reason["check"]: reason for reason in ran.json["reasons"]}
+    assert (ran.code, set(found)) == (1, {"unknown_settings", "zookeeper_unreachable"})
+    assert found["zookeeper_unreachable"]["severity"] == "critical"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["topics delete kept --yes", "zk get /", "topics list --via zookeeper"],
+    ids=["a change", "znodes", "forced"],
+)
+def test_zookeeper_is_not_passed_over_where_it_is_needed(frozen: LocalCluster, capsys: Capture, words: str) -> None:
+    where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "4")
+    ran = in_process(*words.split(), *where, capture=capsys)
+    assert "asking the brokers alone" not in ran.err
+    assert ran.code in (3, 5), ran.err
 
 
 def test_topics_are_described_without_their_settings(servers: str, capsys: Capture) -> None:

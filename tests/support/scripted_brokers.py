@@ -39,6 +39,8 @@ class ScriptedBroker:
         self.port = port
         self.answers: dict[ApiKey, Answer] = {}
         self.received: list[Request] = []
+        self.is_frozen = False
+        """It takes connections, and answers nothing."""
         self._version_max = version_max or {}
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -81,6 +83,8 @@ class ScriptedBroker:
 
     def _answer(self, request: Request) -> Any:
         key = request.api_key
+        if self.is_frozen:
+            return SILENCE
         if key is ApiKey.API_VERSIONS:
             offered = [API_VERSIONS_SPEC, *(API_SPECS[key] for key in self.answers)]
             return ApiVersionsResponse(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side, Source
@@ -35,8 +35,15 @@ class Cluster:
         complain: Complain = tell_nobody,
         on_read: OnRead = tell_nobody_how_far,
         timeout_s: float = 30.0,
+        zookeeper_trouble: str | None = None,
     ) -> None:
+        """Make a cluster of which nothing is open yet.
+
+        Args:
+            zookeeper_trouble: why its ZooKeeper is not asked, where the caller has just tried that in vain.
+        """
         self.target = target
+        self.zookeeper_trouble = zookeeper_trouble
         self.accepted = accepted
         self.complain = complain
         self.observe = observe
@@ -83,6 +90,7 @@ class Cluster:
 
         Raises:
             BadRequest: no ZooKeeper is named.
+            ZooKeeperUnreachable: it does not answer, and the caller may ask the brokers instead.
             Unreachable: it does not answer.
         """
         if self._zk is not None:
@@ -92,9 +100,13 @@ class Cluster:
             raise BadRequest("this needs ZooKeeper", hint=hint)
         from engine.admin.cluster.zookeeper import open_zookeeper
 
-        self._zk = await open_zookeeper(
-            self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=bool(self.target.bootstrap)
-        )
+        has_brokers = bool(self.target.bootstrap)
+        try:
+            self._zk = await open_zookeeper(self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers)
+        except Unreachable as error:
+            if not has_brokers or self.target.via is not None:
+                raise
+            raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
         return self._zk
 
@@ -114,6 +126,8 @@ class Cluster:
                 bootstrap,
                 properties=self.target.client_properties,
                 observe=self.observe,
+                complain=self.complain,
+                find_more=self._registered if self.target.bootstrap and self.target.may_ask_zookeeper else None,
                 connect_timeout_s=self.timeout_s * 0.8,
                 request_timeout_s=self.timeout_s,
             )

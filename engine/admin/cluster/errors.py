@@ -63,6 +63,10 @@ class Unreachable(AdminError):
     kind = FailureKind.UNREACHABLE
 
 
+class ZooKeeperUnreachable(Unreachable):
+    """ZooKeeper did not answer, nothing was asked of anybody, and brokers are named that may answer instead."""
+
+
 class StillUnderWay(AdminError):
     """Accepted, but not done within the time given."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
-from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
+from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_CONTROLLER, Node
@@ -26,6 +26,9 @@ from engine.protocol.declaration import Request
 
 ErrorsOf = Callable[[Any], Iterable[int]]
 """The error codes that an answer carries."""
+
+FindAddresses = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
+"""Finds further brokers of the cluster, host and port of each."""
 
 RETRY_PAUSE_S = 0.1
 CONNECT_TIMEOUT_MAX_S = 10.0
@@ -48,10 +51,20 @@ class WireCluster:
         *,
         properties: ClientProperties | None = None,
         observe: Observer = tell_nobody,
+        complain: Complain = tell_nobody,
+        find_more: FindAddresses | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,
     ) -> None:
+        """Make the cluster's wire side; nothing is opened yet.
+
+        Args:
+            find_more: is asked once, when no broker of ``bootstrap`` answers.
+            complain: is told which of ``bootstrap`` gave no answer.
+        """
         self._bootstrap = tuple(bootstrap)
+        self._find_more = find_more
+        self._complain = complain
         self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._properties = properties or ClientProperties()
         self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
@@ -262,18 +275,23 @@ class WireCluster:
     async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
         """Return the first broker that says what it offers: the next is tried beside one that keeps silent.
 
-        A frozen broker's kernel still accepts connections, so an open one says nothing.
+        A frozen broker's kernel still accepts connections, so an open one says nothing. Where none of the addresses
+        answers, others are looked for.
         """
         waiting = list(addresses)
         absent: list[str] = []
         failure: Exception | None = None
         attempts: dict[asyncio.Task[BrokerClient | None], tuple[str, int]] = {}
         try:
-            while waiting or attempts:
+            while waiting or attempts or self._find_more is not None:
+                if not waiting and self._find_more is not None:
+                    waiting = await self._look_further(addresses, absent)
                 if waiting:
                     address = waiting.pop(0)
                     attempts[asyncio.create_task(self._greet(*address, absent), name="greeting")] = address
-                patience_s = GREETING_PATIENCE_S if waiting else None
+                if not attempts:
+                    break
+                patience_s = GREETING_PATIENCE_S if waiting or self._find_more is not None else None
                 done, _ = await asyncio.wait(attempts, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
                 for attempt in done:
                     del attempts[attempt]
@@ -291,6 +309,19 @@ class WireCluster:
             where=", ".join(absent) or None,
             hint=START_IT,
         )
+
+    async def _look_further(self, tried: Iterable[tuple[str, int]], absent: list[str]) -> list[tuple[str, int]]:
+        """Return brokers that are not among those tried, from whoever knows more; ask that one only once."""
+        find_more, self._find_more = self._find_more, None
+        assert find_more is not None
+        silent = ", ".join(f"{host}:{port}" for host, port in tried)
+        try:
+            found = await find_more()
+        except AdminError as error:
+            absent.append(f"{error.where}")
+            return []
+        self._complain(f"no answer from {silent}: asking the brokers that ZooKeeper names")
+        return [address for address in found if address not in set(tried)]
 
     async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
         """Return a broker that has answered; note one that cannot be connected to."""

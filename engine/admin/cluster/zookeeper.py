@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
+CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
+"""So long where brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
 LISTENING_PATIENCE_S = 2.0
 """After so long without a session it is looked whether anybody listens at all."""
 _LOOK_S = 1.0
@@ -31,7 +33,10 @@ async def open_zookeeper(connect: str, *, timeout_s: float, has_brokers: bool = 
         Unreachable: nobody answers in time, or the chroot does not exist.
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
-    opening = asyncio.create_task(_open(connect, timeout_s, instead), name="open-zookeeper")
+    opening = asyncio.create_task(
+        _open(connect, timeout_s, CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S, instead),
+        name="open-zookeeper",
+    )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done and not await _somebody_listens(connect):
@@ -57,13 +62,13 @@ async def _somebody_listens(connect: str) -> bool:
     return any(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
 
 
-async def _open(connect: str, timeout_s: float, instead: Phrase) -> ZkClient:
+async def _open(connect: str, timeout_s: float, connect_s_max: float, instead: Phrase) -> ZkClient:
     try:
         return await ZkClient.connect(
             connect,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             # Less than the operation has, so that it can say who did not answer; giving up takes a second more.
-            connection_timeout_ms=int(min(timeout_s * 0.6, CONNECT_TIMEOUT_MAX_S) * 1000),
+            connection_timeout_ms=int(min(timeout_s * 0.6, connect_s_max) * 1000),
             client_name="klamm",
             make_chroot=False,
         )

@@ -32,6 +32,7 @@ def assess(facts: HealthFacts) -> HealthReport:
             (Check.RUNNING_REASSIGNMENTS, _running(facts)),
             (Check.LEAKED_THROTTLES, _throttles(facts)),
             (Check.DELETION_STUCK, _deletions(facts)),
+            (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
         ]
     )

@@ -46,7 +46,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     """
     unreadable: list[str] = []
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
-    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable))
+    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=cluster.zookeeper_trouble)
     match cluster.source:
         case Source.SNAPSHOT:
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))

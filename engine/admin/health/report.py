@@ -46,6 +46,7 @@ class Check(StrEnum):
     RUNNING_REASSIGNMENTS = "running_reassignments"
     LEAKED_THROTTLES = "leaked_throttles"
     DELETION_STUCK = "deletion_stuck"
+    ZOOKEEPER_UNREACHABLE = "zookeeper_unreachable"
     ZOOKEEPER_SLOW = "zookeeper_slow"
 
     @property
@@ -92,6 +93,7 @@ _ADVICE: Mapping[Check, Words] = {
         Operation.VERIFY_REASSIGNMENT, " takes klamm's off; others: ", Operation.DELETE_CONFIGS
     ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
+    Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or look at its log",
     Check.ZOOKEEPER_SLOW: "look at its disk and at its garbage collection",
 }
 
@@ -131,6 +133,7 @@ class HealthFacts:
         silent_brokers: registered brokers that did not answer, and what they did instead.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
+        zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
     """
 
@@ -142,6 +145,7 @@ class HealthFacts:
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
+    zookeeper_trouble: str | None = None
     unreadable_topics: tuple[str, ...] = ()
 
 

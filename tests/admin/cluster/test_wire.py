@@ -70,6 +70,65 @@ def test_a_controller_that_has_moved_is_found_again() -> None:
 
 
 @pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
+def test_others_are_looked_for_when_no_named_broker_answers(is_frozen: bool) -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        first, second = cluster.brokers
+        if is_frozen:
+            first.is_frozen = True
+        else:
+            await first.stop()
+        asked: list[str] = []
+        complaints: list[str] = []
+
+        async def find_more() -> list[tuple[str, int]]:
+            asked.append("ZooKeeper")
+            return cluster.bootstrap
+
+        wire = WireCluster([(first.host, first.port)], find_more=find_more, complain=complaints.append)
+        try:
+            assert set(await wire.nodes()) == {0, 1}
+            await wire.call_any(MetadataRequest(topics=[]))
+        finally:
+            await wire.close()
+        assert len(second.requests(MetadataRequest)) == 2
+        assert asked == ["ZooKeeper"]
+        assert complaints == [f"no answer from {first.host}:{first.port}: asking the brokers that ZooKeeper names"]
+
+    play(scene)
+
+
+def test_nobody_is_looked_for_while_a_named_broker_answers() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        async def find_more() -> list[tuple[str, int]]:
+            raise AssertionError("looked for more")
+
+        await cluster.brokers[0].stop()
+        wire = WireCluster(cluster.bootstrap, find_more=find_more)
+        try:
+            assert set(await wire.nodes()) == {0, 1}
+        finally:
+            await wire.close()
+
+    play(scene)
+
+
+def test_both_are_named_when_nobody_can_be_found_either() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        async def find_more() -> list[tuple[str, int]]:
+            raise Unreachable("ZooKeeper does not answer", where="zoo:2181")
+
+        first = cluster.brokers[0]
+        await first.stop()
+        wire = WireCluster([(first.host, first.port)], find_more=find_more)
+        with pytest.raises(Unreachable, match="no broker can be reached") as told:
+            await wire.nodes()
+        await wire.close()
+        assert str(told.value.where) == f"{first.host}:{first.port}, zoo:2181"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
 def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         first, second = cluster.brokers
