@@ -174,6 +174,12 @@ def is_marked(configs: Mapping[str, str]) -> bool:
     return any(read_list(configs.get(key)).marks for key in REPLICA_LISTS)
 
 
+def is_mark_alone(value: str) -> bool:
+    """Whether a list throttles no replica and only tells whose a rate is."""
+    found = read_list(value)
+    return bool(found.marks) and not found.others and not found.ours
+
+
 def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:
     """Return for each rate setting of brokers the values that klamm gave it, as the marks in topics' settings tell."""
     rates: dict[str, set[str]] = {key: set() for key in RATES}

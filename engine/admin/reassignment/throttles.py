@@ -242,7 +242,7 @@ async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:
     return {key: value for key, value in found.items() if key in RATES}
 
 
-async def _brokers_with_settings(cluster: Cluster) -> set[int]:
+async def _brokers_with_settings(cluster: Cluster) -> Set[int]:
     """Return the brokers that live, and those that have settings of their own where they can be listed."""
     live = await (await topic_reader(cluster)).live_brokers()
     return live | await (await reassignment_reader(cluster)).configured_brokers()
