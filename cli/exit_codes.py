@@ -28,7 +28,7 @@ _MEANINGS = {
     ExitCode.USAGE: "wrong use: unknown option, bad file, bad value, a topic or broker named that does not exist",
     ExitCode.UNREACHABLE: "the cluster could not be reached, or did not answer in time",
     ExitCode.REFUSED: "the cluster refused: an error code of Kafka, named, with what to do next",
-    ExitCode.UNDER_WAY: "accepted and still under way when the deadline passed: ask again",
+    ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",
     ExitCode.INTERNAL: "a mistake of klamm itself; KLAMM_DEBUG=1 shows where",
     ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
 }

@@ -32,6 +32,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
                 yield cluster
             finally:
                 reading.end()
+                invocation.note_unanswered(cluster.unanswered)
 
 
 class ReadingProgress:

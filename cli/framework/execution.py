@@ -39,7 +39,8 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
     except OutputClosed:
         return closed_pipe()
     except KeyboardInterrupt:
-        invocation.talk.fail(interrupted(invocation.left_running))
+        left = [_look_first(invocation)] if invocation.unanswered else []
+        invocation.talk.fail(interrupted([*invocation.left_running, *left]))
         return ExitCode.INTERRUPTED
     except Stop as stop:
         invocation.talk.fail(stop.failure)
@@ -79,10 +80,22 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             where=invocation.cluster_name,
             hint="give it more time with --timeout SECONDS; --verbose says who does not answer",
         )
+    if failure.code is ExitCode.UNREACHABLE and invocation.unanswered:
+        return replace(
+            failure,
+            code=ExitCode.UNDER_WAY,
+            kind="under_way",
+            message=f"{failure.message}; what was sent may still happen",
+            hint=_look_first(invocation),
+        )
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         hint = "; ".join(invocation.left_running)
         return Failure(failure.code, failure.kind, failure.message, failure.where, hint)
     return failure
+
+
+def _look_first(invocation: Invocation) -> str:
+    return f"look before you send it again: {', '.join(invocation.unanswered)}"
 
 
 def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, *, is_bounded: bool) -> CommandResult:

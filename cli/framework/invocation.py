@@ -14,7 +14,7 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.remedies import Words
+    from engine.admin.cluster.remedies import Operation, Words
     from engine.admin.cluster.target import ClusterTarget
 
 _SIDES = {
@@ -65,8 +65,17 @@ class Invocation:
     """A cluster was opened in order to change it."""
     zookeeper_trouble: str | None = None
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
+    unanswered: list[str] = field(default_factory=list)
+    """Commands that show what became of changes that were sent and not answered."""
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
+
+    def note_unanswered(self, looks: Sequence[Operation]) -> None:
+        """Remember that the outcome of changes is not known, and what shows it."""
+        from cli.framework.remedies import spelled
+        from engine.admin.cluster.remedies import words
+
+        self.unanswered = [spelled(words(look)) for look in looks]
 
     def accepted(self, what_goes_on: Words) -> None:
         """Note that the cluster accepted a change: from now on the deadline means "still under way"."""

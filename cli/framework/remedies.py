@@ -35,6 +35,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.LIST_GROUPS: "klamm groups list",
     Operation.DESCRIBE_GROUP: "klamm groups describe --group {ID}",
     Operation.LIST_OFFSETS: "klamm offsets",
+    Operation.DESCRIBE_LOG_DIRS: "klamm brokers log-dirs",
     Operation.LIST_EARLIEST_OFFSETS: "klamm offsets --time earliest",
     Operation.TAKE_SNAPSHOT: "klamm cluster snapshot",
     Operation.TAKE_SNAPSHOT_WITH_SIZES: "klamm cluster snapshot --sizes {FILE}",

@@ -9,9 +9,11 @@ event never comes after an answer that already contains the change.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from kazoo.hosts import collect_hosts
@@ -63,6 +65,9 @@ class ZkClient:
         self, hosts: str, chroot: str, *, session_timeout_ms: int, client_name: str, auth: Sequence[tuple[str, str]]
     ) -> None:
         self.chroot = chroot
+        self.unanswered: deque[str] = deque(maxlen=10)
+        """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
+        stand for several writes at once."""
         self._watches = WatchRegistry()
         self._keeper = SessionKeeper(
             hosts,
@@ -292,11 +297,15 @@ class ZkClient:
         Raises:
             SessionLost: the session ended meanwhile; some may have been done.
         """
-        return await write_multis(self._keeper.current(), multis, self.chroot)
+        session = self._keeper.current()
+        with self._noting_lost(""):
+            return await write_multis(session, multis, self.chroot)
 
     async def write_many(self, operations: Iterable[Operation]) -> list[OperationResult | ZooKeeperError]:
         """Do many writes, each for itself, up to 1,000 in flight; an error is a value in its place."""
-        return await write_singles(self._keeper.current(), operations, self.chroot)
+        session = self._keeper.current()
+        with self._noting_lost(""):
+            return await write_singles(session, operations, self.chroot)
 
     async def ensure_path(self, path: str, acl: Sequence[Acl] = OPEN_ACL) -> None:
         """Make a persistent znode without data, and its missing parents; those that exist stay as they are."""
@@ -410,7 +419,18 @@ class ZkClient:
         return outcomes
 
     async def _write(self, operation: Operation) -> OperationResult:
-        return await write_one(self._keeper.current(), operation, self.chroot)
+        session = self._keeper.current()
+        with self._noting_lost(operation.path):
+            return await write_one(session, operation, self.chroot)
+
+    @contextmanager
+    def _noting_lost(self, path: str) -> Iterator[None]:
+        """Note a write whose outcome stays unknown; ``path`` is empty where there are many."""
+        try:
+            yield
+        except (SessionLost, asyncio.CancelledError):
+            self.unanswered.append(path)
+            raise
 
 
 def split_connect_string(text: str) -> tuple[str, str]:

@@ -111,3 +111,25 @@ def test_replicas_are_compared_by_their_records_alone(servers: str, capsys: Capt
     ran = in_process(*words, "-b", servers, capture=capsys)
     assert (ran.code, [one["replicas"][0]["agrees"] for one in ran.json]) == (0, [True, True]), ran.err
     assert ran.err.startswith("warning: cleanup.policy of 1 topic is not known: compared as if compacted")
+
+
+CHANGES = {
+    "topics create new --partitions 1 --replication-factor 1": "klamm topics",
+    "topics delete kept --yes": "klamm topics list",
+    "topics alter kept --partitions 3": "klamm topics describe kept",
+}
+"""Changes that a broker writes to ZooKeeper before it answers, and what shows whether they were carried out."""
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_a_change_that_nobody_answered_may_still_happen(servers: str, capsys: Capture, words: str) -> None:
+    ran = in_process(*words.split(), "-b", servers, "--timeout", "4", "-o", "json", capture=capsys)
+    assert (ran.code, ran.error["kind"]) == (5, "under_way"), ran.err
+    assert "may still happen" in ran.error["message"], ran.err
+    assert CHANGES[words] in ran.error["hint"]
+
+
+def test_a_dry_run_that_nobody_answered_changes_nothing(servers: str, capsys: Capture) -> None:
+    words = ("topics", "create", "new", "--partitions", "1", "--replication-factor", "1", "--dry-run")
+    ran = in_process(*words, "-b", servers, "--timeout", "4", capture=capsys)
+    assert (ran.code, "may still happen" in ran.err) in ((0, False), (3, False)), ran.err

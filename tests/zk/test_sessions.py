@@ -324,3 +324,24 @@ def test_close_does_not_wait_for_a_server_that_hangs() -> None:
             asyncio.run(run(server))
         finally:
             server.resume()
+
+
+def test_a_write_that_was_given_up_is_remembered() -> None:
+    async def run(server: EmbeddedZooKeeper) -> None:
+        async with await ZkClient.connect(server.connect_string, session_timeout_ms=30_000) as client:
+            await client.create("/kept", b"")
+            server.pause()
+            try:
+                for write in (client.set("/kept", b"x"), client.multi([SetData("/kept", b"y")])):
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.2):
+                            await write
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await client.get("/kept")
+            finally:
+                server.resume()
+            assert list(client.unanswered) == ["/kept", ""], "a read leaves nothing open"
+
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        asyncio.run(run(server))

@@ -14,13 +14,28 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
-from engine.admin.cluster.remedies import Give, Parameter, Phrase
+from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
     from engine.common.snapshot import ClusterSnapshot
     from engine.zk.client import ZkClient
+
+
+_SHOWN_BY = {
+    "/admin/delete_topics": Operation.LIST_TOPICS,
+    "/admin/preferred_replica_election": Operation.DESCRIBE_TOPICS,
+    "/admin/reassign_partitions": Operation.LIST_REASSIGNMENTS,
+    "/brokers/topics": Operation.LIST_TOPICS,
+    "/config": Operation.DESCRIBE_CONFIGS,
+    "/consumers": Operation.LIST_GROUPS,
+}
+"""What shows whether a znode at or below a path was written."""
+
+
+def _shown_by(path: str) -> Operation:
+    return next((look for start, look in _SHOWN_BY.items() if path.startswith(start)), Operation.LIST_ZNODES)
 
 
 class Cluster:
@@ -132,6 +147,14 @@ class Cluster:
                 request_timeout_s=self.timeout_s,
             )
         return self._wire
+
+    @property
+    def unanswered(self) -> list[Operation]:
+        """What shows the outcome of changes that were sent and not answered; empty where everything was answered."""
+        found = [] if self._wire is None else [look for look, count in self._wire.unanswered.items() if count]
+        if self._zk is not None:
+            found += [_shown_by(path) for path in self._zk.unanswered]
+        return list(dict.fromkeys(found))
 
     async def close(self) -> None:
         """Close what is open."""

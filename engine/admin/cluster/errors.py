@@ -67,6 +67,16 @@ class ZooKeeperUnreachable(Unreachable):
     """ZooKeeper did not answer, nothing was asked of anybody, and brokers are named that may answer instead."""
 
 
+class AnswerLost(Unreachable):
+    """The request may have been sent, but its answer never came: whether it was carried out is not known."""
+
+
+class OutcomeUnknown(AnswerLost):
+    """A change was sent, and its answer never came: it may have been carried out, or still be."""
+
+    kind = FailureKind.UNDER_WAY
+
+
 class StillUnderWay(AdminError):
     """Accepted, but not done within the time given."""
 

@@ -38,6 +38,7 @@ class Operation(Enum):
     LIST_GROUPS = "the list of groups"
     DESCRIBE_GROUP = "the description of the group"
     LIST_OFFSETS = "the offsets"
+    DESCRIBE_LOG_DIRS = "the log dirs"
     LIST_EARLIEST_OFFSETS = "the earliest offsets"
     TAKE_SNAPSHOT = "a snapshot of the cluster"
     TAKE_SNAPSHOT_WITH_SIZES = "a snapshot of the cluster with sizes"

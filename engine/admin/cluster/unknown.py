@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused
 from engine.common.errors import ErrorCode, error_code
 
 _PASSING = frozenset(
@@ -26,6 +26,8 @@ class Unknown:
 
     message: str
     code: ErrorCode | None = None
+    may_still_happen: bool = False
+    """It was a change, it was sent, and nobody knows what became of it."""
 
     @staticmethod
     def of_code(number: int, message: str | None = None) -> Unknown:
@@ -39,7 +41,8 @@ class Unknown:
         message = str(error) or type(error).__name__
         if isinstance(error, AdminError) and error.where:
             message = f"{message}: {error.where}"
-        return Unknown(message, error.code if isinstance(error, Refused) else None)
+        code = error.code if isinstance(error, Refused) else None
+        return Unknown(message, code, isinstance(error, OutcomeUnknown))
 
     @property
     def is_passing(self) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
-from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Parameter, Phrase
+from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Operation, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_CONTROLLER, Node
 from engine.network.client import BrokerClient
@@ -38,6 +40,23 @@ GREETING_PATIENCE_S = 1.0
 NO_CONTROLLER_HINT = Phrase(
     "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
 )
+
+WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
+    ApiKey.ALTER_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.LIST_REASSIGNMENTS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Operation.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS: Operation.DESCRIBE_TOPICS,
+    ApiKey.CREATE_TOPICS: Operation.LIST_TOPICS,
+    ApiKey.DELETE_GROUPS: Operation.LIST_GROUPS,
+    ApiKey.DELETE_RECORDS: Operation.LIST_EARLIEST_OFFSETS,
+    ApiKey.DELETE_TOPICS: Operation.LIST_TOPICS,
+    ApiKey.ELECT_LEADERS: Operation.DESCRIBE_TOPICS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
+    ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
+}
+"""The requests that change a cluster at an operator's word, and what shows whether one was carried out."""
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
 
@@ -79,6 +98,8 @@ class WireCluster:
         self.silent: dict[int, str] = {}
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
+        self.unanswered: Counter[Operation] = Counter()
+        """What shows the outcome of changes that were sent and not answered, or not yet."""
         self.keeps_settings = False
         """Settings of topics have been waited for in vain: ZooKeeper, where brokers read them, is most likely down."""
 
@@ -376,10 +397,14 @@ class WireCluster:
         version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
+        look = None if getattr(request, "validate_only", False) else WHERE_TO_LOOK.get(request.api_key)
         started = time.monotonic()
         try:
-            response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
+            with self._noted_until_answered(look):
+                response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
         except NetworkError as error:
+            if look is not None and isinstance(error, _LOSSES):
+                raise _outcome_unknown(error, look) from error
             raise unreachable(error) from error
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
@@ -388,6 +413,20 @@ class WireCluster:
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
         return response
+
+    @contextmanager
+    def _noted_until_answered(self, look: Operation | None) -> Iterator[None]:
+        """Count a change as long as nobody knows what became of it, which may be for ever."""
+        if look is None:
+            yield
+            return
+        self.unanswered[look] += 1
+        try:
+            yield
+        except NetworkError as error:
+            self.unanswered[look] -= not isinstance(error, _LOSSES)
+            raise
+        self.unanswered[look] -= 1
 
     def _remember(self, response: MetadataResponse) -> None:
         self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -408,6 +447,15 @@ def _request_timeout_ms(properties: ClientProperties, operation_s: float | None)
     return min(properties.request_timeout_ms, operation_ms) if is_said else operation_ms
 
 
+_LOSSES = (ConnectionLost, RequestTimedOut)
+"""What leaves open whether a request was carried out."""
+
+
+def _outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
+    message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
+    return OutcomeUnknown(message, where=error.address, hint=Phrase("look before you send it again: ", look))
+
+
 def unreachable(error: NetworkError) -> Unreachable | Refused:
     """Return how a failure of the network is told to a person."""
     message = str(error).removesuffix(f": {error.address}")
@@ -417,9 +465,9 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
         hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
-        return Unreachable(message, where=error.address, hint=hint)
+        return AnswerLost(message, where=error.address, hint=hint)
     if isinstance(error, RequestTimedOut):
-        return Unreachable(message, where=error.address, hint=GIVE_TIME)
+        return AnswerLost(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)
 
 

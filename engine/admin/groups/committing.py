@@ -94,17 +94,24 @@ async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[
         if isinstance(outcome, (Unknown, AdminError)):
             failure = _joined(as_error(outcome, f"group {plan.group}")) if isinstance(outcome, Unknown) else outcome
             failures.append(failure)
-            done += [replace(one, result=ResetResult.FAILED, error=str(failure.message)) for one in plan.resets]
+            result = _result(outcome) if isinstance(outcome, Unknown) else ResetResult.FAILED
+            done += [replace(one, result=result, error=str(failure.message)) for one in plan.resets]
             continue
         failed: dict[Unknown, list[str]] = {}
         for one in plan.resets:
             why = outcome.get(one.name)
             if why is not None:
                 failed.setdefault(why, []).append(str(one.name))
-            result = ResetResult.RESET if why is None else ResetResult.FAILED
+            result = _result(why)
             done.append(replace(one, result=result, error=None if why is None else str(why)))
         failures += [_joined(as_error(why, partitions_text(plan.group, names))) for why, names in failed.items()]
     return done, failures
+
+
+def _result(why: Unknown | None) -> ResetResult:
+    if why is None:
+        return ResetResult.RESET
+    return ResetResult.UNDER_WAY if why.may_still_happen else ResetResult.FAILED
 
 
 async def _commit(cluster: Cluster, plans: Mapping[str, GroupReset]) -> Mapping[str, _Outcomes | Unknown]:

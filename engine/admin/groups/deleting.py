@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.group_reading import describe_groups, find_coordinators
@@ -28,6 +28,8 @@ class DeletionResult(StrEnum):
     WOULD_BE_DELETED = "would_be_deleted"
     NOTHING_COMMITTED = "nothing_committed"
     FAILED = "failed"
+    UNDER_WAY = "under_way"
+    """It was asked for, and nobody answered: it may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[
     failures: list[AdminError] = []
 
     def note(group: str, kind: GroupType, why: AdminError | None) -> None:
-        result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
+        result = DeletionResult.DELETED if why is None else failed_or_under_way(why)
         rows.append(DeletedGroup(group, kind, result, None if why is None else str(why.message)))
         if why is not None:
             failures.append(why)
@@ -111,6 +113,12 @@ async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[
         note(group, GroupType.ZOOKEEPER, await _delete_in_zookeeper(cluster, group))
     rows += [row for row in wanted.planned() if row.result is DeletionResult.FAILED]
     return sorted(rows, key=lambda row: (row.group, row.type)), failures
+
+
+def failed_or_under_way(why: AdminError | Unknown) -> DeletionResult:
+    """Return what became of a deletion that was not answered with success."""
+    is_open = why.may_still_happen if isinstance(why, Unknown) else isinstance(why, OutcomeUnknown)
+    return DeletionResult.UNDER_WAY if is_open else DeletionResult.FAILED
 
 
 async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mapping[str, Unknown | None]:

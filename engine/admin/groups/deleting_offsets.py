@@ -11,7 +11,7 @@ from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
-from engine.admin.groups.deleting import DeletionResult
+from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators
 from engine.admin.groups.reset_spec import TopicScope
 from engine.admin.groups.resetting import in_both
@@ -87,7 +87,7 @@ async def delete_offsets(
             rows.append(one)
             continue
         why = outcomes[one.name]
-        result = DeletionResult.DELETED if why is None else DeletionResult.FAILED
+        result = DeletionResult.DELETED if why is None else failed_or_under_way(why)
         rows.append(DeletedOffset(group, *one.name, one.offset, result, None if why is None else str(why)))
     failed: dict[Unknown, list[str]] = {}
     for name, why in outcomes.items():

@@ -22,6 +22,8 @@ class ResetResult(StrEnum):
     WOULD_BE_RESET = "would_be_reset"
     RESET = "reset"
     FAILED = "failed"
+    UNDER_WAY = "under_way"
+    """It was asked for, and nobody answered: it may still happen."""
 
 
 @dataclass(frozen=True, slots=True)

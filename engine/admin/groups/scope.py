@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.unknown import Unknown
@@ -134,6 +134,9 @@ def is_absent(group: GroupDescription) -> bool:
 
 def as_error(unknown: Unknown, where: str) -> AdminError:
     """Return the failure that tells a person of something unknown."""
+    if unknown.may_still_happen:
+        look_first = Phrase("look before you send it again: ", Operation.LIST_GROUPS)
+        return OutcomeUnknown(unknown.message, where=where, hint=look_first)
     if unknown.code is None:
         return Unreachable(unknown.message, where=where)
     message = unknown.message.removeprefix(f"{unknown.code.name}: ")

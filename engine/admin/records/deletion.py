@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S
@@ -205,6 +205,8 @@ async def _delete_at(
         wire = await cluster.wire()
         limit_ms = int(cluster.timeout_s * 1000)
         response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=limit_ms)
+    except OutcomeUnknown as error:
+        return [replace(one, result=DeletionResult.UNDER_WAY, error=str(error)) for one in wanted]
     except (AdminError, RemoteProtocolError) as error:
         return [replace(one, result=DeletionResult.FAILED, error=str(error)) for one in wanted]
     answers = {

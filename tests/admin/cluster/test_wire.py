@@ -12,8 +12,16 @@ import pytest
 from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
-from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay, Unreachable
-from engine.admin.cluster.remedies import GIVE_TIME
+from engine.admin.cluster.errors import (
+    AnswerLost,
+    FailureKind,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    StillUnderWay,
+    Unreachable,
+)
+from engine.admin.cluster.remedies import GIVE_TIME, Operation
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import EntityType
@@ -65,6 +73,38 @@ def test_a_controller_that_has_moved_is_found_again() -> None:
         change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
         assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
         assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("answer", [SILENCE, HANG_UP], ids=["silence", "hang up"])
+def test_the_outcome_of_a_change_without_an_answer_is_not_known(answer: object) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first = cluster.brokers[0]
+        first.answers[ApiKey.CREATE_TOPICS] = lambda _: answer
+        with pytest.raises(OutcomeUnknown, match="what was sent may still happen") as told:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500)
+        assert told.value.kind is FailureKind.UNDER_WAY
+        assert [look for look, count in wire.unanswered.items() if count] == [Operation.LIST_TOPICS]
+        with pytest.raises(AnswerLost) as told:
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500, validate_only=True)
+        assert told.value.kind is FailureKind.UNREACHABLE, "a question changes nothing"
+
+    play(scene)
+
+
+def test_a_change_that_was_answered_leaves_nothing_open() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first = cluster.brokers[0]
+        first.answers[ApiKey.CREATE_TOPICS] = created(ErrorCode.POLICY_VIOLATION, "no")
+        with pytest.raises(Refused):
+            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500)
+        assert not any(wire.unanswered.values())
+        first.answers[ApiKey.CREATE_TOPICS] = lambda _: SILENCE
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=5000)
+        assert wire.unanswered[Operation.LIST_TOPICS] == 1, "given up while it was under way"
 
     play(scene)
 
