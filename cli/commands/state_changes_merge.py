@@ -55,8 +55,8 @@ def merge(
 
     Reads the lines of every Kafka since 0.8.2. In a pipe it writes the lines as they are, each with its broker before
     it; the other formats take them apart. Lines of one millisecond stand by broker, and those of one broker as in its
-    log. A log is taken to be in order within an hour; what cannot be read or parsed is told on stderr. Exits with 1
-    where a log is damaged and with 2 where one cannot be read; the rest is merged all the same.
+    log. A log is taken to be in order within an hour. Exits with 1 where a log is damaged, a line cannot be parsed or
+    no log names the topic, and with 2 where a log cannot be read; the rest is merged all the same.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
     from engine.admin.state_changes.find_logs import find_logs

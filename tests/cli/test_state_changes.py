@@ -189,7 +189,7 @@ def test_damaged_logs_are_named_and_the_rest_goes_on(tmp_path: Path, capsys: Cap
         f"error: is binary: not a state-change log: {binary}",
         f"error: the gzip is cut off; what comes before that is in the answer: {cut}",
         f"warning: {odd}: 1 line at the beginning, before any that has a time",
-        f"warning: {odd}: 1 line that cannot be parsed: no level after the time",
+        f"error: 1 line that cannot be parsed: no level after the time: {odd}",
     ]
     ran = in_process("state-changes", "merge", good, binary, "-o", "jsonl", "--quiet", capture=capsys)
     assert (ran.code, ran.error["code"], ran.error["kind"]) == (1, 1, "not_a_log")
@@ -347,3 +347,27 @@ def test_a_merge_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
     )
     loaded = {name.split(".")[0] for name in json.loads(ran.stdout)}
     assert not loaded & {"asyncio", "kazoo", "rich", "yaml", "crc32c", "pyarrow", "pyspark", "uvloop"}
+
+
+def test_a_missing_path_does_not_stop_the_others(tmp_path: Path, capsys: Capture) -> None:
+    good = write_log(tmp_path / "broker-1.log", [entry(0, 1, "good").text])
+    absent, empty = tmp_path / "absent.log", tmp_path / "empty"
+    empty.mkdir()
+    ran = in_process("state-changes", "merge", absent, good, empty, capture=capsys)
+    assert (ran.code, "good" in ran.out) == (2, True)
+    assert ran.err.splitlines() == [
+        f"error: cannot be read: no such file or directory: {absent}",
+        f"error: no state-change log in the folder: {empty}",
+    ]
+    alone = in_process("state-changes", "merge", absent, capture=capsys)
+    assert (alone.code, alone.err) == (2, f"error: no such file or folder: {absent}\n")
+
+
+def test_a_topic_that_no_log_names_is_told(tmp_path: Path, capsys: Capture) -> None:
+    text = "partition [orders,0] from OfflinePartition to OnlinePartition"
+    log = write_log(tmp_path / "broker-1.log", [entry(0, 1, text).text])
+    ran = in_process("state-changes", "merge", log, "--topic", "orders,order", capture=capsys)
+    assert (ran.code, text in ran.out) == (1, True)
+    assert ran.err == "error: no log names it in that time: topic order\n"
+    found = in_process("state-changes", "merge", log, "--topic", "orders", "--partition", "7", capture=capsys)
+    assert (found.code, found.out, found.err) == (0, "", "")

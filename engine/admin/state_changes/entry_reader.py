@@ -200,6 +200,8 @@ class EntryReader(Generic[Tag]):
             at = text.find(topic)
             while at >= 0:
                 match = mention.match(text, at)
+                if match is not None:
+                    self._problems.topics_met.add(topic)
                 if match is None or not self._selection.wants_partition(match):
                     at = text.find(topic, at + 1)
                     continue

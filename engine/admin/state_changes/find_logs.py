@@ -22,26 +22,37 @@ _LOG_NAME = re.compile(r"(?:^|[-._])sta[tg]e-change\.log(?:$|[-._])")
 def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
     """Return the logs that are meant, each once.
 
+    A path that does not exist, or a folder without logs, stands in the answer as it is where others are found:
+    whoever opens it tells what is wrong with it.
+
     Raises:
-        NotFound: a path does not exist, or a folder has no state-change log in it.
+        NotFound: no path exists, or no folder has a state-change log in it.
         BadRequest: nothing is named, or the regular expression is none.
     """
     found: list[Path] = []
+    absent: dict[Path, NotFound] = {}
     for path in paths:
-        if path == STDIN:
-            found.append(path)
-        elif not path.exists() and not path.is_symlink():
-            raise NotFound("no such file or folder", where=str(path))
-        elif path.is_dir():
-            found += _logs_below(path)
-        else:
-            found.append(path)
+        try:
+            found += _logs_at(path)
+        except NotFound as error:
+            absent[path] = error
     if regex is not None:
         found += _by_regex(regex)
+    if absent and not found:
+        raise next(iter(absent.values()))
+    found += absent
     if not found:
         hint = Phrase("give files or folders: ", Operation.MERGE_STATE_CHANGES)
         raise BadRequest("no log is named", hint=hint)
     return list({_identity(path): path for path in reversed(found)}.values())[::-1]
+
+
+def _logs_at(path: Path) -> list[Path]:
+    if path == STDIN:
+        return [path]
+    if not path.exists() and not path.is_symlink():
+        raise NotFound("no such file or folder", where=str(path))
+    return _logs_below(path) if path.is_dir() else [path]
 
 
 def _logs_below(folder: Path) -> list[Path]:

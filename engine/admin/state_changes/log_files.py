@@ -81,6 +81,8 @@ def look_at_logs(paths: Iterable[Path]) -> FoundLogs:
 
 def look_at(path: Path) -> LogFile | LogProblem | None:
     """Return the log, or why it is none; nothing where it is empty."""
+    if path.is_dir():
+        return LogProblem(source_name(path), ProblemKind.UNREADABLE, "no state-change log in the folder")
     try:
         is_regular = path != STDIN and stat.S_ISREG(path.stat().st_mode)
         log = LogInput(path, _LOOK_BYTES)

@@ -19,7 +19,7 @@ from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.state_changes.entry_reader import EntryReader, Tag, TagOf
 from engine.admin.state_changes.log_files import FoundLogs, LogFile
 from engine.admin.state_changes.merging import Merge, Source
-from engine.admin.state_changes.problems import LogProblem, ProblemCounter
+from engine.admin.state_changes.problems import LogProblem, ProblemCounter, ProblemKind
 from engine.admin.state_changes.selection import Selection, wanted_numbers, wanted_topics
 from engine.admin.state_changes.time_bounds import parse_bound
 from engine.admin.state_changes.zones import UtcClock, Zone, has_one_offset
@@ -59,7 +59,13 @@ class MergePlan:
     @property
     def problems(self) -> list[LogProblem]:
         """What was wrong with the logs, as far as they were read."""
-        return [*self.found_problems, *(problem for counter in self.counters for problem in counter.problems)]
+        met = {topic for counter in self.counters for topic in counter.topics_met}
+        absent = [topic.decode() for topic in sorted(self.selection.topics - met)]
+        return [
+            *self.found_problems,
+            *(problem for counter in self.counters for problem in counter.problems),
+            *(LogProblem(f"topic {name}", ProblemKind.NO_MENTION, "no log names it in that time") for name in absent),
+        ]
 
     @property
     def broker_ids(self) -> list[int]:

@@ -26,10 +26,19 @@ class ProblemKind(StrEnum):
     LATE = "late"
     """Lines stood so far out of order that they come later than their time."""
 
+    NO_MENTION = "no_mention"
+    """No log that was read names the topic that was asked for."""
+
     @property
     def loses_lines(self) -> bool:
         """Whether something is missing from the answer."""
-        return self in (ProblemKind.UNREADABLE, ProblemKind.NOT_A_LOG, ProblemKind.DAMAGED)
+        return self in (
+            ProblemKind.UNREADABLE,
+            ProblemKind.NOT_A_LOG,
+            ProblemKind.DAMAGED,
+            ProblemKind.UNPARSED,
+            ProblemKind.NO_MENTION,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class ProblemCounter:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self.topics_met: set[bytes] = set()
+        """The wanted topics that the log names, in whichever partition."""
         self._told: list[LogProblem] = []
         self._counts: dict[ProblemKind, int] = {}
 
