@@ -60,6 +60,7 @@ class KafkaTool:
         words: what it is here.
         options: its options that are not ours as they are.
         unless: words that are added where none of the named options is given.
+        changes: our last words with which it changes something. It asks nobody then, as the tool does not.
         first: the option that the first word is the value of, where the tool wants such a word.
     """
 
@@ -67,6 +68,7 @@ class KafkaTool:
     words: tuple[str, ...]
     options: Mapping[str, Change] = field(default_factory=dict)
     unless: tuple[tuple[tuple[str, ...], str], ...] = ()
+    changes: tuple[str, ...] = ()
     first: str | None = None
 
     @property
@@ -110,6 +112,8 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     for option, found in properties.items():
         rest += _folded(option, tool.options[option], found)
     written = {word.partition("=")[0] for word in rest}
+    if words[-1] in tool.changes:
+        rest.append("--yes")
     rest += [addition for options, addition in tool.unless if not written & set(options)]
     return words + rest
 

@@ -25,24 +25,24 @@ LINES = [
     ("kafka-topics.sh --zookeeper h:1 --describe --topic t", "topics describe --zookeeper h:1 --topic t"),
     (
         "kafka-topics --create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists",
-        "topics create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists",
+        "topics create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists --yes",
     ),
-    ("kafka-topics --delete --topic t --force --if-exists", "topics delete --topic t --if-exists"),
+    ("kafka-topics --delete --topic t --force --if-exists", "topics delete --topic t --if-exists --yes"),
     ("kafka-topics --describe --under-replicated-partitions", "topics describe --under-replicated-partitions"),
     ("kafka-topics --describe --partition-size-limit-per-response 5 --topic t", "topics describe --topic t"),
     (
         "kafka-configs --alter --entity-type topics --entity-name t --add-config a=[b,c] --force",
-        "configs alter --entity-type topics --entity-name t --add-config a=[b,c]",
+        "configs alter --entity-type topics --entity-name t --add-config a=[b,c] --yes",
     ),
     (
         "kafka-leader-election --election-type PREFERRED --topic t --partition 0 --admin.config f",
-        "elect preferred --topic t --partition 0 --command-config f",
+        "elect preferred --topic t --partition 0 --command-config f --yes",
     ),
-    ("kafka-leader-election --all-topic-partitions --election-type=unclean", "elect unclean --all-topic-partitions"),
-    ("kafka-preferred-replica-election --zookeeper h:1", "elect preferred --zookeeper h:1 --all-topic-partitions"),
+    ("kafka-leader-election --all-topic-partitions --election-type=unclean", "elect unclean --all-topic-partitions --yes"),
+    ("kafka-preferred-replica-election --zookeeper h:1", "elect preferred --zookeeper h:1 --all-topic-partitions --yes"),
     (
         "kafka-preferred-replica-election --path-to-json-file=f --bootstrap-server h:1",
-        "elect preferred --path-to-json-file=f --bootstrap-server h:1",
+        "elect preferred --path-to-json-file=f --bootstrap-server h:1 --yes",
     ),
     (
         "kafka-reassign-partitions --generate --topics-to-move-json-file f --broker-list 0,1 --disable-rack-aware",
@@ -50,11 +50,11 @@ LINES = [
     ),
     (
         "kafka-reassign-partitions --execute --reassignment-json-file f --throttle 9 --timeout 10000 --additional",
-        "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional",
+        "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional --yes",
     ),
     (
         "kafka-reassign-partitions --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --execute",
-        "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5",
+        "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --yes",
     ),
     (
         "kafka-reassign-partitions --verify --reassignment-json-file f --preserve-throttles",
@@ -62,7 +62,7 @@ LINES = [
     ),
     (
         "kafka-reassign-partitions --cancel --timeout=1500 --reassignment-json-file f",
-        "reassign cancel --timeout 1.5 --reassignment-json-file f",
+        "reassign cancel --timeout 1.5 --reassignment-json-file f --yes",
     ),
     ("kafka-reassign-partitions --list", "reassign list"),
     ("kafka-consumer-groups --list --state", "groups list --state"),
@@ -74,10 +74,10 @@ LINES = [
     ),
     (
         "kafka-consumer-groups --reset-offsets --group g --topic t:0,1 --shift-by -5 --execute --export",
-        "groups reset-offsets --group g --topic t:0,1 --shift-by -5 --execute --export",
+        "groups reset-offsets --group g --topic t:0,1 --shift-by -5 --execute --export --yes",
     ),
-    ("kafka-consumer-groups --delete --group g --group h", "groups delete --group g --group h"),
-    ("kafka-consumer-groups --delete-offsets --group g --topic t", "groups delete-offsets --group g --topic t"),
+    ("kafka-consumer-groups --delete --group g --group h", "groups delete --group g --group h --yes"),
+    ("kafka-consumer-groups --delete-offsets --group g --topic t", "groups delete-offsets --group g --topic t --yes"),
     (
         "kafka-log-dirs --describe --broker-list 0,1 --topic-list a,b",
         "brokers log-dirs --broker-list 0,1 --topic-list a,b",
@@ -91,7 +91,7 @@ LINES = [
         "kafka-get-offsets --topic-partitions t:0-3 --exclude-internal-topics",
         "offsets --topic-partitions t:0-3 --exclude-internal-topics",
     ),
-    ("kafka-delete-records --offset-json-file f", "records delete --offset-json-file f"),
+    ("kafka-delete-records --offset-json-file f", "records delete --offset-json-file f --yes"),
     (
         "kafka-replica-verification --broker-list h:1 --topic-white-list 't.*' --fetch-size 9 --report-interval-ms=5",
         "replicas verify --bootstrap-server h:1 --topic 't.*'",
