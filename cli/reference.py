@@ -87,8 +87,8 @@ def _shared_options() -> Iterator[str]:
 def _kafka_tools() -> Iterator[str]:
     yield "## Kafka's own tools\n"
     yield "Their names work, with and without `.sh`, and take their own options; those below are called otherwise"
-    yield "here or mean nothing here. What is printed, and the exit codes, are klamm's. They ask nobody before a change,"
-    yield "as Kafka's tools do not; a read-only profile refuses all the same.\n"
+    yield "here or mean nothing here. What is printed, and the exit codes, are klamm's. They ask nobody before a"
+    yield "change, as Kafka's tools do not; a read-only profile refuses all the same.\n"
     yield "| tool | is | options |"
     yield "|---|---|---|"
     for tool in TOOLS:

@@ -38,8 +38,14 @@ LINES = [
         "kafka-leader-election --election-type PREFERRED --topic t --partition 0 --admin.config f",
         "elect preferred --topic t --partition 0 --command-config f --yes",
     ),
-    ("kafka-leader-election --all-topic-partitions --election-type=unclean", "elect unclean --all-topic-partitions --yes"),
-    ("kafka-preferred-replica-election --zookeeper h:1", "elect preferred --zookeeper h:1 --all-topic-partitions --yes"),
+    (
+        "kafka-leader-election --all-topic-partitions --election-type=unclean",
+        "elect unclean --all-topic-partitions --yes",
+    ),
+    (
+        "kafka-preferred-replica-election --zookeeper h:1",
+        "elect preferred --zookeeper h:1 --all-topic-partitions --yes",
+    ),
     (
         "kafka-preferred-replica-election --path-to-json-file=f --bootstrap-server h:1",
         "elect preferred --path-to-json-file=f --bootstrap-server h:1 --yes",
