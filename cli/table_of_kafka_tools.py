@@ -62,6 +62,7 @@ TOOLS = (
         ("reassign",),
         {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
         changes=("execute", "cancel"),
+        defaults={"execute": ("--allow-replication-factor-change",)},
     ),
     KafkaTool(
         "kafka-consumer-groups",

@@ -51,6 +51,13 @@ async def execute(
     additional: Annotated[
         bool, typer.Option("--additional", help="Although others are under way; also changes their throttle.")
     ] = False,
+    allow_replication_factor_change: Annotated[
+        bool,
+        typer.Option(
+            "--allow-replication-factor-change/--disallow-replication-factor-change",
+            help="Although partitions get more or fewer replicas.",
+        ),
+    ] = False,
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: rollback-TIME.json]")
     ] = None,
@@ -77,7 +84,9 @@ async def execute(
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
-            prepared = await prepare_reassignment(cluster, plan, limits, is_additional=additional)
+            prepared = await prepare_reassignment(
+                cluster, plan, limits, is_additional=additional, may_change_factor=allow_replication_factor_change
+            )
         for warning in prepared.warnings:
             invocation.talk.warn(warning)
         if not prepared.has_work:

@@ -61,6 +61,7 @@ class KafkaTool:
         options: its options that are not ours as they are.
         unless: words that are added where none of the named options is given.
         changes: our last words with which it changes something. It asks nobody then, as the tool does not.
+        defaults: by our last word, options that make its default ours; given first, so that the tool's own options win.
         first: the option that the first word is the value of, where the tool wants such a word.
     """
 
@@ -69,6 +70,7 @@ class KafkaTool:
     options: Mapping[str, Change] = field(default_factory=dict)
     unless: tuple[tuple[tuple[str, ...], str], ...] = ()
     changes: tuple[str, ...] = ()
+    defaults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: str | None = None
 
     @property
@@ -114,6 +116,7 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     written = {word.partition("=")[0] for word in rest}
     if words[-1] in tool.changes:
         rest.append("--yes")
+    rest[:0] = tool.defaults.get(words[-1], ())
     rest += [addition for options, addition in tool.unless if not written & set(options)]
     return words + rest
 

@@ -52,6 +52,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",
     Parameter.ADD_CONFIG_FILE: "--add-config-file {FILE}",
     Parameter.ADDITIONAL: "--additional",
+    Parameter.ALLOW_FACTOR_CHANGE: "--allow-replication-factor-change",
     Parameter.ALL_CONFIGS: "--all",
     Parameter.ALL_GROUPS: "--all-groups",
     Parameter.BOOTSTRAP_SERVERS: "--bootstrap-server {HOST:PORT}",

@@ -56,11 +56,13 @@ LINES = [
     ),
     (
         "kafka-reassign-partitions --execute --reassignment-json-file f --throttle 9 --timeout 10000 --additional",
-        "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional --yes",
+        "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional --yes"
+        " --allow-replication-factor-change",
     ),
     (
         "kafka-reassign-partitions --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --execute",
-        "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --yes",
+        "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --yes"
+        " --allow-replication-factor-change",
     ),
     (
         "kafka-reassign-partitions --verify --reassignment-json-file f --preserve-throttles",

@@ -134,8 +134,14 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     plan = plan_file(tmp_path, topic_name, [2, 1], [1, 0, 2])
     files = ("--reassignment-json-file", plan)
     back = tmp_path / "back.json"
+    grows = "--allow-replication-factor-change"
+    unmeant = by_wire("reassign", "execute", *files)
+    assert (unmeant.code, unmeant.err.splitlines()) == (2, [
+        f"error: the plan changes the replication factor of 1 partition: {topic_name}-1 has 2, and would have 3",
+        f"hint: if that is meant: {grows}",
+    ])  # fmt: skip
     started = by_wire(
-        "reassign", "execute", *files, "--throttle", SLOW, "--rollback-file", back, "-o", "json",
+        "reassign", "execute", *files, grows, "--throttle", SLOW, "--rollback-file", back, "-o", "json",
     )  # fmt: skip
     assert (started.code, {one["state"] for one in started.json}) == (5, {"in_progress"}), started.err
     assert all(one["remaining_bytes"] > 0 for one in started.json)
@@ -145,9 +151,9 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     assert by_wire("reassign", "verify", *files, "--wait", "--timeout", "2").code == 5
     assert by_wire("cluster", "health").code == 0
 
-    second = by_wire("reassign", "execute", *files)
+    second = by_wire("reassign", "execute", *files, grows)
     assert (second.code, "REASSIGNMENT_IN_PROGRESS" in second.err) == (4, True)
-    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "20000").code == 5
+    assert by_wire("reassign", "execute", *files, grows, "--additional", "--throttle", "20000").code == 5
     assert json.loads(back.read_text())["partitions"][0]["replicas"] == [0, 1]
     assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     assert by_znodes("reassign", "cancel", *files).code == 2
@@ -312,6 +318,21 @@ def test_deleted_records_and_other_segment_boundaries_are_no_difference(
     trimmed = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
     assert (trimmed.code, trimmed.json[0]["from_offset"], trimmed.json[0]["to_offset"]) == (0, 777, 2000), trimmed.err
     assert [one["agrees"] for one in trimmed.json[0]["replicas"]] == [True] * 3
+
+
+def test_fewer_replicas_than_min_isr_are_told(
+    by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    settings = ("--config", "min.insync.replicas=2")
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1,1:0", *settings).code == 0
+    plan = plan_file(tmp_path, topic_name, [0], [1, 0])
+    words = ("reassign", "execute", "--reassignment-json-file", plan, "--dry-run", "--allow-replication-factor-change")
+    for side in (by_wire, by_znodes):
+        ran = side(*words)
+        assert (ran.code, ran.err.splitlines()[0]) == (0, (
+            f"warning: {topic_name}-0 will have fewer replicas (1) than min.insync.replicas (2):"
+            " brokers before Kafka 3.7 refuse writes with acks=all"
+        ))  # fmt: skip
 
 
 def test_logs_that_are_compacted_at_different_times_are_no_difference(

@@ -97,7 +97,8 @@ def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> Non
 
     plan = plan_file(tmp_path, "m", [2, 1], [1, 0, 2])
     files: tuple[str | Path, ...] = ("--reassignment-json-file", plan)
-    slow = klamm("reassign", "execute", *files, "--throttle", "30000", "--rollback-file", tmp_path / "back.json")
+    grows = "--allow-replication-factor-change"
+    slow = klamm("reassign", "execute", *files, grows, "--throttle", "30000", "--rollback-file", tmp_path / "back.json")
     assert slow.code == 5, slow.err
     assert settings_of(kafka, capsys, "--broker", "2")["follower.replication.throttled.rate"] == "30000"
     for side in (kafka.by_wire, kafka.by_znodes):
@@ -114,7 +115,7 @@ def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> Non
     assert [sorted(one["replicas"]) for one in partitions_of(kafka, "m", capsys)] == [[0, 1], [0, 1]]
     assert settings_of(kafka, capsys, "--topic", "m") == {} == settings_of(kafka, capsys, "--broker", "2")
 
-    moved = klamm("reassign", "execute", *files, "--throttle", "9000000", "--rollback-file", tmp_path / "b2",
+    moved = klamm("reassign", "execute", *files, grows, "--throttle", "9000000", "--rollback-file", tmp_path / "b2",
                   "--wait", "--timeout", "90", side=kafka.by_znodes)  # fmt: skip
     assert moved.code == 0, moved.err
     assert [one["replicas"] for one in partitions_of(kafka, "m", capsys)] == [[2, 1], [1, 0, 2]]

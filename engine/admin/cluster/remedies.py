@@ -56,6 +56,7 @@ class Parameter(Enum):
     ADD_CONFIG = "settings to add"
     ADD_CONFIG_FILE = "a file of settings to add"
     ADDITIONAL = "additional"
+    ALLOW_FACTOR_CHANGE = "a change of the replication factor"
     ALL_CONFIGS = "all settings"
     ALL_GROUPS = "all groups"
     BOOTSTRAP_SERVERS = "bootstrap servers"

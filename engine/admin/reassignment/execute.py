@@ -121,9 +121,17 @@ class ExecutionWatcher(ProgressWatcher, Protocol):
 
 
 async def prepare_reassignment(
-    cluster: Cluster, plan: Sequence[PartitionMove], throttle: Throttle, *, is_additional: bool = False
+    cluster: Cluster,
+    plan: Sequence[PartitionMove],
+    throttle: Throttle,
+    *,
+    is_additional: bool = False,
+    may_change_factor: bool = True,
 ) -> PreparedReassignment:
     """Check a plan against the cluster. Changes nothing; of a snapshot all is checked but what brokers alone can tell.
+
+    Args:
+        may_change_factor: partitions may get more or fewer replicas than they have (KIP-860 has the same question).
 
     Raises:
         BadRequest, NotFound: a partition, broker or log dir is unknown, or a new replica's broker is dead.
@@ -142,6 +150,12 @@ async def prepare_reassignment(
     running = await (await reassignment_reader(cluster)).running()
     _check_running(running, is_additional=is_additional, is_znode=changer.is_znode)
     changing = tuple(move for move in plan if found[move.name].assignment.target_replicas != move.replicas)
+    factors = {move.name: len(found[move.name].assignment.target_replicas) for move in changing}
+    if not may_change_factor:
+        _check_factors(changing, factors)
+    fewer = [move for move in changing if len(move.replicas) < factors[move.name]]
+    if fewer:
+        warnings += _below_min_isr(fewer, await (await topic_reader(cluster)).min_isr([*topics.values()]))
     await changer.check({move.name: move.replicas for move in changing})
     if changer.is_live:
         await _check_dirs(cluster, plan)
@@ -315,6 +329,28 @@ def _check_brokers(
         if dead:
             warnings.append(f"{move.name} keeps replicas on dead brokers: {', '.join(map(str, dead))}")
     return warnings
+
+
+def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPartition, int]) -> None:
+    others = [move for move in changing if len(move.replicas) != factors[move.name]]
+    if not others:
+        return
+    first = others[0]
+    message = f"the plan changes the replication factor of {len(others)} partition{'' if len(others) == 1 else 's'}"
+    where = f"{first.name} has {factors[first.name]}, and would have {len(first.replicas)}"
+    raise BadRequest(message, where=where, hint=Phrase("if that is meant: ", Parameter.ALLOW_FACTOR_CHANGE))
+
+
+def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -> list[str]:
+    """Return warnings of partitions that will have fewer replicas than producers with acks=all want in sync."""
+    short = [move for move in fewer if len(move.replicas) < min_isr.get(move.name.topic, 1)]
+    told = [
+        f"{move.name} will have fewer replicas ({len(move.replicas)}) than min.insync.replicas"
+        f" ({min_isr[move.name.topic]}): brokers before Kafka 3.7 refuse writes with acks=all"
+        for move in short[:_NAMED_MAX]
+    ]
+    more = len(short) - len(told)
+    return [*told, f"so will {more} partition{'' if more == 1 else 's'} more"] if more > 0 else told
 
 
 def _check_running(running: RunningReassignments, *, is_additional: bool, is_znode: bool) -> None:
