@@ -36,18 +36,26 @@ async def health(
 ) -> Report:
     """Say whether the cluster is healthy, and why not.
 
+    Names five cases of each reason, with -v all of them. With --wait it says what it waits for, and since when.
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
-    preferred ones, min.insync.replicas above the number of replicas, deletions that are stuck, a slow ZooKeeper.
+    preferred ones, replicas that share a rack without need, min.insync.replicas above the number of replicas, deletions
+    that are stuck, a slow ZooKeeper.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.health import health_report
+    from cli.views.health import WaitingTold, health_report
+    from engine.admin.health.report import EXAMPLES_MAX
     from engine.admin.health.waiting import read_health
 
     threshold = _threshold(fail_on)
     async with open_cluster(invocation) as cluster:
-        health = await read_health(cluster, until_better_than=threshold if wait else None)
-    return health_report(health, fails_on=threshold)
+        health = await read_health(
+            cluster,
+            until_better_than=threshold if wait else None,
+            examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
+            on_wait=WaitingTold(invocation.talk),
+        )
+    return health_report(health, fails_on=threshold, lists_all=invocation.talk.is_verbose)
 
 
 def _threshold(word: str) -> HealthStatus:

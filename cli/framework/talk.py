@@ -26,6 +26,10 @@ class Talk:
         self.is_json = is_json
 
     @property
+    def is_verbose(self) -> bool:
+        return self.verbosity >= Verbosity.VERBOSE
+
+    @property
     def can_ask(self) -> bool:
         """Whether a person is there to answer: both ends of the conversation are terminals."""
         return is_terminal(sys.stdin) and is_terminal(sys.stderr)
@@ -39,7 +43,7 @@ class Talk:
             self._write(f"{self._styled('warning:', '33')} {text}")
 
     def detail(self, text: str) -> None:
-        if self.verbosity >= Verbosity.VERBOSE:
+        if self.is_verbose:
             self._write(self._styled(text, "2"))
 
     def fail(self, failure: Failure) -> None:

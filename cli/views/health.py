@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.framework.remedies import spelled
+from cli.framework.talk import Talk
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.health.report import HealthReport, HealthStatus, Severity
+from engine.admin.health.report import HealthReason, HealthReport, HealthStatus, Severity
 
 _STATUS_WORDS = {
     HealthStatus.OK: "healthy",
@@ -27,11 +28,31 @@ _COLUMNS = (
 _SHOWN = (*_COLUMNS[:3], Column("example", falls_below=True))
 
 
-def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
+_CASES_SHOWN = 5
+_TELL_EVERY_S = 10.0
+
+
+class WaitingTold:
+    """Says what is waited for: at once, whenever that changes, and every ten seconds."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._told = ""
+        self._told_at_s = 0.0
+
+    def __call__(self, health: HealthReport, waited_s: float) -> None:
+        reasons = ", ".join(f"{reason.check.value} ({reason.count})" for reason in health.reasons)
+        if reasons == self._told and waited_s < self._told_at_s + _TELL_EVERY_S:
+            return
+        self._told, self._told_at_s = reasons, waited_s
+        self._talk.say(f"waiting for {waited_s:.0f} s: {reasons}")
+
+
+def health_report(health: HealthReport, *, fails_on: HealthStatus, lists_all: bool = False) -> Report:
     """The reasons, the worst first; the exit code is 1 where the status is as bad as ``fails_on`` or worse."""
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
-    advice = [f"{reason.check.value}: {spelled(reason.check.advice)}" for reason in health.reasons]
+    advice = [line for reason in health.reasons for line in _told(reason, None if lists_all else _CASES_SHOWN)]
     return Report(
         health,
         Table(_COLUMNS, rows),
@@ -39,3 +60,13 @@ def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
         () if health.reasons else ("healthy",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
     )
+
+
+def _told(reason: HealthReason, cases_max: int | None) -> list[str]:
+    """What to do about a reason, and its cases below where there is more than the one of the table."""
+    lines = [f"{reason.check.value}: {spelled(reason.check.advice)}"]
+    if reason.count == 1:
+        return lines
+    shown = reason.examples[:cases_max]
+    more = reason.count - len(shown)
+    return [*lines, *(f"  {case}" for case in shown), *([f"  and {more} more: -v lists all"] if more > 0 else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Set
 
-from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of
+from engine.admin.health.report import EXAMPLES_MAX, Check, HealthFacts, HealthReport, report_of
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
@@ -17,10 +17,11 @@ DELETION_STUCK_MS = 60_000
 ZOOKEEPER_SLOW_MS = 100.0
 
 
-def assess(facts: HealthFacts) -> HealthReport:
-    """Return what is wrong with a cluster."""
+def assess(facts: HealthFacts, examples_max: int | None = EXAMPLES_MAX) -> HealthReport:
+    """Return what is wrong with a cluster; each reason names ``examples_max`` cases, or (None) all."""
     return report_of(
-        [
+        examples_max=examples_max,
+        findings=[
             *_controller(facts),
             (Check.MISSING_BROKERS, _missing_brokers(facts)),
             (Check.SILENT_BROKERS, [f"broker {b}: {why}" for b, why in sorted(facts.silent_brokers.items())]),
@@ -28,13 +29,14 @@ def assess(facts: HealthFacts) -> HealthReport:
             (Check.UNKNOWN_SETTINGS, [f"topic {t.name}" for t in facts.snapshot.topics if t.configs is None]),
             *_partitions(facts),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
+            (Check.RACK_VIOLATIONS, _rack_violations(facts)),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(facts)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts)),
             (Check.LEAKED_THROTTLES, _throttles(facts)),
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
-        ]
+        ],
     )
 
 
@@ -75,7 +77,7 @@ def _partitions(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     }
     for name, partition in _all(facts):
         if partition.leader not in live:
-            found[Check.OFFLINE_PARTITIONS].append(f"{name} (leader {_leader(partition)}, replicas {_ids(partition)})")
+            found[Check.OFFLINE_PARTITIONS].append(f"{name} ({_offline(partition, live)})")
         else:
             min_isr = facts.min_isr.get(name.topic, DEFAULT_MIN_ISR)
             in_sync, replicas = len(partition.isr), len(partition.replicas)
@@ -85,8 +87,35 @@ def _partitions(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
                 found[Check.MIN_ISR_ABOVE_FACTOR].append(f"{name} ({replicas} replicas, {min_isr} wanted in sync)")
         if partition.is_under_replicated:
             cause, who = _cause(partition, live)
+            if cause is Check.UNDER_REPLICATED_LAGGING and partition.leader not in live:
+                # There is nobody whom they could catch up with.
+                continue
             found[cause].append(f"{name} (broker {', '.join(map(str, who))} not in sync)")
     yield from found.items()
+
+
+def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
+    """Tell who led and who has a replica, and which dead broker has all that was acknowledged."""
+    told = f"leader {_leader(partition)}, replicas {_ids(partition)}"
+    if any(broker in live for broker in partition.isr):
+        return told
+    last = ", ".join(map(str, partition.isr))
+    return f"{told}; start broker {last}, last in sync" if last else told
+
+
+def _rack_violations(facts: HealthFacts) -> list[str]:
+    """Return the partitions that lie in fewer racks than they could. Nothing where a live broker has no rack."""
+    racks = {broker.id: broker.rack for broker in facts.snapshot.brokers}
+    if not racks or None in racks.values():
+        return []
+    count = len(set(racks.values()))
+    found = []
+    for name, partition in _all(facts):
+        replicas = partition.assignment.target_replicas
+        known = [racks[broker] for broker in replicas if broker in racks]
+        if len(known) == len(replicas) and len(set(known)) < min(count, len(replicas)):
+            found.append(f"{name} (replicas {', '.join(f'{b} in {racks[b]}' for b in replicas)})")
+    return found
 
 
 def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[int]]:

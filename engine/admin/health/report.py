@@ -43,6 +43,7 @@ class Check(StrEnum):
     UNDER_REPLICATED_LAGGING = "under_replicated_lagging"
     UNDER_REPLICATED_MOVING = "under_replicated_moving"
     OFFLINE_LOG_DIRS = "offline_log_dirs"
+    RACK_VIOLATIONS = "rack_violations"
     PREFERRED_LEADER_IMBALANCE = "preferred_leader_imbalance"
     RUNNING_REASSIGNMENTS = "running_reassignments"
     LEAKED_THROTTLES = "leaked_throttles"
@@ -65,6 +66,7 @@ _WARNINGS = frozenset(
         Check.MIN_ISR_ABOVE_FACTOR,
         Check.UNDER_REPLICATED_MOVING,
         Check.PREFERRED_LEADER_IMBALANCE,
+        Check.RACK_VIOLATIONS,
         Check.RUNNING_REASSIGNMENTS,
         Check.LEAKED_THROTTLES,
         Check.DELETION_STUCK,
@@ -93,6 +95,7 @@ _ADVICE: Mapping[Check, Words] = {
     Check.UNDER_REPLICATED_LAGGING: "the broker lives but does not keep up: look at its disk, network and server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: look at the broker's server.log",
+    Check.RACK_VIOLATIONS: "a rack that fails takes more copies than it need: move replicas to other racks",
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
     Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),
     Check.LEAKED_THROTTLES: Phrase(
@@ -160,10 +163,10 @@ class HealthFacts:
     is_kraft: bool = False
 
 
-def report_of(findings: Iterable[tuple[Check, list[str]]]) -> HealthReport:
-    """Return the report of what the checks found, the worst first."""
+def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:
+    """Return the report of what the checks found, the worst first; each names ``examples_max`` cases, or (None) all."""
     reasons = [
-        HealthReason(check, check.severity, len(found), tuple(found[:EXAMPLES_MAX]))
+        HealthReason(check, check.severity, len(found), tuple(found[:examples_max]))
         for check, found in findings
         if found
     ]

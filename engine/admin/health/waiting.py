@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.health.checks import assess
 from engine.admin.health.reading import read_health_facts
-from engine.admin.health.report import HealthReport, HealthStatus
+from engine.admin.health.report import EXAMPLES_MAX, HealthReport, HealthStatus
 
 PAUSE_S = 1.0
 
 
-async def read_health(cluster: Cluster, *, until_better_than: HealthStatus | None = None) -> HealthReport:
+OnWait = Callable[[HealthReport, float], None]
+"""Is told what is still wrong, and for how many seconds it has been waited for."""
+
+
+async def read_health(
+    cluster: Cluster,
+    *,
+    until_better_than: HealthStatus | None = None,
+    examples_max: int | None = EXAMPLES_MAX,
+    on_wait: OnWait = lambda report, waited_s: None,
+) -> HealthReport:
     """Return a cluster's health.
 
     Args:
         until_better_than: look again while it is as bad as that, for the cluster's time-out at most.
+        examples_max: so many cases of each reason are named; None: all.
+        on_wait: is told at each look that was in vain.
 
     Raises:
         Unreachable, TimeoutError: it could not be looked at.
     """
-    deadline = time.monotonic() + cluster.timeout_s
+    started = time.monotonic()
+    deadline = started + cluster.timeout_s
     while True:
         async with asyncio.timeout(max(PAUSE_S, deadline - time.monotonic())):
             facts = await read_health_facts(cluster)
-        report = assess(facts)
+        report = assess(facts, examples_max)
         is_good = until_better_than is None or not report.is_as_bad_as(until_better_than)
         if is_good or time.monotonic() + PAUSE_S > deadline:
             return report
-        cluster.observe("not healthy yet, looking again")
+        on_wait(report, time.monotonic() - started)
         await asyncio.sleep(PAUSE_S)

@@ -41,6 +41,7 @@ def test_partitions_that_are_offline_or_too_thin() -> None:
     assert seen[Check.OFFLINE_PARTITIONS] == ("t-0 (leader none, replicas 0,1)",)
     assert seen[Check.UNDER_MIN_ISR] == ("t-1 (1 in sync, 2 wanted)",)
     dead_leader = found(facts(partition((0, 3), (0, 3), 3)))
+    assert Check.UNDER_REPLICATED_LAGGING not in found(facts(partition((3, 0), (3,), -1)))
     assert dead_leader[Check.OFFLINE_PARTITIONS] == ("t-0 (leader 3, dead, replicas 0,3)",)
 
 
@@ -61,6 +62,58 @@ def test_under_replication_has_a_cause() -> None:
     assert seen[Check.UNDER_REPLICATED_LAGGING] == ("t-1 (broker 1 not in sync)", "t-3 (broker 0 not in sync)")
     assert seen[Check.UNDER_REPLICATED_MOVING] == ("t-2 (broker 1 not in sync)",)
     assert seen[Check.MISSING_BROKERS] == ("broker 3: 1 replica",)
+
+
+@pytest.mark.parametrize(
+    ("isr", "told"),
+    [
+        ((3,), "leader none, replicas 0,3,4; start broker 3, last in sync"),
+        ((3, 4), "leader none, replicas 0,3,4; start broker 3, 4, last in sync"),
+        ((0, 3), "leader none, replicas 0,3,4"),
+        ((), "leader none, replicas 0,3,4"),
+    ],
+)
+def test_an_offline_partition_names_the_broker_that_can_bring_it_back(isr: tuple[int, ...], told: str) -> None:
+    assert found(facts(partition((0, 3, 4), isr, -1)))[Check.OFFLINE_PARTITIONS] == (f"t-0 ({told})",)
+
+
+@pytest.mark.parametrize(
+    ("racks", "replicas", "is_violated"),
+    [
+        (("a", "b", "c"), (0, 1), False),
+        (("a", "a", "b"), (0, 1), True),
+        (("a", "a", "b"), (0, 1, 2), False),
+        (("a", "a", "a"), (0, 1), False),
+        ((None, "a", "a"), (1, 2), False),
+        (("a", "a", "b"), (0, 7), False),
+    ],
+    ids=[
+        "apart",
+        "together",
+        "more replicas than racks",
+        "one rack",
+        "a rack unknown",
+        "a dead replica's rack unknown",
+    ],
+)
+def test_replicas_that_share_a_rack_without_need(
+    racks: tuple[str | None, ...], replicas: tuple[int, ...], is_violated: bool
+) -> None:
+    plain = facts(partition(replicas))
+    brokers = tuple(BrokerInfo(broker, (), rack) for broker, rack in enumerate(racks))
+    report = assess(replace(plain, snapshot=replace(plain.snapshot, brokers=brokers)))
+    reasons = {reason.check: reason for reason in report.reasons}
+    assert (Check.RACK_VIOLATIONS in reasons) is is_violated
+    if is_violated:
+        assert reasons[Check.RACK_VIOLATIONS].examples == ("t-0 (replicas 0 in a, 1 in a)",)
+        assert reasons[Check.RACK_VIOLATIONS].severity is Severity.WARNING
+
+
+def test_as_many_cases_are_named_as_wanted() -> None:
+    many = facts(*[partition((0, 1), (0,), -1) for _ in range(12)], live=(1,))
+    named = {limit: {r.check: r.examples for r in assess(many, limit).reasons} for limit in (5, 10, None)}
+    counts = {limit: len(examples[Check.OFFLINE_PARTITIONS]) for limit, examples in named.items()}
+    assert counts == {5: 5, 10: 10, None: 12}
 
 
 def test_a_move_that_goes_well_is_a_warning_only() -> None:

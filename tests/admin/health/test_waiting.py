@@ -50,13 +50,17 @@ def look(
 
     monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
     monkeypatch.setattr(waiting, "read_health_facts", facts)
-    monkeypatch.setattr(waiting, "assess", lambda _: SICK[next(left, seen[-1])])
+    monkeypatch.setattr(waiting, "assess", lambda *_: SICK[next(left, seen[-1])])
     said: list[str] = []
 
     async def looking() -> HealthReport:
         target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
-        async with asyncio.timeout(20), Cluster(target, observe=said.append, timeout_s=timeout_s) as cluster:
-            return await waiting.read_health(cluster, until_better_than=until_better_than)
+        async with asyncio.timeout(20), Cluster(target, timeout_s=timeout_s) as cluster:
+            return await waiting.read_health(
+                cluster,
+                until_better_than=until_better_than,
+                on_wait=lambda report, waited_s: said.append(f"{report.status} {waited_s >= 0}"),
+            )
 
     return asyncio.run(looking()), said
 
@@ -68,7 +72,7 @@ def test_one_look_is_enough_for_who_does_not_wait(monkeypatch: pytest.MonkeyPatc
 
 def test_it_is_looked_at_again_until_it_is_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     report, said = look(monkeypatch, CRITICAL, CRITICAL, WARNING, OK, until_better_than=CRITICAL)
-    assert (report.status, said) == (WARNING, ["not healthy yet, looking again"] * 2)
+    assert (report.status, said) == (WARNING, ["critical True"] * 2)
     report, said = look(monkeypatch, CRITICAL, CRITICAL, WARNING, OK, until_better_than=WARNING)
     assert (report.status, len(said)) == (OK, 3)
 
