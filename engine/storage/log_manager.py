@@ -287,6 +287,7 @@ class LogManager:
     def _created(self, logs: list[Log]) -> None:
         for log in logs:
             if self._dirs[log.log_dir].is_online and self.logs.setdefault(log.topic_partition, log) is log:
+                self._refresh_config(log)
                 logger.info("Created log partition=%s dir=%s", log.topic_partition, log.dir)
 
     def create_log(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
@@ -376,6 +377,16 @@ class LogManager:
             for topic_partition, log in logs.items():
                 if topic_partition.topic == topic:
                     log.update_config(config)
+
+    def refresh_configs(self) -> None:
+        """Hand every log the settings that its topic has now."""
+        for log in (*self.logs.values(), *self.future_logs.values()):
+            self._refresh_config(log)
+
+    def _refresh_config(self, log: Log) -> None:
+        config = self._topic_config(log.topic_partition.topic)
+        if log.config != config:
+            log.update_config(config)
 
     def checkpoint_soon(self, log_dir: Path) -> None:
         """Have a dir's checkpoints written with the next due jobs."""
