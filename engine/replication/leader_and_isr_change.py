@@ -73,6 +73,8 @@ class LeaderAndIsrChange:
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._leaders: list[_Wanted] = []
         self._followers: list[_Wanted] = []
+        self._resigned: list[Partition] = []
+        """Led here before; the new leader cannot be followed yet."""
         self._new_topic_ids: dict[TopicPartition, bytes] = {}
         self._breather = Breather()
         self._correlation_id = correlation_id
@@ -122,7 +124,7 @@ class LeaderAndIsrChange:
         self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
         self._manager.fetchers.update_topic_ids(self._new_topic_ids)
         self._manager.fetchers.end_idle()
-        self._manager.leadership_changed(new_leaders, new_followers)
+        self._manager.leadership_changed(new_leaders, [*new_followers, *self._resigned])
         return _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
 
     # -- which partitions
@@ -255,6 +257,8 @@ class LeaderAndIsrChange:
         )
         # The epoch stays what it was: the same state comes again once the leader lives. Meanwhile nobody leads here,
         # and the log counts in the high-watermark checkpoint.
+        if partition.is_leader:
+            self._resigned.append(partition)
         partition.log, partition.leader_log = log, None
         partition.environment.wakeups.mark(partition.topic_partition)
         return False

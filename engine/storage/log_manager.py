@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import CorruptFileError, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LONG_MAX, LogConfig
 from engine.formats.checkpoints import (
@@ -281,8 +281,12 @@ class LogManager:
         return self._checkpoints.jobs_without(path, [parse_log_dir_name(folder.name)[0] for folder in folders])
 
     def _open(self, folder: Path) -> Log:
+        """Open or make a partition's folder. Raises OSError where the disk fails, or a damaged one was left there."""
         topic_partition, _ = parse_log_dir_name(folder.name)
-        return load_log(folder, self._topic_config(topic_partition.topic), self, Checkpoints())
+        try:
+            return load_log(folder, self._topic_config(topic_partition.topic), self, Checkpoints())
+        except CorruptFileError as error:
+            raise OSError(str(error)) from error
 
     def _created(self, logs: list[Log]) -> None:
         for log in logs:

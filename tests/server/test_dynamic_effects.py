@@ -17,7 +17,6 @@ from engine.config.log_config import LogConfig
 from engine.network.request import RequestHead
 from engine.network.routes import RouteTable
 from engine.network.server import SocketServer
-from engine.replication.replica_manager import ReplicaManager
 from engine.server.dynamic_effects import DynamicEffects, follow_limits, set_log_settings
 from engine.server.settings import server_limits
 from engine.storage.log_manager import LogManager, LogManagerConfig
@@ -77,7 +76,7 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
         return found
 
     manager = _with_logs(tmp_path, changes_meanwhile)
-    replicas = Mock(spec=ReplicaManager, leader_quota=Mock(), follower_quota=Mock(), log_dir_moves=Mock())
+    replicas = Mock()
     DynamicEffects(configs, manager, replicas, Mock())
     wanted = LogConfig()
     found = {tp: (log.config.retention_ms, log.config.retention_bytes) for tp, log in manager.logs.items()}
