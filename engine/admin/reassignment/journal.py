@@ -32,9 +32,12 @@ class JournalRecord:
         return self.events[-1]
 
     @property
-    def is_ended(self) -> bool:
-        """Whether the last run got to its end, good or bad."""
-        return self.last["event"] in ("done", "stopped")
+    def is_under_way(self) -> bool:
+        """Whether a wave was begun, and no run has got to a good end since."""
+        found = False
+        for event in self.events:
+            found = event["event"] == "wave" or (found and event["event"] != "done")
+        return found
 
 
 class Journal:

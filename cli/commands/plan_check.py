@@ -1,0 +1,1 @@
+"""``klamm plan check`` and ``diff``."""
