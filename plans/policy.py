@@ -66,6 +66,11 @@ class Policy:
     forbidden_topics: tuple[str, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def needs_sizes(self) -> bool:
+        """Whether a rule speaks of bytes, or of the time that they take."""
+        return self.bytes is not None or self.time_s is not None or bool(self.capacities)
+
 
 def parse_policy(text: str) -> Policy:
     """Return the policy that a file holds.

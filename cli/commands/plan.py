@@ -7,4 +7,4 @@ from cli.commands.plan_group import group
 
 __all__ = ["group", "plan_apply", "plan_check", "plan_status"]
 
-group.put_in_order("apply", "status", "verify", "resume", "rollback")
+group.put_in_order("check", "diff", "apply", "status", "verify", "resume", "rollback")

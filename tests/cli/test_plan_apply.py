@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from klamm_program import PROGRAM, Ran, environment, in_process
+from klamm_program import PROGRAM, Ran, environment
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
 from plan_files import write_plan
 
 from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.wave_execution import Step
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 
@@ -140,39 +141,149 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
 
 
 def test_killed_after_every_step_another_machine_goes_on(
-    brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+    by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:
-    """The steps are those that a whole run tells; after each of them the run is killed with -9."""
-    filled(by_wire, topic_name, "0:1,1:0")
-    start, target = [[0, 1], [1, 0]], [[0, 2], [2, 0]]
-    plan = made_plan(by_wire, tmp_path, topic_name, *target)
+    """The steps are those that a whole run tells; after each of them a run is killed with -9.
+
+    Plans lead there and back in turns. Every other time the second machine knows ZooKeeper only.
+    """
+    filled(by_wire, topic_name, "0:1,0:1")
+    there, here = [[0, 2], [1, 0]], [[0, 1], [0, 1]]
+    forth = made_plan(by_wire, tmp_path, topic_name, *there)
     first = Room(tmp_path / "first", by_wire.where)
     first.folder.mkdir()
-    words = ("--wave-replicas", "1", "--throttle", FAST, *QUICK_LOCK)
-    whole, steps = first.killed(0, "plan", "apply", plan, *words)
-    assert whole.returncode == 0 if hasattr(whole, "returncode") else whole.code == 0, whole.err
-    assert steps[0] == "locked 0" and steps[-1] == "ended 2"
+    words = ("--throttle", FAST, *QUICK_LOCK)
+    whole, steps = first.killed(0, "plan", "apply", forth, *words)
+    assert whole.code == 0, whole.err
+    assert {line.split()[0] for line in steps} == set(Step), "every step is killed after once"
+    back = made_plan(by_wire, tmp_path / "first", topic_name, *here)
 
     for after in range(1, len(steps) + 1):
-        assert by_wire("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK).code == 0
-        assert by_znodes.replicas(topic_name) == start
-        for left in tmp_path.glob("plan.json.*"):
-            left.unlink()
-        killed, done = first.killed(after, "plan", "apply", plan, *words)
-        assert (killed.code, done) == (-signal.SIGKILL, steps[:after]), killed.err
-        journal = plan.with_name("plan.json.journal")
-        if after > 1:
-            told = [event["event"] for event in read_journal(journal).events]
-            assert told.count("wave_done") == sum(one.startswith("wave_done") for one in done)
-            assert told.count("wave") >= sum(one.startswith("wave_begun") for one in done)
-
+        plan, target = (back, here) if after % 2 else (forth, there)
         machine = tmp_path / f"machine-{after}"
         machine.mkdir()
-        (machine / "plan.json").write_bytes(plan.read_bytes())
-        second = Room(machine, by_wire.where)
-        went_on = second.run("plan", "resume", machine / "plan.json", *words, "-o", "json")
+        for left in (*plan.parent.glob("plan.json.*"), first.folder / "steps"):
+            left.unlink(missing_ok=True)
+        killed, done = first.killed(after, "plan", "apply", plan, *words)
+        assert (killed.code, done) == (-signal.SIGKILL, steps[:after]), killed.err
+        if after > 1:
+            the_journal_tells_the_truth(plan.with_name("plan.json.journal"), done)
+
+        copied = machine / "plan.json"
+        copied.write_bytes(plan.read_bytes())
+        second = Room(machine, by_znodes.where if after % 4 > 1 else by_wire.where)
+        went_on = second.run("plan", "resume", copied, *words, "-o", "json")
         assert went_on.code == 0, (steps[after - 1], went_on.err)
         assert by_znodes.replicas(topic_name) == target, steps[after - 1]
-        assert by_znodes.leaders(topic_name) == [0, 2], steps[after - 1]
+        assert by_znodes.leaders(topic_name) == [one[0] for one in target], steps[after - 1]
         nothing_is_left(by_znodes, topic_name)
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
+
+
+def the_journal_tells_the_truth(path: Path, steps: Sequence[str]) -> None:
+    """What is told as done is in the journal; one more thing may stand there that was about to be told."""
+    told = [event["event"] for event in read_journal(path).events]
+    for event, step in (("begun", "saved"), ("wave", "wave_begun"), ("wave_done", "wave_done"), ("done", "ended")):
+        assert told.count(event) == sum(line.startswith(f"{step} ") for line in steps), (event, steps)
+
+
+def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
+    brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [2, 1])
+    first = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
+    with first.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
+        try:
+            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            for second in (by_wire, by_znodes):
+                refused = second("plan", "resume", plan, "--journal", tmp_path / "other", *QUICK_LOCK)
+                assert refused.code == 4, refused.err
+                assert f"another operator carries out a plan: {os.environ.get('USER', '')}" in refused.err
+                assert f"(pid {running.pid}) since 20" in refused.err
+                holder = second("plan", "status", plan, "-o", "json").json["lock"]
+                assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    assert running.returncode == 130, said
+    assert f"go on with: klamm plan resume {plan}" in said
+    assert read_journal(plan.with_name("plan.json.journal")).last["reason"] == "interrupted"
+    assert by_wire("plan", "status", plan, "-o", "json").json["lock"] is None, "the lock was given back"
+    # The copy goes on, and only what copies is throttled.
+    assert by_wire("plan", "verify", plan).code == 5
+    assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == SLOW
+    begun = by_wire("plan", "apply", plan, *QUICK_LOCK)
+    assert (begun.code, "klamm plan resume" in begun.err) == (2, True), begun.err
+    undone = by_wire("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK)
+    assert undone.code == 0, undone.err
+    assert by_znodes.replicas(topic_name) == [[0, 1]]
+    nothing_is_left(by_znodes, topic_name)
+
+
+def test_a_passed_deadline_and_a_cancelled_copy(
+    by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2], throttle=int(SLOW))
+    late = by_wire("plan", "apply", plan, *QUICK_LOCK, "--timeout", "1", "-o", "json")
+    assert (late.code, late.json["reason"], late.json["under_way"]) == (
+        5,
+        "the deadline has passed",
+        [f"{topic_name}-0"],
+    )
+    assert late.json["throttles_left"] == [f"the throttle of {topic_name} stays on while it copies"]
+    room = Room(tmp_path / "first", by_wire.where)
+    with room.start("plan", "resume", plan, *QUICK_LOCK, "-o", "json") as running:
+        try:
+            wait_until(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
+            wait_until(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
+            assert by_wire("reassign", "cancel", "--all", "--yes", "--preserve-throttles").code == 0
+            out, said = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    assert running.returncode == 1, said
+    assert json.loads(out)["reason"] == f"somebody has cancelled {topic_name}-0"
+    assert by_znodes.replicas(topic_name) == [[0, 1]]
+    nothing_is_left(by_znodes, topic_name)
+
+
+@pytest.mark.parametrize("victim", ["target", "controller", "source"])
+def test_a_broker_is_killed_in_the_middle_of_a_wave(
+    brokers: LocalCluster, by_znodes: Operator, topic_name: str, tmp_path: Path, capsys: Capture, victim: str
+) -> None:
+    """Whoever dies: no record is lost, and what the plan could not do is done by going on with it."""
+    both = Operator(capsys, "--bootstrap-server", brokers.bootstrap_servers, "--zookeeper", brokers.zookeeper_connect)
+    controller = int(json.loads(by_znodes("cluster", "describe", "-o", "json").out)["controller_id"])
+    target, source, third = (controller + 1) % 3, (controller + 2) % 3, controller
+    dies = {"target": target, "controller": controller, "source": source}[victim]
+    filled(both, topic_name, f"{source}:{third}")
+    plan = made_plan(both, tmp_path, topic_name, [source, target])
+    room = Room(tmp_path / "first", both.where)
+    words = ("--throttle", "500k", "--stall", "4s", *QUICK_LOCK, "-o", "json")
+    with room.start("plan", "apply", plan, *words) as running:
+        try:
+            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            brokers.kill_broker(dies)
+            out, said = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+            brokers.start_broker(dies)
+    assert running.returncode in (0, 1), (said, out)
+    if victim == "target":
+        assert running.returncode == 1 and "the copy has stalled" in json.loads(out)["reason"], (said, out)
+    wait_until(lambda: both("cluster", "health").code == 0)
+    went_on = both("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
+    assert went_on.code == 0, went_on.err
+    assert by_znodes.replicas(topic_name) == [[source, target]]
+    nothing_is_left(by_znodes, topic_name)
+    compared = both("replicas", "verify", "--topic", topic_name, "-o", "json")
+    assert (compared.code, compared.json[0]["to_offset"]) == (0, 3000), compared.out
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

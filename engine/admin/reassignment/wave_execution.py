@@ -266,6 +266,7 @@ class _Execution:
         """Look where everything is, write the way back and the journal, and clear what an earlier run has left."""
         standings = await read_standings(self.cluster, self.moves)
         self.done = {name for name, one in standings.items() if one is Standing.DONE}
+        self._seen_moving = {name for name, one in standings.items() if one is Standing.MOVING}
         _stop_where_drifted(standings)
         with_dirs = [move.move for move in self.moves if move.move.wanted_dirs and move.name not in self.done]
         if with_dirs:
@@ -333,6 +334,8 @@ class _Execution:
         for name, one in standings.items():
             if one is Standing.DONE:
                 self.done.add(name)
+            elif one is Standing.MOVING:
+                self._seen_moving.add(name)
             elif one is Standing.GONE and name not in self.done:
                 self.watcher.says(f"{name} does not exist any more: it is passed over")
         _stop_where_drifted({name: one for name, one in standings.items() if one is Standing.DRIFTED})
