@@ -1,6 +1,6 @@
 """The reference page of all commands, made from the commands themselves: ``python -m cli.reference`` writes it.
 
-A test compares the page with what this makes, so it is always true.
+Beside it stands the schema of plan files. A test compares both with what this makes, so they are always true.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from cli.main import root_command
 from cli.output.format import OutputFormat
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import TOOLS
+from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+PLAN_SCHEMA = PAGE.with_name("plan.schema.json")
 
 _HEAD = """\
 # Commands
@@ -45,6 +47,7 @@ def main() -> None:
         sys.exit(0 if PAGE.read_text("utf-8") == page() else "docs/reference/cli.md is old: python -m cli.reference")
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), "utf-8")
+    PLAN_SCHEMA.write_text(plan_schema_text(), "utf-8")
 
 
 def _contents() -> Iterator[str]:

@@ -23,18 +23,21 @@ LISTENING_PATIENCE_S = 2.0
 _LOOK_S = 1.0
 
 
-async def open_zookeeper(connect: str, *, timeout_s: float, has_brokers: bool = False) -> ZkClient:
+async def open_zookeeper(
+    connect: str, *, timeout_s: float, has_brokers: bool = False, session_timeout_ms: int = SESSION_TIMEOUT_MS
+) -> ZkClient:
     """Open a session and return the client.
 
     Args:
         has_brokers: the caller could ask brokers instead, and is told so.
+        session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
 
     Raises:
         Unreachable: nobody answers in time, or the chroot does not exist.
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
-    opening = asyncio.create_task(_open(connect, timeout_s, connect_s_max, instead), name="open-zookeeper")
+    opening = asyncio.create_task(_open(connect, timeout_s, connect_s_max, instead, session_timeout_ms), name="open-zookeeper")
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done and not await _somebody_listens(connect):
@@ -60,11 +63,13 @@ async def _somebody_listens(connect: str) -> bool:
     return any(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
 
 
-async def _open(connect: str, timeout_s: float, connect_s_max: float, instead: Phrase) -> ZkClient:
+async def _open(
+    connect: str, timeout_s: float, connect_s_max: float, instead: Phrase, session_timeout_ms: int
+) -> ZkClient:
     try:
         return await ZkClient.connect(
             connect,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=session_timeout_ms,
             # Less than the operation has, so that it can say who did not answer; giving up takes a second more.
             connection_timeout_ms=int(min(timeout_s * 0.6, connect_s_max) * 1000),
             client_name="klamm",

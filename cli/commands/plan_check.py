@@ -1,0 +1,110 @@
+"""``klamm plan check`` and ``diff``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.commands.plan_files import LoadedPlan, PlanArgument, load_plan
+from cli.commands.plan_group import group
+from cli.exit_codes import ExitCode
+from cli.framework.failure import Failure
+from cli.framework.invocation import Invocation, Stop
+from cli.framework.options import Needs
+from cli.framework.stdout import data_stream
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.common.snapshot import ClusterSnapshot
+    from plans.policy import Policy
+
+
+class CheckFormat(StrEnum):
+    """In which form findings are printed, for whom."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+
+
+@group.command(
+    "check",
+    needs=Needs(cluster=True),
+    examples=(
+        "klamm plan check plan.json",
+        "klamm plan check plan.json --policy policy.toml --snapshot cluster.json",
+        "klamm plan check plan.json --policy policy.toml --format github",
+        "klamm plan check plan.json --policy policy.toml --format markdown > comment.md",
+    ),
+)
+async def check(
+    invocation: Invocation,
+    file: PlanArgument,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What a plan may do: limits, racks, capacities, what is forbidden."),
+    ] = None,
+    form: Annotated[
+        CheckFormat | None,
+        typer.Option("--format", help="Annotations for GitHub, code quality for GitLab, JUnit XML, or a report."),
+    ] = None,
+) -> Report | ExitCode:
+    """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
+
+    The cluster is a living one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the
+    line of the plan file.
+    """
+    from cli.views.plan_check import check_report, formatted
+    from plans.checking import check_plan
+    from plans.lines import plan_lines
+
+    loaded = load_plan(file)
+    rules = None if policy is None else _load_policy(policy)
+    snapshot = await _snapshot(invocation, loaded, has_sizes=rules is not None and rules.needs_sizes)
+    findings = check_plan(loaded.plan, snapshot, rules, plan_lines(loaded.text))
+    rule_file = None if policy is None else str(policy)
+    if form is None:
+        return check_report(str(file), findings, rules, rule_file)
+    with data_stream() as stream:
+        stream.write(formatted(form.value, str(file), loaded.plan, findings, rules, rule_file))
+    return ExitCode.BAD_ANSWER if findings else ExitCode.DONE
+
+
+@group.command(
+    "diff",
+    examples=("klamm plan diff old.json new.json", "klamm plan diff old.json new.json -o json"),
+)
+def diff(
+    invocation: Invocation,
+    before: Annotated[Path, typer.Argument(metavar="OLD", help="A plan.")],
+    after: Annotated[Path, typer.Argument(metavar="NEW", help="Another plan.")],
+) -> Report:
+    """Tell in what two plans differ: partition by partition, and in their figures. Ends with 1 where they do."""
+    from cli.views.plan_diff import diff_report
+    from plans.comparing import compare_plans
+
+    return diff_report(compare_plans(load_plan(before).plan, load_plan(after).plan))
+
+
+async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bool) -> ClusterSnapshot:
+    """Return the cluster as it is; where sizes are wanted, with those of the brokers that tell them."""
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.target import Source
+    from engine.admin.snapshots.taking import take_snapshot
+
+    async with open_cluster(invocation) as cluster:
+        wants = has_sizes and cluster.source is not Source.SNAPSHOT
+        return (await take_snapshot(cluster, has_sizes=wants)).snapshot
+
+
+def _load_policy(path: Path) -> Policy:
+    from plans.policy import BadPolicy, parse_policy
+
+    try:
+        return parse_policy(path.read_text(encoding="utf-8", errors="replace"))
+    except BadPolicy as error:
+        raise Stop(Failure(ExitCode.USAGE, "usage", str(error), f"{path}:{error.line}", error.hint)) from error

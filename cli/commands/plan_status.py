@@ -1,0 +1,66 @@
+"""``klamm plan status`` and ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.commands.plan_files import JournalOption, PlanArgument, load_plan
+from cli.commands.plan_group import group
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.reassignment.journal import JournalRecord
+
+
+@group.command(
+    "status",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm plan status plan.json", "klamm plan status plan.json -o json | jq .lock"),
+)
+async def status(invocation: Invocation, file: PlanArgument, journal: JournalOption = None) -> Report:
+    """Tell how far a plan is, who holds the lock, and what the journal tells. Changes nothing."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.plan_status import plan_status_report
+    from engine.admin.reassignment.lock import read_holder
+    from engine.admin.reassignment.wave_execution import read_standings
+
+    loaded = load_plan(file)
+    record = _journal_of(journal or loaded.beside(".journal"))
+    async with open_cluster(invocation) as cluster:
+        standings = await read_standings(cluster, loaded.moves)
+        holder = await read_holder(cluster)
+    return plan_status_report(standings, holder, record)
+
+
+@group.command(
+    "verify",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, changes=True),
+    examples=("klamm plan verify plan.json", "klamm plan verify plan.json -o json"),
+)
+async def verify(invocation: Invocation, file: PlanArgument) -> Report:
+    """Tell whether every partition is where the plan wants it, and take throttles off that klamm has left.
+
+    Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.reassignment import statuses_report, throttle_notes
+    from engine.admin.reassignment.throttles import ClearedThrottles
+    from engine.admin.reassignment.verify import read_statuses
+    from engine.admin.reassignment.wave_execution import clear_leftovers
+
+    loaded = load_plan(file)
+    async with open_cluster(invocation) as cluster:
+        statuses = await read_statuses(cluster, [move.move for move in loaded.moves])
+        cleared = ClearedThrottles()
+        if cluster.target.may_be_changed and not invocation.is_dry_run:
+            cleared = await clear_leftovers(cluster)
+    return statuses_report(statuses, throttle_notes(cleared))
+
+
+def _journal_of(path: Path) -> JournalRecord | None:
+    from engine.admin.reassignment.journal import read_journal
+
+    return read_journal(path) if path.exists() else None

@@ -1,0 +1,172 @@
+"""Findings of ``plan check``: as a table, and in the forms that code hosts read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Table
+from cli.output.values import human_bytes
+from plans.checking import OF_CLUSTER, Check, Finding
+from plans.plan_file import PlanFile
+from plans.policy import Policy
+
+_COLUMNS = (
+    Column("file"),
+    Column("line", Kind.NUMBER),
+    Column("check"),
+    Column("partition"),
+    Column("rule"),
+    Column("message", falls_below=True),
+)
+_MARKDOWN_MAX = 50
+"""So many findings stand in a comment; it has a limit on a code host."""
+
+
+def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
+    """One row per finding; code 1 where there is one."""
+    rows = [(path, one.line, one.check, _name(one), _rule(one, policy, policy_path), one.message) for one in findings]
+    names = [column.name for column in _COLUMNS]
+    data = [dict(zip(names, row, strict=True)) for row in rows]
+    count = len(findings)
+    against = "the cluster" if policy is None else "the cluster and the policy"
+    notes = [f"{count} finding{'' if count == 1 else 's'}" if count else f"the plan fits {against}"]
+    code = ExitCode.BAD_ANSWER if findings else ExitCode.DONE
+    return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
+
+
+def formatted(
+    form: str, path: str, plan: PlanFile, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None
+) -> str:
+    """Return the findings as a code host reads them."""
+    told = [(one, f"{one.message}{_behind(one, policy, policy_path)}") for one in findings]
+    match form:
+        case "github":
+            return "".join(_github(path, one, text) for one, text in told)
+        case "gitlab":
+            return json.dumps([_gitlab(path, one, text) for one, text in told], indent=2, ensure_ascii=False) + "\n"
+        case "junit":
+            return _junit(path, told, policy)
+        case _:
+            return _markdown(path, plan, told)
+
+
+def _github(path: str, finding: Finding, text: str) -> str:
+    """A workflow command: what has a meaning of its own in it is escaped."""
+    title = f"klamm plan check: {finding.check.value}"
+    place = f"file={_property(path)},line={finding.line},title={_property(title)}"
+    return f"::error {place}::{_message(text)}\n"
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
+    """An entry of a Code Quality report; its fingerprint stays the same for the same finding."""
+    key = "\0".join((path, finding.check.value, str(finding.partition), finding.rule or "", finding.message))
+    return {
+        "description": text,
+        "check_name": f"klamm-plan-{finding.check.value}",
+        "fingerprint": hashlib.sha256(key.encode()).hexdigest(),
+        "severity": "critical" if finding.check in OF_CLUSTER else "major",
+        "location": {"path": path, "lines": {"begin": finding.line}},
+    }
+
+
+def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
+    """A test case per check: one that finds nothing has passed."""
+    checks = [one for one in Check if one in OF_CLUSTER or policy is not None]
+    failed = {check: [(one, text) for one, text in told if one.check is check] for check in checks}
+    count = sum(bool(found) for found in failed.values())
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
+    lines.append(f'<testsuites><testsuite name="klamm plan check" tests="{len(checks)}" failures="{count}" errors="0">')
+    for check, found in failed.items():
+        case = f"<testcase classname={quoteattr(path)} name={quoteattr(check.value)}"
+        if not found:
+            lines.append(f"{case}/>")
+            continue
+        message = quoteattr(f"{len(found)} finding{'' if len(found) == 1 else 's'}")
+        body = escape("\n".join(f"{path}:{one.line}: {text}" for one, text in found))
+        lines.append(f"{case}><failure message={message}>{body}</failure></testcase>")
+    lines.append("</testsuite></testsuites>")
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) -> str:
+    """A report for a pull request: the verdict, what it costs, before and after, the findings."""
+    count = len(told)
+    verdict = "fits" if not count else f"{count} finding{'' if count == 1 else 's'}"
+    score = plan.klamm.score
+    size = "unknown" if score.bytes is None else human_bytes(score.bytes)
+    proof = "no plan can do with less" if score.is_optimal else f"gap {_percent(score.gap)}"
+    lines = [
+        f"### Plan `{_cell(path)}`: {verdict}",
+        "",
+        f"`{plan.klamm.strategy.value}` of {len(plan.partitions)} partitions: **{score.moves} moves**, {size}, "
+        f"{score.leader_changes} leader changes ({proof}).",
+        "",
+        "| measure | before | after |",
+        "|---|---:|---:|",
+    ]
+    before, after = score.before, score.after
+    for name in ("replica_range", "leader_range", "bytes_cv", "rack_violations", "topic_excess"):
+        values = (_figure(getattr(one, name)) for one in (before, after))
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(values)} |")
+    if score.brokers:
+        lines += [
+            "",
+            "| broker | rack | replicas | leaders | bytes | in | out |",
+            "|---:|---|---:|---:|---:|---:|---:|",
+        ]
+        for one in score.brokers:
+            sizes = f"{_bytes(one.bytes_before)} → {_bytes(one.bytes_after)}"
+            lines.append(
+                f"| {one.broker} | {_cell(one.rack or '')} | {one.replicas_before} → {one.replicas_after} "
+                f"| {one.leaders_before} → {one.leaders_after} | {sizes} | {one.replicas_in} | {one.replicas_out} |"
+            )
+    if told:
+        lines += ["", "| line | check | finding |", "|---:|---|---|"]
+        lines += [f"| {one.line} | {one.check.value} | {_cell(text)} |" for one, text in told[:_MARKDOWN_MAX]]
+        if count > _MARKDOWN_MAX:
+            lines.append(f"| | | … and {count - _MARKDOWN_MAX} more |")
+    return "\n".join(lines) + "\n"
+
+
+def _name(finding: Finding) -> str | None:
+    return None if finding.partition is None else str(finding.partition)
+
+
+def _rule(finding: Finding, policy: Policy | None, path: str | None) -> str | None:
+    """Return where the rule stands that was broken, as ``policy.toml:3``."""
+    if finding.rule is None or policy is None or path is None:
+        return None
+    return f"{path}:{policy.lines.get(finding.rule, 1)}"
+
+
+def _behind(finding: Finding, policy: Policy | None, path: str | None) -> str:
+    rule = _rule(finding, policy, path)
+    return "" if rule is None else f" ({finding.rule}, {rule})"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _bytes(value: int | None) -> str:
+    return "?" if value is None else human_bytes(value)
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1%}"

@@ -1,0 +1,34 @@
+"""Two plans side by side."""
+
+from __future__ import annotations
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table
+from plans.comparing import PlanDifference
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("change"),
+    Column("before", Kind.LIST),
+    Column("after", Kind.LIST),
+)
+_FIGURES = (Column("figure"), Column("before"), Column("after"))
+
+
+def diff_report(difference: PlanDifference) -> Report:
+    """The partitions and the figures that differ; code 1 where any does."""
+    rows = [(one.topic, one.partition, one.change, one.before, one.after) for one in difference.partitions]
+    table = Table(_COLUMNS, rows)
+    figures = Table(_FIGURES, [(one.name, _text(one.before), _text(one.after)) for one in difference.figures])
+    sections = [Section("Partitions", table)] if rows else []
+    sections += [Section("Figures", figures)] if difference.figures else []
+    if difference.is_empty:
+        return Report(difference, table, (Section(text=("the plans are the same",)),))
+    count = len(rows)
+    notes = [f"{count} partition{'' if count == 1 else 's'} and {len(difference.figures)} figures differ"]
+    return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)

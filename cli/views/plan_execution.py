@@ -1,0 +1,204 @@
+"""A plan that is carried out: each wave as it goes, on a terminal, in a pipe and as JSON lines; and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.stdout import data_stream
+from cli.framework.talk import Verbosity
+from cli.framework.terminal import TerminalView, is_terminal
+from cli.output.format import OutputFormat
+from cli.output.printer import json_text
+from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.values import human_bytes, human_duration
+from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.waves import Wave
+
+_PIPE_PACE_S = 5.0
+_JSON_PACE_S = 1.0
+_BAR_WIDTH = 16
+_CODES = {
+    Outcome.DONE: ExitCode.DONE,
+    Outcome.STOPPED: ExitCode.BAD_ANSWER,
+    Outcome.DEADLINE: ExitCode.UNDER_WAY,
+}
+
+
+class ExecutionView:
+    """Tells how the waves go: one line, rewritten on a terminal; with -o jsonl each event is a line of data."""
+
+    def __init__(self, invocation: Invocation, goes_on: str) -> None:
+        self._invocation = invocation
+        self._goes_on = goes_on
+        self._is_jsonl = invocation.output is OutputFormat.JSONL
+        self._is_shown = invocation.talk.verbosity > Verbosity.QUIET and not invocation.talk.is_json
+        self._is_terminal = is_terminal(sys.stderr)
+        self._told = 0.0
+        self._has_line = False
+        self._wave_count = 0
+        self._begun: set[int] = set()
+
+    def step(self, step: Step, wave: int) -> None:
+        """Tell the steps that a person waits for, and keep what an interrupt would say."""
+        if self._is_jsonl and step is not Step.ENDED:
+            self._data({"event": step.value, "wave": wave or None})
+        if step is Step.WAVE_BEGUN:
+            self._told = 0.0
+            self._begun.add(wave)
+        elif step is Step.STARTED:
+            self._leaves(f"wave {wave} is under way in the cluster; go on with: {self._goes_on}")
+        elif step is Step.WAVE_DONE:
+            self._erase()
+            self._say(f"wave {wave} is done")
+            self._leaves(f"nothing is under way; go on with: {self._goes_on}")
+        elif step is Step.ELECTED:
+            self._say("preferred leaders are elected")
+
+    def show(self, progress: WaveProgress) -> None:
+        """Show how far it is, at a pace that suits who looks."""
+        now = time.monotonic()
+        if self._is_jsonl and now - self._told >= _JSON_PACE_S:
+            self._told = now
+            self._data({"event": "progress", **_progress_data(progress)})
+        if not self._is_shown:
+            return
+        line = progress_line(progress)
+        if self._is_terminal:
+            self._erase()
+            sys.stderr.write(f"{line[: TerminalView.of(sys.stderr).width - 1]}\n")
+            sys.stderr.flush()
+            self._has_line = True
+        elif now - self._told >= _PIPE_PACE_S:
+            self._told = now
+            self._invocation.talk.say(line)
+
+    def saved(self, rollback_file: Path) -> None:
+        """Tell the way back."""
+        self._say(f"the way back is in {rollback_file}, and with: {self._goes_on.replace(' resume ', ' rollback ')}")
+
+    def waits_for(self, holder: Holder) -> None:
+        """Tell who holds the lock."""
+        self._say(f"the lock is held by {holder}, for {holder.what}: waiting, in case that klamm is gone")
+
+    def says(self, text: str) -> None:
+        """Tell what a person wants to know."""
+        self._erase()
+        self._say(text)
+
+    def end(self) -> None:
+        """Take the line away."""
+        self._erase()
+
+    def _leaves(self, text: str) -> None:
+        self._invocation.left_running.clear()
+        self._invocation.accepted(text)
+
+    def _say(self, text: str) -> None:
+        if self._is_shown:
+            self._invocation.talk.say(text)
+
+    def _data(self, event: dict[str, object]) -> None:
+        with data_stream() as stream:
+            stream.write(json_text(event, is_indented=False) + "\n")
+
+    def _erase(self) -> None:
+        if self._has_line:
+            # Ctrl-C is echoed where the cursor stands: the line may have begun.
+            sys.stderr.write("\r\x1b[1A\x1b[J")
+            sys.stderr.flush()
+        self._has_line = False
+
+
+def progress_line(progress: WaveProgress) -> str:
+    """Return one line: the wave, partitions, bytes, rate, and between which times it will be done."""
+    text = f"wave {progress.wave} of {progress.wave_count}, {progress.done_count}/{progress.count} partitions"
+    if progress.moved_bytes is None or progress.total_bytes is None:
+        return f"{text}, sizes are not known"
+    share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
+    filled = int(_BAR_WIDTH * share)
+    bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+    sizes = f"{human_bytes(progress.moved_bytes)} of {human_bytes(progress.total_bytes)}"
+    return f"{text}, {sizes} [{bar}] {share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}"
+
+
+def waves_report(waves: Sequence[Wave]) -> Report:
+    """What a dry run tells: each partition with the wave that it would move in."""
+    columns = (
+        Column("wave", Kind.NUMBER),
+        Column("topic"),
+        Column("partition", Kind.NUMBER),
+        Column("replicas", Kind.LIST),
+        Column("target", Kind.LIST),
+        Column("bytes", Kind.BYTES),
+    )
+    rows = [
+        (number, *move.name, move.before, move.target, move.copied_bytes)
+        for number, wave in enumerate(waves, 1)
+        for move in wave
+    ]
+    names = [column.name for column in columns]
+    return Report([dict(zip(names, row, strict=True)) for row in rows], Table(columns, rows))
+
+
+def waves_result_report(result: WavesResult, goes_on: str, journal: str) -> Report:
+    """How it ended: done, or why not and how to go on."""
+    code = _CODES[result.outcome]
+    if result.outcome is Outcome.DONE and result.done < result.count:
+        code = ExitCode.BAD_ANSWER
+    data = {
+        "outcome": result.outcome,
+        "reason": result.reason,
+        "wave": result.wave,
+        "waves": result.wave_count,
+        "done": result.done,
+        "partitions": result.count,
+        "under_way": [str(name) for name in result.moving],
+        "throttles_left": list(result.left),
+        "journal": journal,
+        "goes_on": None if code is ExitCode.DONE else goes_on,
+    }
+    notes = [f"{result.done} of {result.count} partitions are where the plan wants them"]
+    if result.reason is not None:
+        notes.append(f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}")
+    if result.moving:
+        notes.append(f"{len(result.moving)} still under way in the cluster")
+    notes += result.left
+    if code is not ExitCode.DONE:
+        notes.append(f"go on with: {goes_on}")
+    columns = tuple(Column(name) for name in ("outcome", "wave", "waves", "done", "partitions", "reason"))
+    table = Table(columns, [tuple(data[column.name] for column in columns)])
+    pairs = [(name, value) for name, value in data.items() if value not in (None, [])]
+    return Report(data, table, (Section(body=Fields(pairs)),), notes, exit_code=code)
+
+
+def _progress_data(progress: WaveProgress) -> dict[str, object]:
+    return {
+        "wave": progress.wave,
+        "waves": progress.wave_count,
+        "done": progress.done_count,
+        "partitions": progress.count,
+        "moved_bytes": progress.moved_bytes,
+        "total_bytes": progress.total_bytes,
+        "rate_bytes": int(progress.rate),
+        "left_min_ms": None if progress.left_s_min is None else int(progress.left_s_min * 1000),
+        "left_max_ms": None if progress.left_s_max is None else int(progress.left_s_max * 1000),
+        "throttle_bytes": progress.throttle,
+    }
+
+
+def _left(progress: WaveProgress) -> str:
+    least, most = progress.left_s_min, progress.left_s_max
+    if least is None:
+        return ""
+    shortest = human_duration(int(least + 1) * 1000)
+    longest = None if most is None else human_duration(int(most + 1) * 1000)
+    if longest is None:
+        return f", at least {shortest} left"
+    return f", {shortest} left" if shortest == longest else f", {shortest} to {longest} left"

@@ -1,0 +1,75 @@
+"""A throttle that follows what the cluster can bear: halved when an ISR shrinks, raised step by step in calm. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Give, Parameter
+from engine.admin.reassignment.throttle_settings import RATE_MIN
+
+STEPS = 8
+"""From nothing to the ceiling in so many steps. Each rate leaves a mark in topics' settings, so they are few."""
+
+CALM_LOOKS = 3
+"""After so many looks without trouble the rate is raised."""
+
+_FLOOR_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleRange:
+    """Bytes a second at the start, and between which limits the rate may change."""
+
+    start: int
+    floor: int
+    ceiling: int
+
+    @classmethod
+    def of(cls, start: int, floor: int | None = None, ceiling: int | None = None) -> ThrottleRange:
+        """Return the range; without limits it goes down to a quarter of the start, and never above it.
+
+        Raises:
+            BadRequest: a rate is senseless, or they are not in order.
+        """
+        found = cls(start, max(start // _FLOOR_SHARE, RATE_MIN) if floor is None else floor, ceiling or start)
+        if min(found.start, found.floor) < RATE_MIN:
+            hint = "the unit is bytes a second: 50M is 50 MB/s"
+            raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=Give(Parameter.THROTTLE, str(start)), hint=hint)
+        if not found.floor <= found.start <= found.ceiling:
+            told = f"{found.floor}, {found.start}, {found.ceiling}"
+            raise BadRequest(f"floor, throttle and ceiling are not in order: {told} B/s")
+        return found
+
+    @property
+    def step(self) -> int:
+        return max(self.ceiling // STEPS, 1)
+
+    def halved(self, rate: int) -> int:
+        """Return half of a rate, down to a whole step, but not below the floor."""
+        return max(self.floor, rate // 2 // self.step * self.step)
+
+    def raised(self, rate: int) -> int:
+        """Return the next whole step above a rate, but not above the ceiling."""
+        return min(self.ceiling, (rate // self.step + 1) * self.step)
+
+
+class AdaptiveThrottle:
+    """Decides on the rate, look after look. Belongs to one execution."""
+
+    def __init__(self, limits: ThrottleRange) -> None:
+        self.rate = limits.start
+        self._limits = limits
+        self._calm_looks = 0
+
+    def next_rate(self, *, is_isr_shrinking: bool) -> int:
+        """Take one look into account and return the rate that holds from now on."""
+        if is_isr_shrinking:
+            self._calm_looks = 0
+            self.rate = self._limits.halved(self.rate)
+            return self.rate
+        self._calm_looks += 1
+        if self._calm_looks >= CALM_LOOKS:
+            self._calm_looks = 0
+            self.rate = self._limits.raised(self.rate)
+        return self.rate

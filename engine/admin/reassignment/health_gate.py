@@ -1,0 +1,79 @@
+"""The gate before each wave: whether the cluster is as well as it was when the plan began.
+
+What was wrong at the start does not close the gate, for a plan may be there to mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.reassignment.waves import Wave
+from engine.admin.topics.access import topic_reader
+from engine.common.model import NO_LEADER, TopicPartition
+
+_NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    """Who lives, which replicas are out of sync (those that a reassignment adds do not count), who has no leader."""
+
+    live: frozenset[int]
+    out_of_sync: Mapping[TopicPartition, frozenset[int]]
+    leaderless: frozenset[TopicPartition]
+
+
+async def read_health(cluster: Cluster) -> ClusterHealth:
+    """Look at all partitions.
+
+    Raises:
+        Unreachable: nobody tells.
+    """
+    reader = await topic_reader(cluster, on_unreadable=cluster.observe, on_unknown_settings=cluster.observe)
+    topics = await reader.topics([entry.topic for entry in await reader.names()])
+    out_of_sync: dict[TopicPartition, frozenset[int]] = {}
+    leaderless = set()
+    for topic in topics:
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition)
+            missing = frozenset(partition.osr) - set(partition.assignment.adding_replicas)
+            if missing:
+                out_of_sync[name] = missing
+            if partition.leader == NO_LEADER:
+                leaderless.add(name)
+    return ClusterHealth(await reader.live_brokers(), out_of_sync, frozenset(leaderless))
+
+
+def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]:
+    """Return in a sentence each why a wave must not begin."""
+    found = []
+    dead = sorted({broker for move in wave for broker in move.adding} - now.live)
+    if dead:
+        found.append(f"dead target: broker{_s(dead)} {_listed(dead)} shall receive replicas and cannot be reached")
+    leaderless = sorted(now.leaderless & {move.name for move in wave})
+    if leaderless:
+        found.append(f"no leader to copy from: {_named(leaderless)}")
+    shrunk = shrunk_since(start, now)
+    if shrunk:
+        found.append(f"the ISR has shrunk of {_named(shrunk)}")
+    return found
+
+
+def shrunk_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartition]:
+    """Return the partitions that have lost an in-sync replica since the start."""
+    return sorted(name for name, out in now.out_of_sync.items() if out - start.out_of_sync.get(name, frozenset()))
+
+
+def _named(names: list[TopicPartition]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+def _listed(values: list[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _s(values: list[int]) -> str:
+    return "" if len(values) == 1 else "s"

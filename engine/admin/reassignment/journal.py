@@ -1,0 +1,131 @@
+"""The journal of a plan's execution: a JSON line for each thing that has happened, on the disk before the next begins.
+
+It tells people what was done and when. Nobody needs it to go on: the plan file and the cluster are enough for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from engine.admin.cluster.errors import BadRequest
+
+FORMAT = 1
+
+_HINT = "move it away and resume: the plan file and the cluster are enough to go on, a new journal is begun"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """What a journal tells. ``is_torn``: the last line was cut short by a kill, and is left out."""
+
+    events: tuple[Mapping[str, Any], ...]
+    is_torn: bool = False
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        return self.events[-1]
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a wave was begun, and no run has got to a good end since."""
+        found = False
+        for event in self.events:
+            found = event["event"] == "wave" or (found and event["event"] != "done")
+        return found
+
+
+class Journal:
+    """Writes one journal. Open it with ``open_journal``; each ``write`` returns when the line is on the disk."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.path = path
+        self._file = file
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = json.dumps({"time": now, "event": event, **fields}, ensure_ascii=False)
+        self._file.write(f"{line}\n".encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_journal(path: Path, plan_digest: str) -> Journal:
+    """Open the journal of a plan to append to it; begin one where there is none. A torn last line goes.
+
+    Raises:
+        BadRequest: it is damaged, of another format, or of another plan.
+        OSError: it cannot be written.
+    """
+    is_new = not path.exists() or path.stat().st_size == 0
+    if not is_new:
+        record = read_journal(path)
+        if record.events and record.events[0]["plan"] != plan_digest:
+            hint = "name another file for the journal, or move this one away"
+            raise BadRequest("the journal is that of another plan", where=str(path), hint=hint)
+        is_new = not record.events
+    file = path.open("ab")
+    try:
+        _cut_torn_line(path, file)
+        journal = Journal(file, path)
+        if is_new:
+            journal.write("journal", format=FORMAT, plan=plan_digest)
+            _sync_folder(path)
+    except BaseException:
+        file.close()
+        raise
+    return journal
+
+
+def read_journal(path: Path) -> JournalRecord:
+    """Return what a journal tells.
+
+    Raises:
+        BadRequest: it is damaged, or of another format.
+        OSError: it cannot be read.
+    """
+    data = path.read_bytes()
+    lines = data.split(b"\n")
+    is_torn = lines.pop() != b""
+    events = tuple(_event(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
+    if events and events[0]["event"] != "journal":
+        raise BadRequest("not a journal: its first line is missing", where=str(path), hint=_HINT)
+    if events and events[0].get("format") != FORMAT:
+        told = json.dumps(events[0].get("format"))
+        raise BadRequest(f"this klamm reads journals of format {FORMAT}, not {told}", where=str(path), hint=_HINT)
+    return JournalRecord(events, is_torn)
+
+
+def _event(line: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise BadRequest(f"the journal is damaged: {error}", where=where, hint=_HINT) from error
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise BadRequest("the journal is damaged: not an event", where=where, hint=_HINT)
+    return event
+
+
+def _cut_torn_line(path: Path, file: BinaryIO) -> None:
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        file.truncate(whole)
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the file's name on the disk, too."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,212 @@
+"""The lock that lets one operator at a time carry out plans in a cluster. It lives in the cluster, never in a file.
+
+Two places hold it, and whoever takes it takes both that it can reach, so that an operator who knows ZooKeeper and one
+who knows only brokers exclude each other:
+
+* an ephemeral znode, where ZooKeeper is named;
+* the membership of the consumer group ``klamm-plan-lock``: the group's first member is its leader for as long as it
+  lives, and the coordinator ends the membership of a member that is not heard of. It needs nothing but the wire.
+
+Both end by themselves, a session time-out after their holder was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.common.errors import CoordinationError
+
+SESSION_TIMEOUT_S = 10.0
+"""So long the lock outlives a holder that was killed."""
+
+_RETRY_PAUSE_S = 0.25
+_PATIENCE_SHARE = 1.5
+"""A holder that is dead is gone after this share of the session time-out; one that is there by then is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lock, since when (ISO 8601, UTC), and for what."""
+
+    who: str
+    since: str
+    what: str
+
+    @classmethod
+    def myself(cls, what: str) -> Holder:
+        """Return this process as the holder."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):
+            user = str(os.getuid())
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return cls(f"{user}@{socket.gethostname()} (pid {os.getpid()})", now, what)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Holder:
+        """Return the holder that was written; what nobody understands is somebody unknown."""
+        with suppress(ValueError, TypeError):
+            found = json.loads(data)
+            return cls(*(str(found[key]) for key in ("who", "since", "what")))
+        return cls("somebody", "an unknown time", "something")
+
+    def __str__(self) -> str:
+        return f"{self.who} since {self.since}"
+
+
+class LockHeld(AdminError):
+    """Another operator holds the lock."""
+
+    kind = FailureKind.REFUSED
+
+    def __init__(self, holder: Holder) -> None:
+        hint = "wait for it to end; a lock whose holder was killed ends by itself when its session does"
+        super().__init__(f"another operator carries out a plan: {holder}", where=holder.what, hint=hint)
+        self.holder = holder
+
+
+class LockPlace(Protocol):
+    """One place in the cluster that holds the lock."""
+
+    async def take(self) -> None:
+        """Take it; where it is mine already, do nothing.
+
+        Raises:
+            LockHeld: somebody else has it.
+        """
+
+    async def is_mine(self) -> bool:
+        """Whether it is held at this moment, as far as can be told."""
+
+    async def holder(self) -> Holder | None:
+        """Return who holds it; None is nobody."""
+
+    async def give_back(self) -> None:
+        """Let it go, if it is mine, and close what was opened for it."""
+
+
+class OperatorLock:
+    """The lock while it is held."""
+
+    def __init__(self, places: Sequence[LockPlace]) -> None:
+        self._places = places
+
+    async def ensure(self) -> None:
+        """Return where the lock is held; take again what was lost and nobody else has.
+
+        Raises:
+            LockHeld: another operator has it.
+            Unreachable: it cannot be told.
+        """
+        for place in self._places:
+            if not await place.is_mine():
+                await place.take()
+
+
+@asynccontextmanager
+async def operator_lock(
+    cluster: Cluster,
+    holder: Holder,
+    *,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
+    on_wait: Callable[[Holder], None] = lambda _: None,
+) -> AsyncIterator[OperatorLock]:
+    """Hold the lock. A holder that may be dead is waited for as long as its session may last.
+
+    Raises:
+        LockHeld: another operator has it, and lives.
+        Unreachable: no place of the cluster can hold it.
+    """
+    places: list[LockPlace] = []
+    try:
+        for place, is_enough_without in await lock_places(cluster, holder, session_timeout_s):
+            places.append(place)
+            try:
+                await _take(place, session_timeout_s, cluster.timeout_s, on_wait)
+            except LockHeld:
+                raise
+            except (AdminError, CoordinationError) as error:
+                if not is_enough_without:
+                    raise
+                cluster.complain(f"the brokers do not hold the lock, ZooKeeper alone does: {error}")
+                places.remove(place)
+                await place.give_back()
+        yield OperatorLock(places)
+    finally:
+        for place in reversed(places):
+            with suppress(AdminError, CoordinationError, TimeoutError):
+                async with asyncio.timeout(session_timeout_s):
+                    await place.give_back()
+
+
+async def read_holder(cluster: Cluster) -> Holder | None:
+    """Return who holds the cluster's lock; None is nobody. What cannot be asked counts as free.
+
+    Raises:
+        Unreachable: no place can be asked.
+    """
+    failures: list[AdminError] = []
+    places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
+    for place, _ in places:
+        try:
+            holder = await place.holder()
+        except AdminError as error:
+            failures.append(error)
+            continue
+        finally:
+            with suppress(AdminError, CoordinationError):
+                await place.give_back()
+        if holder is not None:
+            return holder
+    if len(failures) == len(places):
+        raise failures[0]
+    return None
+
+
+async def lock_places(cluster: Cluster, holder: Holder, session_timeout_s: float) -> list[tuple[LockPlace, bool]]:
+    """Return the places that can hold the lock, each with whether the lock holds without it."""
+    from engine.admin.reassignment.lock_by_group import GroupLock
+
+    places: list[tuple[LockPlace, bool]] = []
+    if cluster.target.may_ask_zookeeper:
+        from engine.admin.reassignment.lock_by_znode import ZnodeLock
+
+        places.append((ZnodeLock(cluster, holder, session_timeout_s), False))
+    if cluster.target.may_ask_brokers:
+        places.append((GroupLock(cluster, holder, session_timeout_s), bool(places)))
+    return places
+
+
+async def _take(place: LockPlace, session_timeout_s: float, limit_s: float, on_wait: Callable[[Holder], None]) -> None:
+    deadline = time.monotonic() + session_timeout_s * _PATIENCE_SHARE
+    is_told = False
+    while True:
+        try:
+            async with asyncio.timeout(limit_s):
+                await place.take()
+        except LockHeld as error:
+            if time.monotonic() >= deadline:
+                raise
+            if not is_told:
+                on_wait(error.holder)
+            is_told = True
+            await asyncio.sleep(_RETRY_PAUSE_S)
+        except TimeoutError as error:
+            raise Unreachable("nobody tells whether the lock of plans is free") from error
+        else:
+            return

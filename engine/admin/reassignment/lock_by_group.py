@@ -1,0 +1,227 @@
+"""The lock of plans by the wire alone: the leader of the group ``klamm-plan-lock`` holds it.
+
+The group speaks the classic protocol, which every broker from 0.9 to 4.x has. Its coordinator makes the first member
+the leader and keeps it while that member lives, writes the membership down, and ends it when no heartbeat has come for
+the session time-out. So the lock survives the death of the coordinator, and not that of its holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, Refused, Unreachable
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.groups.group_reading import find_coordinators
+from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.common.errors import ErrorCode, error_code
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from engine.protocol.apis.heartbeat import HeartbeatRequest
+from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+GROUP = "klamm-plan-lock"
+
+_PROTOCOL_TYPE = "klamm-lock"
+_PROTOCOL = "holder"
+_HEARTBEATS_A_SESSION = 4
+_PAUSE_S = 0.1
+_SEVERAL_MEMBERS = 3
+"""From this version of LeaveGroup on members are a list."""
+_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+class GroupLock:
+    """Holds the lock, and sends heartbeats over connections of its own, which nothing else can hold up."""
+
+    def __init__(self, cluster: Cluster, holder: Holder, session_timeout_s: float) -> None:
+        self._parent = cluster
+        self._own = Cluster(cluster.target, observe=cluster.observe, timeout_s=cluster.timeout_s)
+        self._holder = holder
+        self._session_timeout_s = session_timeout_s
+        self._coordinator: int | None = None
+        self._member_id = ""
+        self._generation = -1
+        self._is_leader = False
+        self._heard_at = 0.0
+        self._beating: asyncio.Task[None] | None = None
+        self._joining = asyncio.Lock()
+
+    async def take(self) -> None:
+        group = await self._describe()
+        others = [member for member in group.members if member.member_id != self._member_id]
+        if others and not self._is_leader:
+            # Looking does not disturb whoever holds it; joining would.
+            raise LockHeld(_holder_of(others))
+        await self._join()
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat(), name="heartbeats-of-the-plan-lock")
+
+    async def is_mine(self) -> bool:
+        """Whether the coordinator has confirmed it within a session time-out."""
+        return self._is_leader and time.monotonic() - self._heard_at < self._session_timeout_s
+
+    async def holder(self) -> Holder | None:
+        members = (await self._describe()).members
+        return _holder_of(members) if members else None
+
+    async def give_back(self) -> None:
+        beating, self._beating = self._beating, None
+        try:
+            if beating is not None:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+            if self._member_id:
+                await self._leave()
+        finally:
+            await self._own.close()
+
+    async def _join(self) -> None:
+        """Join until the coordinator takes it; the leader holds the lock."""
+        async with self._joining:
+            await self._keep_joining()
+
+    async def _keep_joining(self) -> None:
+        while True:
+            joined = await self._ask_to_join()
+            code = error_code(joined.error_code)
+            if code is ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = joined.member_id
+            elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+                self._member_id = ""
+            elif code in (*_MOVED, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._coordinator = None
+                await asyncio.sleep(_PAUSE_S)
+            elif code is ErrorCode.INVALID_SESSION_TIMEOUT:
+                hint = "brokers allow from group.min.session.timeout.ms on, 6 s by default"
+                raise Refused(code, "no such session time-out for the lock", where=f"group {GROUP}", hint=hint)
+            elif code is not ErrorCode.NONE:
+                raise Refused(code, "the lock of plans cannot be taken", where=f"group {GROUP}")
+            elif await self._settle(joined):
+                return
+
+    async def _ask_to_join(self) -> JoinGroupResponse:
+        session_ms = int(self._session_timeout_s * 1000)
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=session_ms,
+            member_id=self._member_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=self._holder.encode())],
+        )
+        wire = await self._own.wire()
+        answer: JoinGroupResponse = await wire.call_broker(await self._home(), request, timeout_ms=session_ms * 3)
+        return answer
+
+    async def _settle(self, joined: JoinGroupResponse) -> bool:
+        """Become the holder; return False where the generation is over already.
+
+        Raises:
+            LockHeld: somebody else leads.
+        """
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        if joined.leader != joined.member_id:
+            self._is_leader = False
+            others = [m for m in (await self._describe()).members if m.member_id == joined.leader]
+            await self._leave()
+            raise LockHeld(_holder_of(others))
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocol_name=_PROTOCOL,
+            assignments=[SyncGroupRequestAssignment(member_id=self._member_id, assignment=b"")],
+        )
+        answer = await (await self._own.wire()).call_broker(await self._home(), request)
+        if answer.error_code != ErrorCode.NONE:
+            return False
+        self._is_leader, self._heard_at = True, time.monotonic()
+        return True
+
+    async def _beat(self) -> None:
+        """Send heartbeats until cancelled; what cannot be sent shows in ``is_mine``."""
+        while True:
+            await asyncio.sleep(self._session_timeout_s / _HEARTBEATS_A_SESSION)
+            asked_at = time.monotonic()
+            try:
+                async with asyncio.timeout(self._session_timeout_s / 2):
+                    code = await self._heartbeat()
+                    if code is ErrorCode.REBALANCE_IN_PROGRESS:
+                        # Somebody else has joined, finds that it does not lead, and leaves.
+                        await self._join()
+                    elif code is ErrorCode.NONE:
+                        self._heard_at = asked_at
+                    elif code in _MOVED:
+                        self._coordinator = None
+                    else:
+                        self._is_leader, self._member_id = False, ""
+            except LockHeld:
+                self._is_leader = False
+            except (AdminError, TimeoutError) as error:
+                self._coordinator = None
+                self._parent.observe(f"the lock's coordinator does not answer: {error}")
+                await self._own.close()
+
+    async def _heartbeat(self) -> ErrorCode:
+        request = HeartbeatRequest(group_id=GROUP, generation_id=self._generation, member_id=self._member_id)
+        return error_code((await (await self._own.wire()).call_broker(await self._home(), request)).error_code)
+
+    async def _leave(self) -> None:
+        wire = await self._own.wire()
+        home = await self._home()
+        member_id, self._member_id, self._is_leader = self._member_id, "", False
+        if await wire.version(await wire.client_of(home), ApiKey.LEAVE_GROUP) < _SEVERAL_MEMBERS:
+            await wire.call_broker(home, LeaveGroupRequest(group_id=GROUP, member_id=member_id))
+        else:
+            await wire.call_broker(
+                home, LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)])
+            )
+        # An empty group need not be listed; where somebody has joined meanwhile, it is refused.
+        with suppress(AdminError):
+            await wire.call_broker(home, DeleteGroupsRequest(groups_names=[GROUP]))
+
+    async def _describe(self) -> DescribedGroup:
+        while True:
+            wire = await self._own.wire()
+            answer = await wire.call_broker(await self._home(), DescribeGroupsRequest(groups=[GROUP]))
+            group: DescribedGroup = answer.groups[0]
+            code = error_code(group.error_code)
+            if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                return group
+            if code not in _MOVED:
+                raise Refused(code, "who holds the lock of plans cannot be told", where=f"group {GROUP}")
+            self._coordinator = None
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _home(self) -> int:
+        while self._coordinator is None:
+            found = (await find_coordinators(await self._own.wire(), [GROUP]))[GROUP]
+            if not isinstance(found, Unknown):
+                self._coordinator = found
+            elif found.code is not None and found.code not in _MOVED:
+                raise Refused(found.code, "the lock of plans has no coordinator", where=f"group {GROUP}")
+            elif found.code is None:
+                raise Unreachable(str(found), where=f"group {GROUP}")
+            else:
+                await asyncio.sleep(_PAUSE_S)
+        return self._coordinator
+
+
+def _holder_of(members: list[DescribedGroupMember]) -> Holder:
+    """Return who a member says it is; while the group rebalances its coordinator tells only where it is."""
+    for member in members:
+        if member.member_metadata:
+            return Holder.decode(bytes(member.member_metadata))
+    where = members[0].client_host.removeprefix("/") if members else "an unknown machine"
+    return Holder(f"somebody at {where}", "a moment ago", "a plan")

@@ -1,0 +1,69 @@
+"""The lock of plans as an ephemeral znode, ``/klamm/plan-lock``, in a session of its own."""
+
+from __future__ import annotations
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.remedies import Give, Parameter, Phrase
+from engine.admin.cluster.zookeeper import open_zookeeper
+from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.zk.client import ZkClient
+from engine.zk.errors import NodeExists, NoNode, SessionLost
+
+PATH = "/klamm/plan-lock"
+_PARENT = "/klamm"
+
+
+class ZnodeLock:
+    """Holds the lock for as long as its session lives."""
+
+    def __init__(self, cluster: Cluster, holder: Holder, session_timeout_s: float) -> None:
+        self._cluster = cluster
+        self._holder = holder
+        self._session_timeout_ms = int(session_timeout_s * 1000)
+        self._zk: ZkClient | None = None
+
+    async def take(self) -> None:
+        zk = await self._client()
+        try:
+            await zk.ensure_path(_PARENT)
+            await zk.create(PATH, self._holder.encode(), ephemeral=True)
+        except NodeExists as error:
+            found = await self.holder()
+            if not await self.is_mine():
+                raise LockHeld(found or Holder.decode(b"")) from error
+        except SessionLost as error:
+            raise Unreachable(str(error), where=self._cluster.target.zookeeper) from error
+
+    async def is_mine(self) -> bool:
+        zk = await self._client()
+        try:
+            stat = await zk.exists(PATH)
+        except SessionLost:
+            return False
+        return stat is not None and stat.ephemeral_owner == zk.session_id
+
+    async def holder(self) -> Holder | None:
+        zk = await self._client()
+        try:
+            return Holder.decode((await zk.get(PATH))[0])
+        except NoNode:
+            return None
+        except SessionLost as error:
+            raise Unreachable(str(error), where=self._cluster.target.zookeeper) from error
+
+    async def give_back(self) -> None:
+        zk, self._zk = self._zk, None
+        if zk is not None:
+            await zk.close()
+
+    async def _client(self) -> ZkClient:
+        if self._zk is None:
+            connect = self._cluster.target.zookeeper
+            if connect is None:
+                hint = Phrase("give ", Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"))
+                raise BadRequest("this needs ZooKeeper", hint=hint)
+            self._zk = await open_zookeeper(
+                connect, timeout_s=self._cluster.timeout_s, session_timeout_ms=self._session_timeout_ms
+            )
+        return self._zk

@@ -1,0 +1,532 @@
+"""A plan carried out in waves: locked, journalled, throttled, watched, and every throttle taken off again.
+
+Nothing but the cluster tells how far it is: each run looks where the partitions are, adopts what moves already and
+starts what waits. So whoever has the plan goes on with it, from any machine, after any crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
+from engine.admin.elections.running import preview_election, run_election
+from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
+from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
+from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
+from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
+from engine.admin.reassignment.journal import Journal, open_journal
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, Holder, LockHeld, OperatorLock, operator_lock
+from engine.admin.reassignment.log_dirs import (
+    check_can_move,
+    check_log_dirs,
+    move_log_dirs,
+    read_log_dirs,
+    refuse_moves,
+)
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, flows_of
+from engine.admin.reassignment.plan_file import plan_document, plan_text
+from engine.admin.reassignment.running import read_partitions
+from engine.admin.reassignment.throttle_settings import Throttle
+from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles, plan_throttle, set_throttle
+from engine.admin.reassignment.values import Refusal
+from engine.admin.reassignment.verify import read_statuses
+from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
+from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
+from engine.admin.topics.access import topic_reader
+from engine.common.errors import CoordinationError
+from engine.common.model import TopicPartition
+
+POLL_MIN_S = 0.2
+POLL_MAX_S = 2.0
+LOOK_AROUND_S = 5.0
+"""So often the ISRs are looked at while a wave moves, and the throttle is adapted."""
+
+GATE_PATIENCE_S = 15.0
+"""So long the gate waits for a cluster to get well again before it stops the plan."""
+
+STALL_S = 300.0
+"""Without a byte copied for so long, a wave counts as stalled."""
+
+START_TRIES = 5
+"""So often partitions are started whose start nobody has confirmed."""
+
+LEAVING_LIMIT_S = 20.0
+"""So long the way out may take."""
+
+_NAMED_MAX = 5
+
+
+class Step(StrEnum):
+    """The steps of an execution, each told after it is done. Wherever it is broken off, another run goes on."""
+
+    LOCKED = "locked"
+    SAVED = "saved"
+    """Journal and rollback file are on the disk."""
+    CLEARED = "cleared"
+    """Throttles that an earlier run has left are off."""
+    WAVE_BEGUN = "wave_begun"
+    """The gate is passed, and the journal says what will move."""
+    THROTTLED = "throttled"
+    STARTED = "started"
+    COPIED = "copied"
+    WAVE_DONE = "wave_done"
+    """The wave's throttle is off, and the journal says that it is done."""
+    ELECTED = "elected"
+    ENDED = "ended"
+    """The journal says how it ended."""
+
+
+class Outcome(StrEnum):
+    """How an execution ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    """A gate has stopped it: ``reason`` says which."""
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True)
+class WaveSettings:
+    """How waves are carried out.
+
+    Attributes:
+        plan_digest: by which the journal knows its plan.
+        what: what is done, for the lock and the journal, such as ``apply plan.json``.
+        journal: path of the journal.
+        rollback_file: where the way back is written; None writes none.
+        throttle: None copies at full speed.
+        deadline_s: seconds from now, None has no end.
+        elects: whether leaders that the plan changes are elected at the end.
+    """
+
+    plan_digest: str
+    what: str
+    journal: Path
+    rollback_file: Path | None
+    throttle: ThrottleRange | None = None
+    deadline_s: float | None = None
+    stall_s: float = STALL_S
+    lock_timeout_s: float = SESSION_TIMEOUT_S
+    elects: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WavesResult:
+    """What became of it. ``wave`` is the last that was begun, ``left`` says which throttles stay, and why."""
+
+    outcome: Outcome
+    reason: str | None
+    wave: int
+    wave_count: int
+    done: int
+    moving: tuple[TopicPartition, ...]
+    count: int
+    left: tuple[str, ...] = ()
+
+
+class WaveWatcher(Protocol):
+    """Is told how an execution goes."""
+
+    def step(self, step: Step, wave: int) -> None:
+        """This step is done; ``wave`` counts from 1, 0 is before the first."""
+
+    def show(self, progress: WaveProgress) -> None:
+        """It is so far now."""
+
+    def saved(self, rollback_file: Path) -> None:
+        """The way back is in this file."""
+
+    def waits_for(self, holder: Holder) -> None:
+        """Another operator holds the lock; if it is dead its lock ends soon."""
+
+    def says(self, text: str) -> None:
+        """Something that a person wants to know: the throttle was changed, an answer got lost."""
+
+
+class _Stop(Exception):
+    """Ends the execution before the next wave."""
+
+    def __init__(self, reason: str, outcome: Outcome = Outcome.STOPPED) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.outcome = outcome
+
+
+async def execute_waves(
+    cluster: Cluster, waves: Sequence[Wave], settings: WaveSettings, watcher: WaveWatcher
+) -> WavesResult:
+    """Carry out waves one after the other, and stop before the next one where the gate does not open.
+
+    What is done already is passed over, what is under way is adopted. On the way out, whatever the reason, throttles
+    come off everything that does not move any more; what still copies keeps its throttle until ``clear_leftovers``.
+
+    Raises:
+        BadRequest: the journal is not that of this plan; nothing was changed.
+        LockHeld: another operator carries out a plan; nothing was changed.
+        AdminError: the cluster refuses, or cannot be reached.
+    """
+    holder = Holder.myself(settings.what)
+    async with operator_lock(
+        cluster, holder, session_timeout_s=settings.lock_timeout_s, on_wait=watcher.waits_for
+    ) as lock:
+        watcher.step(Step.LOCKED, 0)
+        journal = open_journal(settings.journal, settings.plan_digest)
+        try:
+            return await _Execution(cluster, waves, settings, watcher, lock, journal).run(holder)
+        finally:
+            journal.close()
+
+
+async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
+    """Take klamm's throttles off all that does not move any more, whoever left them."""
+    running = await (await reassignment_reader(cluster)).running()
+    return await clear_throttles(cluster, running.names, None)
+
+
+async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
+    """Return where each partition of a plan is."""
+    listed = (await (await reassignment_reader(cluster)).running()).listed
+    found = await read_partitions(cluster, {move.name.topic for move in moves})
+    standings = {move.name: standing_of(move, found.get(move.name), listed.get(move.name)) for move in moves}
+    with_dirs = [one.move for one in moves if one.move.wanted_dirs and standings[one.name] is Standing.DONE]
+    for status in await read_statuses(cluster, with_dirs) if with_dirs else ():
+        if status.state is ReassignmentState.IN_PROGRESS:
+            standings[status.name] = Standing.MOVING
+        elif status.state is not ReassignmentState.COMPLETE:
+            standings[status.name] = Standing.WAITING
+    return standings
+
+
+@dataclass(slots=True)
+class _Execution:
+    """One run. It holds the lock and the journal that its caller opened."""
+
+    cluster: Cluster
+    waves: Sequence[Wave]
+    settings: WaveSettings
+    watcher: WaveWatcher
+    lock: OperatorLock
+    journal: Journal
+    wave: int = 0
+    done: set[TopicPartition] = field(default_factory=set)
+    _deadline: float | None = None
+    _start: ClusterHealth | None = None
+    _throttle: AdaptiveThrottle | None = None
+    _set_rate: int | None = None
+    _meter: WaveMeter | None = None
+    _seen_moving: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def moves(self) -> list[WaveMove]:
+        return [move for wave in self.waves for move in wave]
+
+    async def run(self, holder: Holder) -> WavesResult:
+        if self.settings.deadline_s is not None:
+            self._deadline = time.monotonic() + self.settings.deadline_s
+        if self.settings.throttle is not None:
+            self._throttle = AdaptiveThrottle(self.settings.throttle)
+        to_copy = {move.name: move.copied_bytes for move in self.moves}
+        self._meter = WaveMeter(to_copy, len(self.waves))
+        outcome = Outcome.STOPPED
+        reason: str | None = "interrupted"
+        left: tuple[str, ...] = ()
+        try:
+            await self._begin(holder)
+            for wave in self.waves:
+                self.wave += 1
+                await self._carry_out(wave)
+            await self._elect()
+            outcome, reason = Outcome.DONE, None
+        except _Stop as stop:
+            outcome, reason = stop.outcome, stop.reason
+        except LockHeld as error:
+            reason = f"the lock was lost: {error.message}"
+        except (AdminError, CoordinationError) as error:
+            reason = str(error)
+            raise
+        finally:
+            left = await self._leave()
+            fields = {"reason": reason, "wave": self.wave, "throttles_left": list(left)}
+            self.journal.write("done" if outcome is Outcome.DONE else "stopped", **fields)
+            self.watcher.step(Step.ENDED, self.wave)
+        standings = await read_standings(self.cluster, self.moves)
+        moving = tuple(name for name, one in standings.items() if one is Standing.MOVING)
+        done = sum(one is Standing.DONE for one in standings.values())
+        return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left)
+
+    async def _begin(self, holder: Holder) -> None:
+        """Look where everything is, write the way back and the journal, and clear what an earlier run has left."""
+        standings = await read_standings(self.cluster, self.moves)
+        self.done = {name for name, one in standings.items() if one is Standing.DONE}
+        self._seen_moving = {name for name, one in standings.items() if one is Standing.MOVING}
+        _stop_where_drifted(standings)
+        with_dirs = [move.move for move in self.moves if move.move.wanted_dirs and move.name not in self.done]
+        if with_dirs:
+            await check_can_move(await self.cluster.wire(), with_dirs)
+            brokers = {broker for move in with_dirs for broker in move.wanted_dirs}
+            check_log_dirs(with_dirs, await read_log_dirs(self.cluster, brokers, []))
+        self._start = await read_health(self.cluster)
+        back = self._save_rollback()
+        self.journal.write(
+            "begun", what=holder.what, who=holder.who, waves=len(self.waves), partitions=len(standings),
+            done=len(self.done), rollback=None if back is None else str(back),
+        )  # fmt: skip
+        if back is not None:
+            self.watcher.saved(back)
+        self.watcher.step(Step.SAVED, 0)
+        await clear_leftovers(self.cluster)
+        self.watcher.step(Step.CLEARED, 0)
+
+    def _save_rollback(self) -> Path | None:
+        """Write the way back; one that an earlier run has written is the same, for it comes from the plan."""
+        path = self.settings.rollback_file
+        if path is None:
+            return None
+        text = plan_text(plan_document({move.name: move.before for move in self.moves})) + "\n"
+        if path.exists():
+            if path.read_text(encoding="utf-8") == text:
+                return path
+            path = path.parent / new_rollback_path(path.stem, path.suffix)
+        write_rollback(path, text)
+        return path
+
+    async def _carry_out(self, wave: Wave) -> None:
+        """Move one wave, as often as it takes to have every partition of it confirmed."""
+        if all(move.name in self.done for move in wave):
+            return
+        await self._pass_gate(wave)
+        self.journal.write("wave", wave=self.wave, of=len(self.waves), partitions=[str(move.name) for move in wave])
+        self.watcher.step(Step.WAVE_BEGUN, self.wave)
+        refusals: list[Refusal] = []
+        for tries in range(START_TRIES + 1):
+            standings = await self._standings(wave)
+            waiting = [move for move in wave if standings[move.name] is Standing.WAITING]
+            moving = [move for move in wave if standings[move.name] is Standing.MOVING]
+            if not waiting and not moving:
+                break
+            back = [move.name for move in waiting if move.name in self._seen_moving]
+            if back:
+                raise _Stop(f"somebody has cancelled {_named(back)}")
+            if tries == START_TRIES:
+                names = _named([move.name for move in waiting + moving])
+                raise _Stop(f"nobody moves {names}, however often it is asked")
+            refusals = await self._start_moves(waiting, moving)
+            await self._follow(wave)
+            if refusals:
+                break
+        self.watcher.step(Step.COPIED, self.wave)
+        await self._unthrottle()
+        self.journal.write("wave_done", wave=self.wave)
+        self.watcher.step(Step.WAVE_DONE, self.wave)
+        if refusals:
+            raise _Stop(f"the cluster refuses {refusals[0]} ({refusals[0].code.name})")
+
+    async def _standings(self, wave: Wave) -> dict[TopicPartition, Standing]:
+        standings = await read_standings(self.cluster, wave)
+        for name, one in standings.items():
+            if one is Standing.DONE:
+                self.done.add(name)
+            elif one is Standing.MOVING:
+                self._seen_moving.add(name)
+            elif one is Standing.GONE and name not in self.done:
+                self.watcher.says(f"{name} does not exist any more: it is passed over")
+        _stop_where_drifted({name: one for name, one in standings.items() if one is Standing.DRIFTED})
+        return standings
+
+    async def _pass_gate(self, wave: Wave) -> None:
+        """Return when the wave may begin.
+
+        Raises:
+            _Stop: it must not, and did not for as long as the gate waits.
+        """
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise _Stop("the deadline has passed", Outcome.DEADLINE)
+        await self.lock.ensure()
+        assert self._start is not None
+        patience_s = min(GATE_PATIENCE_S, self.settings.stall_s)
+        closes_at = time.monotonic() + patience_s
+        waiting = tuple(move for move in wave if move.name not in self.done)
+        while reasons := obstacles(self._start, await read_health(self.cluster), waiting):
+            if time.monotonic() >= closes_at:
+                raise _Stop("; ".join(reasons))
+            await asyncio.sleep(POLL_MIN_S)
+
+    async def _start_moves(self, waiting: Sequence[WaveMove], moving: Sequence[WaveMove]) -> list[Refusal]:
+        """Throttle, then start; return what was refused. A lost answer is none: the next look tells what came of it."""
+        changer = await reassignment_changer(self.cluster)
+        if moving and changer.is_znode:
+            # Through the znode one batch goes after the other: what moves is waited for first.
+            return []
+        if self._throttle is not None:
+            await self._set_throttle(self._throttle.rate, [*waiting, *moving])
+        self.watcher.step(Step.THROTTLED, self.wave)
+        wanted_dirs = {(one.name, broker): path for one in waiting for broker, path in one.move.wanted_dirs.items()}
+        targets = {one.name: one.target for one in waiting if not await self._is_there(one)}
+        refusals: list[Refusal] = []
+        try:
+            if wanted_dirs:
+                refuse_moves(await move_log_dirs(await self.cluster.wire(), wanted_dirs))
+            if targets:
+                await changer.check(targets)
+                refusals = await changer.alter(targets)
+        except Unreachable as error:
+            self.watcher.says(f"no answer to the start of wave {self.wave}, looking what came of it: {error}")
+            await asyncio.sleep(POLL_MIN_S)
+        self.watcher.step(Step.STARTED, self.wave)
+        return refusals
+
+    async def _is_there(self, move: WaveMove) -> bool:
+        """Whether a partition has its replicas already, and only its log dirs are to change."""
+        if not move.move.wanted_dirs:
+            return False
+        found = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
+        return found is not None and not found.assignment.is_being_reassigned and found.replicas == move.target
+
+    async def _follow(self, wave: Wave) -> None:
+        """Look until nothing of the wave moves, and adapt the throttle meanwhile.
+
+        Raises:
+            _Stop: the copy has stalled, the deadline has passed, or nobody tells any more.
+        """
+        pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
+        least: dict[TopicPartition, tuple[int, int | None]] = {}
+        told = "nothing was copied"
+        while True:
+            now = time.monotonic()
+            try:
+                statuses = await read_statuses(self.cluster, [move.move for move in wave])
+                moving = [one for one in statuses if one.state is ReassignmentState.IN_PROGRESS]
+                self._show(statuses)
+                if not moving:
+                    return
+                if _has_news(moving, least):
+                    last_news = now
+                told = next((f"{one.name} {one.reason}" for one in moving if one.reason), "nothing was copied")
+                if now - looked_around >= LOOK_AROUND_S:
+                    looked_around = now
+                    await self._look_around(wave)
+            except (AdminError, CoordinationError) as error:
+                # A controller that has died is replaced; the copy goes on without it.
+                self.cluster.observe(f"how far the wave is cannot be told now: {error}")
+                told = f"nobody tells how far it is: {error}"
+            if self._deadline is not None and now >= self._deadline:
+                raise _Stop("the deadline has passed", Outcome.DEADLINE)
+            if now - last_news >= self.settings.stall_s:
+                raise _Stop(f"the copy has stalled: {told} for {self.settings.stall_s:g} s")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, POLL_MAX_S)
+
+    def _show(self, statuses: Sequence[PartitionStatus]) -> None:
+        assert self._meter is not None
+        remaining: dict[TopicPartition, int | None] = {}
+        for status in statuses:
+            if status.state is ReassignmentState.COMPLETE:
+                self.done.add(status.name)
+            elif status.state is ReassignmentState.IN_PROGRESS:
+                self._seen_moving.add(status.name)
+                remaining[status.name] = status.remaining_bytes
+        now = time.monotonic()
+        self.watcher.show(self._meter.update(self.wave, frozenset(self.done), remaining, self._set_rate, now))
+
+    async def _look_around(self, wave: Wave) -> None:
+        """Adapt the throttle to the ISRs."""
+        if self._throttle is None or self._start is None:
+            return
+        shrunk = shrunk_since(self._start, await read_health(self.cluster))
+        rate = self._throttle.next_rate(is_isr_shrinking=bool(shrunk))
+        if rate == self._set_rate:
+            return
+        why = f"the ISR of {_named(shrunk)} has shrunk" if shrunk else "all is calm"
+        self.watcher.says(f"throttle {self._set_rate} -> {rate} B/s: {why}")
+        await self._set_throttle(rate, [move for move in wave if move.name not in self.done])
+
+    async def _set_throttle(self, rate: int, moves: Sequence[WaveMove]) -> None:
+        plan = [move.move for move in moves]
+        running = await (await reassignment_reader(self.cluster)).running()
+        found = await read_partitions(self.cluster, {move.name.topic for move in moves})
+        present = {name: partition.assignment for name, partition in found.items()}
+        known = [move for move in plan if move.name in present]
+        flows = flows_of(running.assignments, known, present)
+        live = await (await topic_reader(self.cluster)).live_brokers()
+        throttle = Throttle(rate, rate if any(move.wanted_dirs for move in known) else None)
+        planned = await plan_throttle(self.cluster, throttle, flows, known, live)
+        if planned.topics or planned.brokers:
+            self.journal.write("throttle", rate=rate, topics=list(planned.topics), brokers=list(planned.brokers))
+            await set_throttle(self.cluster, planned)
+        self._set_rate = rate
+
+    async def _unthrottle(self) -> tuple[str, ...]:
+        """Take the throttle off what does not move any more, an earlier run's too; return what stays, and why."""
+        running = await (await reassignment_reader(self.cluster)).running()
+        topics = sorted({move.name.topic for move in self.moves})
+        own = {} if self._set_rate is None else Throttle(self._set_rate, self._set_rate).broker_settings
+        cleared = await clear_throttles(self.cluster, running.names, topics, own)
+        still = sorted({name.topic for name in running.names} & set(topics))
+        if still:
+            return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")
+        self._set_rate = None
+        return cleared.left
+
+    async def _elect(self) -> None:
+        """Let the replicas lead that the plan has put first. Those that may not yet are told, and stop nothing."""
+        names = [(move.name.topic, move.name.partition) for move in self.moves if move.changes_leader]
+        wanted = [name for name in names if TopicPartition(*name) in self.done]
+        if not wanted or not self.settings.elects:
+            return
+        await self.lock.ensure()
+        previews = await preview_election(self.cluster, ElectionType.PREFERRED, ElectionScope(tuple(wanted)))
+        needed = [one for one in previews if one.is_needed]
+        if not needed:
+            return
+        self.journal.write("election", partitions=[str(one.name) for one in needed])
+        for result in await run_election(self.cluster, ElectionType.PREFERRED, needed):
+            if result.result not in (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED):
+                why = result.error or result.result.value
+                self.watcher.says(f"{result.name} stays with leader {result.after}: {why}")
+        self.watcher.step(Step.ELECTED, self.wave)
+
+    async def _leave(self) -> tuple[str, ...]:
+        """Take throttles off on the way out; what cannot be done then is told, and done by the next command."""
+        try:
+            async with asyncio.timeout(LEAVING_LIMIT_S):
+                return await self._unthrottle()
+        except (AdminError, CoordinationError, TimeoutError) as error:
+            return (f"whether a throttle is left cannot be told now: {error or 'no answer in time'}",)
+
+
+def _has_news(moving: Sequence[PartitionStatus], least: dict[TopicPartition, tuple[int, int | None]]) -> bool:
+    """Whether a partition has arrived, or has less to copy than ever. A source that grows is no news."""
+    names = {one.name for one in moving}
+    has_news = not least.keys() <= names
+    for name in least.keys() - names:
+        del least[name]
+    for one in moving:
+        now = (len(one.adding), one.remaining_bytes)
+        before = least.get(one.name)
+        if before is None or now[0] < before[0] or _is_less(now[1], before[1]):
+            least[one.name] = now
+            has_news = True
+    return has_news
+
+
+def _is_less(now: int | None, before: int | None) -> bool:
+    return now is not None and (before is None or now < before)
+
+
+def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
+    drifted = [name for name, one in standings.items() if one is Standing.DRIFTED]
+    if drifted:
+        raise _Stop(f"somebody else has moved {_named(drifted)}, or is moving it: plan again")
+
+
+def _named(names: Sequence[TopicPartition]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,99 @@
+"""How far the waves of a plan are: partitions, bytes, rate, and a range for the time left. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.common.model import TopicPartition
+
+WINDOW_S = 60.0
+"""The time left is told from the slowest and the fastest stretch of the last minute."""
+
+STRETCH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaveProgress:
+    """All waves at one moment. Bytes and times are None where sizes are unknown, or nothing has moved yet.
+
+    ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
+    """
+
+    wave: int
+    wave_count: int
+    done_count: int
+    count: int
+    moved_bytes: int | None
+    total_bytes: int | None
+    rate: float
+    left_s_min: float | None
+    left_s_max: float | None
+    throttle: int | None
+
+
+class WaveMeter:
+    """Makes progress out of one look after the other. ``to_copy`` are the bytes of each partition of the plan."""
+
+    def __init__(self, to_copy: Mapping[TopicPartition, int | None], wave_count: int) -> None:
+        known = [size for size in to_copy.values() if size is not None]
+        self._to_copy = to_copy
+        self._total = sum(known) if len(known) == len(to_copy) else None
+        self._wave_count = wave_count
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def update(
+        self,
+        wave: int,
+        done: frozenset[TopicPartition],
+        remaining: Mapping[TopicPartition, int | None],
+        throttle: int | None,
+        now_s: float,
+    ) -> WaveProgress:
+        """Take a look at ``now_s`` (monotonic) into account: ``remaining`` are the bytes left of those that move."""
+        count = len(self._to_copy)
+        if self._total is None:
+            return WaveProgress(
+                wave, self._wave_count, len(done), count, None, None, 0.0, None, None, throttle
+            )  # fmt: skip
+        moved = sum(self._moved(name, done, remaining) for name in self._to_copy)
+        self._seen.append((now_s, moved))
+        while len(self._seen) > 2 and now_s - self._seen[1][0] > WINDOW_S:
+            self._seen.popleft()
+        rates = self._rates()
+        left = self._total - moved
+        return WaveProgress(
+            wave,
+            self._wave_count,
+            len(done),
+            count,
+            moved,
+            self._total,
+            rates[-1] if rates else 0.0,
+            left / max(rates) if rates and max(rates) > 0 else None,
+            left / min(rates) if rates and min(rates) > 0 else None,
+            throttle,
+        )
+
+    def _moved(
+        self, name: TopicPartition, done: frozenset[TopicPartition], remaining: Mapping[TopicPartition, int | None]
+    ) -> int:
+        size = self._to_copy[name] or 0
+        if name in done:
+            return size
+        left = remaining.get(name)
+        return 0 if left is None else max(0, size - left)
+
+    def _rates(self) -> list[float]:
+        """Return the rates of the stretches seen, oldest first; the last one may be a part of one."""
+        rates: list[float] = []
+        start_s, start = self._seen[0]
+        for now_s, moved in self._seen:
+            if now_s - start_s >= STRETCH_S:
+                rates.append(max(0.0, (moved - start) / (now_s - start_s)))
+                start_s, start = now_s, moved
+        last_s, last = self._seen[-1]
+        if not rates and last_s > start_s:
+            rates.append(max(0.0, (last - start) / (last_s - start_s)))
+        return rates

@@ -1,0 +1,200 @@
+"""Waves of a plan: which partitions move together, so that no broker copies more than it is allowed to. Pure.
+
+A partition moves as a whole, in one wave. So after every wave each partition has the replicas that it had before the
+plan or those that the plan gives it, and nothing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class WaveMove:
+    """One partition of a plan: where its replicas are before, and where they shall be.
+
+    ``size_bytes`` is that of its largest replica, None where no broker told it.
+    """
+
+    move: PartitionMove
+    before: tuple[int, ...]
+    size_bytes: int | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.move.name
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return self.move.replicas
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.target if broker not in self.before)
+
+    @property
+    def changes_leader(self) -> bool:
+        """Whether another replica comes first, which is the preferred leader."""
+        return self.before[:1] != self.target[:1]
+
+    @property
+    def copied_bytes(self) -> int | None:
+        """What all its new replicas have to copy; None where the size is unknown."""
+        return None if self.size_bytes is None else self.size_bytes * len(self.adding)
+
+
+Wave = tuple[WaveMove, ...]
+"""Partitions that move at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaveCaps:
+    """What one broker may copy in one wave, in and out each; None is no cap.
+
+    A single partition that is above a cap goes alone: it cannot be moved in parts.
+    """
+
+    replicas: int | None = 10
+    size_bytes: int | None = None
+
+
+class _Phase(IntEnum):
+    """Leaders move last: a wave of an earlier phase leaves every preferred leader where it is."""
+
+    KEEPS_LEADER = 0
+    CHANGES_LEADER = 1
+    REORDERS = 2
+
+
+class Standing(StrEnum):
+    """Where a partition of a plan is."""
+
+    DONE = "done"
+    MOVING = "moving"
+    WAITING = "waiting"
+    """It is where the plan expects it, or on its way back there; nothing moves it to its target."""
+    DRIFTED = "drifted"
+    """Somebody moved it elsewhere, or is moving it there."""
+    GONE = "gone"
+
+
+def waves_of(moves: Iterable[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
+    """Spread moves over as few waves as the caps allow, each move in the first wave that has room for it."""
+    waves: list[Wave] = []
+    for phase in _Phase:
+        packing = _Packing(caps)
+        for move in sorted((one for one in moves if _phase_of(one) is phase), key=lambda one: one.name):
+            packing.add(move)
+        waves += [tuple(wave) for wave in packing.waves]
+    return tuple(waves)
+
+
+def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
+    """Return the moves that lead back. Log dirs stay the broker's choice."""
+    return tuple(WaveMove(PartitionMove(one.name, one.before), one.target, one.size_bytes) for one in moves)
+
+
+def standing_of(move: WaveMove, found: PartitionSnapshot | None, listed: Sequence[int] | None = None) -> Standing:
+    """Return where a partition is. ``listed`` is the target that a controller asked through ZooKeeper works on.
+
+    The order of the replicas counts for the target alone: Kafka does not keep it when a reassignment is cancelled.
+    """
+    if found is None:
+        return Standing.GONE
+    under_way = found.assignment.target_replicas if found.assignment.is_being_reassigned else listed
+    if under_way is not None:
+        if tuple(under_way) == move.target:
+            return Standing.MOVING
+        return Standing.WAITING if set(under_way) == set(move.before) else Standing.DRIFTED
+    if found.replicas == move.target:
+        return Standing.DONE
+    known = (set(move.before), set(move.target))
+    return Standing.WAITING if set(found.replicas) in known else Standing.DRIFTED
+
+
+def _phase_of(move: WaveMove) -> _Phase:
+    if not move.changes_leader:
+        return _Phase.KEEPS_LEADER
+    return _Phase.CHANGES_LEADER if set(move.before) != set(move.target) else _Phase.REORDERS
+
+
+@dataclass(slots=True)
+class _Load:
+    """What a broker copies in one wave, one way."""
+
+    replicas: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Packing:
+    """The waves of one phase while they are filled."""
+
+    caps: WaveCaps
+    waves: list[list[WaveMove]] = field(default_factory=list)
+    _loads: list[dict[tuple[int, bool], _Load]] = field(default_factory=list)
+    _first_open: dict[tuple[int, bool], int] = field(default_factory=dict)
+    """The first wave in which a broker is below its cap of replicas: those before need no look."""
+
+    def add(self, move: WaveMove) -> None:
+        flows = _flows(move)
+        index = max((self._first_open.get(end, 0) for end, _ in flows), default=0)
+        while index < len(self.waves) and not self._has_room(index, move, flows):
+            index += 1
+        if index == len(self.waves):
+            self.waves.append([])
+            self._loads.append({})
+        self.waves[index].append(move)
+        for end, replicas in flows:
+            load = self._loads[index].setdefault(end, _Load())
+            load.replicas += replicas
+            load.size_bytes += replicas * self._size(move)
+            self._skip_full(end)
+
+    def _has_room(self, index: int, move: WaveMove, flows: Sequence[tuple[tuple[int, bool], int]]) -> bool:
+        for end, replicas in flows:
+            load = self._loads[index].get(end)
+            if load is None:
+                continue
+            if self.caps.replicas is not None and load.replicas + replicas > self.caps.replicas:
+                return False
+            if (
+                self.caps.size_bytes is not None
+                and load.size_bytes + replicas * self._size(move) > self.caps.size_bytes
+            ):
+                return False
+        return True
+
+    def _skip_full(self, end: tuple[int, bool]) -> None:
+        index = self._first_open.get(end, 0)
+        while index < len(self.waves) and self._is_full(index, end):
+            index += 1
+        self._first_open[end] = index
+
+    def _is_full(self, index: int, end: tuple[int, bool]) -> bool:
+        load = self._loads[index].get(end)
+        return load is not None and self.caps.replicas is not None and load.replicas >= self.caps.replicas
+
+    def _size(self, move: WaveMove) -> int:
+        """A size that nobody knows fills a wave, for it may be anything."""
+        return (self.caps.size_bytes or 0) if move.size_bytes is None else move.size_bytes
+
+
+def _flows(move: WaveMove) -> list[tuple[tuple[int, bool], int]]:
+    """Return the ends that copy, each a broker with whether it receives, and how many replicas go through it.
+
+    The first replica sends, for followers fetch from the leader. A move between log dirs is both ends at one broker.
+    """
+    found: dict[tuple[int, bool], int] = {}
+    inside = [broker for broker in move.move.wanted_dirs if broker in move.before]
+    for broker in (*move.adding, *inside):
+        found[broker, True] = found.get((broker, True), 0) + 1
+    for broker in (*(move.before[0] for _ in move.adding), *inside):
+        found[broker, False] = found.get((broker, False), 0) + 1
+    return sorted(found.items())

@@ -1,0 +1,293 @@
+"""Whether a plan still fits its cluster, and keeps to a policy. Pure: a plan, a snapshot and rules in, findings out.
+
+Figures are counted anew from the plan's partitions, for a file that was edited by hand tells the old ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
+from plans.digest import input_digest
+from plans.lines import PlanLines
+from plans.plan_file import PlanFile
+from plans.policy import Policy
+
+
+class Check(StrEnum):
+    """What is looked at."""
+
+    CLUSTER = "cluster"
+    DIGEST = "digest"
+    DRIFT = "drift"
+    TARGETS = "targets"
+    FIGURES = "figures"
+    RACKS = "racks"
+    FACTOR = "factor"
+    CAPACITY = "capacity"
+    MOVES = "moves"
+    BYTES = "bytes"
+    LEADER_CHANGES = "leader_changes"
+    TIME = "time"
+    BROKERS = "brokers"
+    TOPICS = "topics"
+
+
+OF_CLUSTER = (Check.CLUSTER, Check.DIGEST, Check.DRIFT, Check.TARGETS, Check.FIGURES)
+"""What is always looked at; the others are those of a policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or (not ``is_error``) worth a look; ``line`` is that of the plan file."""
+
+    check: Check
+    message: str
+    line: int = 1
+    is_error: bool = True
+    partition: TopicPartition | None = None
+    rule: str | None = None
+    """The policy's rule, such as ``limits.moves``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFigures:
+    """What a plan costs, counted from its partitions. Bytes and time are None where sizes are unknown."""
+
+    moves: int
+    leader_changes: int
+    bytes: int | None
+    time_s: float | None
+
+
+def check_plan(
+    plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy | None = None, lines: PlanLines | None = None
+) -> list[Finding]:
+    """Return all findings: first those of the cluster, then those of the policy."""
+    lines = lines or PlanLines()
+    found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
+    if policy is not None:
+        found += _against_policy(plan, snapshot, policy, lines)
+    return found
+
+
+def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
+    """Return how the cluster differs from the one that the plan was made for."""
+    lines = lines or PlanLines()
+    if plan.klamm.cluster_id != snapshot.cluster_id:
+        told = f"this plan is one of cluster {plan.klamm.cluster_id}, not of {snapshot.cluster_id}"
+        return [Finding(Check.CLUSTER, told, lines.of_key("cluster_id"))]
+    found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
+    if input_digest(snapshot) != plan.klamm.input_digest:
+        told = "brokers, racks, topics or replicas have changed since the plan was made"
+        if not any(one.check is Check.DRIFT for one in found):
+            told += "; its own partitions have not: it can be applied, but may not be the smallest any more"
+        found.append(Finding(Check.DIGEST, told, lines.of_key("input_digest")))
+    return found
+
+
+def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
+    """Count what the plan costs in this cluster."""
+    sizes = _sizes(snapshot)
+    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
+    moves = leader_changes = 0
+    size: int | None = 0
+    through: Counter[tuple[int, bool]] = Counter()
+    for entry in plan.partitions:
+        old = before[entry.name]
+        new = [broker for broker in entry.replicas if broker not in old]
+        inside = sum(
+            path != "any" and broker in old for broker, path in zip(entry.replicas, entry.log_dirs, strict=True)
+        )
+        moves += len(new) + inside
+        leader_changes += old[0] != entry.replicas[0]
+        each = sizes.get(entry.name)
+        if new or inside:
+            size = None if each is None or size is None else size + each * (len(new) + inside)
+        for broker in new:
+            through[broker, True] += each or 0
+            through[old[0], False] += each or 0
+    if size is None:
+        size = plan.klamm.score.bytes
+        return PlanFigures(moves, leader_changes, size, plan.klamm.score.makespan_s)
+    rate = plan.klamm.throttle
+    time_s = max(through.values(), default=0) / rate if rate else plan.klamm.score.makespan_s
+    return PlanFigures(moves, leader_changes, size, 0.0 if not moves else time_s)
+
+
+def _drifted(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
+    present = _partitions(snapshot)
+    targets = {entry.name: entry.replicas for entry in plan.partitions}
+    for entry in plan.klamm.rollback:
+        found = present.get(entry.name)
+        line = lines.of_partition(entry.name)
+        if found is None:
+            yield Finding(Check.DRIFT, f"{entry.name} does not exist any more", line, partition=entry.name)
+            continue
+        now = found.assignment.target_replicas
+        if now == entry.replicas:
+            continue
+        told = f"{entry.name} was planned from {_listed(entry.replicas)} and has {_listed(now)} now"
+        if now == targets[entry.name]:
+            told = f"{entry.name} has the replicas of the plan already: {_listed(now)}"
+        if found.assignment.is_being_reassigned:
+            told += " (being reassigned)"
+        yield Finding(Check.DRIFT, told, line, partition=entry.name)
+
+
+def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
+    live = snapshot.live_broker_ids
+    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
+    for entry in plan.partitions:
+        for broker in entry.replicas:
+            if broker not in live and broker not in before[entry.name]:
+                told = f"{entry.name} shall go to broker {broker}, which is not alive"
+                yield Finding(Check.TARGETS, told, lines.of_partition(entry.name), partition=entry.name)
+
+
+def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
+    """Find a file whose partitions somebody has edited: the score card tells other figures."""
+    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
+    leader_changes = sum(before[entry.name][0] != entry.replicas[0] for entry in plan.partitions)
+    copied = sum(broker not in before[entry.name] for entry in plan.partitions for broker in entry.replicas)
+    score = plan.klamm.score
+    # A move between log dirs counts as a move, too, and cannot be told from one that stays: it is no evidence.
+    has_dirs = any(path != "any" for entry in plan.partitions for path in entry.log_dirs)
+    if leader_changes != score.leader_changes or copied > score.moves or (copied < score.moves and not has_dirs):
+        told = (
+            f"the score card tells {score.moves} moves and {score.leader_changes} leader changes, the partitions make "
+            f"{copied} and {leader_changes}: the file was edited by hand"
+        )
+        yield Finding(Check.FIGURES, told, lines.of_key("score"))
+
+
+def _against_policy(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
+    yield from _limits(plan, snapshot, policy, lines)
+    yield from _placement(plan, snapshot, policy, lines)
+    yield from _forbidden(plan, policy, lines)
+    yield from _capacities(plan, snapshot, policy, lines)
+
+
+def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
+    figures = figures_of(plan, snapshot)
+    line = lines.of_key("score")
+    limits: tuple[tuple[Check, str, float | None, float | None, Callable[[float], str]], ...] = (
+        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} moves"),
+        (Check.BYTES, "limits.bytes", policy.bytes, figures.bytes, lambda n: f"{n:,} bytes"),
+        (
+            Check.LEADER_CHANGES, "limits.leader_changes", policy.leader_changes, figures.leader_changes,
+            lambda n: f"{n:,} leader changes",
+        ),
+        (Check.TIME, "limits.time", policy.time_s, figures.time_s, lambda n: f"{n:,.0f} s"),
+    )  # fmt: skip
+    for check, rule, limit, value, told in limits:
+        if limit is None:
+            continue
+        if value is None:
+            why = "sizes are not known: take the snapshot with sizes"
+            if check is Check.TIME and figures.bytes is not None:
+                why = "the plan has no throttle: plan with --throttle"
+            yield Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
+        elif value > limit:
+            yield Finding(check, f"{told(value)}, the policy allows {told(limit)}", line, rule=rule)
+
+
+def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
+    least, most = policy.replication_factor_min, policy.replication_factor_max
+    for entry in plan.partitions:
+        factor, line = len(entry.replicas), lines.of_partition(entry.name)
+        if least is not None and factor < least:
+            told = f"{entry.name} gets {factor} replicas, the policy wants at least {least}"
+            rule = "placement.replication_factor_min"
+            yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
+        if most is not None and factor > most:
+            told = f"{entry.name} gets {factor} replicas, the policy wants at most {most}"
+            rule = "placement.replication_factor_max"
+            yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
+    if policy.rack_violations is None:
+        return
+    racks = {broker.id: broker.rack for broker in snapshot.brokers}
+    violations = [entry for entry in plan.partitions if rack_excess(entry.replicas, racks)]
+    if len(violations) > policy.rack_violations:
+        for entry in violations:
+            told = f"{entry.name} would have two replicas in one rack: {_listed(entry.replicas)}"
+            line = lines.of_partition(entry.name)
+            yield Finding(Check.RACKS, told, line, partition=entry.name, rule="placement.rack_violations")
+
+
+def rack_excess(replicas: Iterable[int], racks: Mapping[int, str | None]) -> int:
+    """Return how many replicas stand in a rack above the partition's even share of the racks, rounded up.
+
+    A broker without a rack, or one that is not alive, counts as a rack of its own.
+    """
+    known = {rack for rack in racks.values() if rack is not None}
+    if not known:
+        return 0
+    listed = list(replicas)
+    share = -(-len(listed) // len(known))
+    counts = Counter(racks.get(broker) or f"broker {broker}" for broker in listed)
+    return sum(max(0, count - share) for count in counts.values())
+
+
+def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
+    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
+    patterns = [re.compile(one) for one in policy.forbidden_topics]
+    for entry in plan.partitions:
+        line = lines.of_partition(entry.name)
+        for broker in entry.replicas:
+            if broker in policy.forbidden_brokers and broker not in before[entry.name]:
+                told = f"{entry.name} shall go to broker {broker}, which the policy forbids"
+                yield Finding(Check.BROKERS, told, line, partition=entry.name, rule="brokers.forbidden")
+        for pattern in patterns:
+            if pattern.fullmatch(entry.topic):
+                told = f"{entry.name} is touched, the policy forbids topics {pattern.pattern}"
+                yield Finding(Check.TOPICS, told, line, partition=entry.name, rule="topics.forbidden")
+
+
+def _capacities(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
+    if not policy.capacities:
+        return
+    sizes = _sizes(snapshot)
+    after = {entry.name: entry.replicas for entry in plan.partitions}
+    held: Counter[int] = Counter()
+    unknown = False
+    for name, partition in _partitions(snapshot).items():
+        unknown = unknown or name not in sizes
+        for broker in after.get(name, partition.assignment.target_replicas):
+            held[broker] += sizes.get(name, 0)
+    line = lines.of_key("score")
+    for broker, capacity in sorted(policy.capacities.items()):
+        rule = f"brokers.capacity.{broker}"
+        if unknown:
+            why = "sizes are not known: take the snapshot with sizes"
+            yield Finding(Check.CAPACITY, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
+        elif held[broker] > capacity:
+            above = held[broker] - capacity
+            told = f"broker {broker} would hold {held[broker]:,} bytes, {above:,} above its capacity of {capacity:,}"
+            yield Finding(Check.CAPACITY, told, line, rule=rule)
+
+
+def _partitions(snapshot: ClusterSnapshot) -> dict[TopicPartition, PartitionSnapshot]:
+    return {
+        TopicPartition(topic.name, partition.partition): partition
+        for topic in snapshot.topics
+        if not topic.is_marked_for_deletion
+        for partition in topic.partitions
+    }
+
+
+def _sizes(snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
+    return {
+        name: max(log.size_bytes for log in partition.replica_logs)
+        for name, partition in _partitions(snapshot).items()
+        if partition.replica_logs
+    }
+
+
+def _listed(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas))

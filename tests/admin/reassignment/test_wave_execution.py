@@ -1,0 +1,304 @@
+"""Waves on scripted brokers: the order of changes, lost answers, gates, throttles that follow the ISRs, the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+from scripted_lock import ScriptedLock
+from scripted_moves import BROKER, SIZE, ScriptedMoves
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment import wave_execution
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
+from engine.admin.reassignment.wave_execution import Outcome, Step, WaveSettings, WavesResult, execute_waves
+from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.waves import Wave, WaveMove
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.api_keys import ApiKey
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+FIRST = (WaveMove(PartitionMove(T0, (0, 2)), (0, 1), SIZE),)
+SECOND = (WaveMove(PartitionMove(T1, (0, 2)), (0, 1), SIZE),)
+SOMEBODY = Holder("bo@elsewhere (pid 1)", "2026-01-01T00:00:00Z", "apply other.json")
+
+Scene = Callable[["Stage"], Awaitable[None]]
+
+
+@dataclass
+class Watcher:
+    """Logs steps beside the changes, and does something at one."""
+
+    log: list[str]
+    on_step: Callable[[Step, int], None] = lambda step, wave: None
+    on_show: Callable[[WaveProgress], None] = lambda progress: None
+    said: list[str] = field(default_factory=list)
+
+    def step(self, step: Step, wave: int) -> None:
+        self.log.append(f"[{step.value} {wave}]")
+        self.on_step(step, wave)
+
+    def show(self, progress: WaveProgress) -> None:
+        self.on_show(progress)
+
+    def saved(self, rollback_file: Path) -> None:
+        self.log.append("saved")
+
+    def waits_for(self, holder: Holder) -> None:
+        self.said.append(f"waits for {holder}")
+
+    def says(self, text: str) -> None:
+        self.said.append(text)
+
+
+class Stage:
+    """Three brokers; all that moves arrives when it is looked at, unless a test holds it up."""
+
+    def __init__(self, brokers: ScriptedCluster, cluster: Cluster, folder: Path) -> None:
+        self.brokers = brokers
+        self.cluster = cluster
+        self.moves = ScriptedMoves(brokers, {T0: (0, 1), T1: (0, 1), U0: (0, 1)})
+        self.lock = ScriptedLock(brokers)
+        self.log = self.moves.log
+        self.watcher = Watcher(self.log, on_show=lambda _: self.moves.finish())
+        self.settings = WaveSettings(
+            "sha256:1", "apply plan.json", folder / "journal", folder / "back.json",
+            throttle=ThrottleRange.of(80_000), lock_timeout_s=1.0,
+        )  # fmt: skip
+
+    async def execute(self, *waves: Wave, **changed: Any) -> WavesResult:
+        return await execute_waves(
+            self.cluster, waves or (FIRST, SECOND), replace(self.settings, **changed), self.watcher
+        )
+
+    def answer_once(self, key: ApiKey, answer: Callable[[Any], Any]) -> None:
+        """Let the next request of one kind be answered so, the following ones as ever."""
+        for broker in self.brokers.brokers:
+            as_ever = broker.answers[key]
+
+            def once(request: Any, as_ever: Callable[[Any], Any] = as_ever) -> Any:
+                for one in self.brokers.brokers:
+                    one.answers[key] = as_ever
+                return answer(request)
+
+            broker.answers[key] = once
+
+    def journal(self) -> list[str]:
+        return [event["event"] for event in read_journal(self.settings.journal).events]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], None]:
+    monkeypatch.setattr(wave_execution, "GATE_PATIENCE_S", 0.0)
+    monkeypatch.setattr(wave_execution, "POLL_MIN_S", 0.01)
+
+    async def playing(scene: Scene) -> None:
+        async with asyncio.timeout(60), scripted_cluster(3) as brokers:
+            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, complain=pytest.fail, timeout_s=20) as cluster:
+                await scene(Stage(brokers, cluster, tmp_path))
+
+    return lambda scene: asyncio.run(playing(scene))
+
+
+def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        result = await stage.execute()
+        assert (result.outcome, result.done, result.moving, result.left) == (Outcome.DONE, 2, (), ())
+        brokers = [f"broker {one}" for one in (0, 1, 2)]
+        wave = [
+            "throttle topic t", *(f"throttle {one}" for one in brokers), "[throttled {0}]", "start t-{1}",
+            "[started {0}]", "[copied {0}]", *(f"clear {one}" for one in brokers), "clear topic t", "[wave_done {0}]",
+        ]  # fmt: skip
+        begun = ["[locked 0]", "saved", "[saved 0]", "[cleared 0]"]
+        waves = [line.format(n, n - 1) for n in (1, 2) for line in ["[wave_begun {0}]", *wave]]
+        assert stage.log == [*begun, *waves, "[ended 2]"]
+        assert stage.journal() == ["journal", "begun", *["wave", "throttle", "wave_done"] * 2, "done"]
+        assert stage.lock.members == {}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_a_lost_answer_to_the_start_is_looked_after(play: Callable[[Scene], None], is_carried_out: bool) -> None:
+    async def scene(stage: Stage) -> None:
+        def lost(request: Any) -> Any:
+            if is_carried_out:
+                stage.moves._reassign(request)
+            return HANG_UP
+
+        stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lost)
+        result = await stage.execute(FIRST)
+        assert (result.outcome, result.done) == (Outcome.DONE, 1)
+        assert "no answer to the start of wave 1" in stage.watcher.said[0]
+        assert stage.log.count("start t-0") == 1, "what is carried out is not asked for twice"
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_what_the_cluster_refuses_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        result = await stage.execute()
+        assert (result.outcome, result.wave) == (Outcome.STOPPED, 1)
+        assert "INVALID_REPLICA_ASSIGNMENT" in (result.reason or "")
+        assert "start t-1" not in stage.log
+        assert (stage.moves.throttled(), stage.lock.members) == ([], {})
+
+    play(scene)
+
+
+def test_an_error_of_the_whole_leaves_no_throttle_and_no_lock(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        with pytest.raises(Refused):
+            await stage.execute()
+        assert (stage.moves.throttled(), stage.lock.members) == ([], {})
+        assert stage.journal()[-1] == "stopped"
+
+    play(scene)
+
+
+def test_the_gate_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
+    """Each trouble comes when the first wave is done."""
+
+    async def scene(stage: Stage) -> None:
+        troubles: Sequence[tuple[str, Callable[[], object], Callable[[], object]]] = (
+            (
+                "the ISR has shrunk of u-0",
+                lambda: stage.moves.lose_in_sync(U0, (0,)), lambda: stage.moves.lose_in_sync(U0, (0, 1)),
+            ),
+            (
+                "dead target: broker 2 shall receive replicas and cannot be reached",
+                lambda: stage.brokers.brokers.pop(), lambda: stage.brokers.brokers.append(gone),
+            ),
+            (
+                "no leader to copy from: t-1",
+                lambda: stage.brokers.leaders.update(t=[0, -1]), lambda: stage.brokers.leaders.update(t=[0, 0]),
+            ),
+        )  # fmt: skip
+        gone = stage.brokers.brokers[-1]
+        for reason, trouble, repair in troubles:
+            stage.moves.put(T0, (0, 1))
+            stage.watcher.on_step = lambda step, wave, trouble=trouble: (  # type: ignore[misc]
+                trouble() if (step, wave) == (Step.WAVE_DONE, 1) else None
+            )
+            result = await stage.execute()
+            assert (result.outcome, result.reason, result.done) == (Outcome.STOPPED, reason, 1)
+            repair()
+            assert stage.moves.throttled() == []
+        assert "start t-1" not in stage.log
+
+    play(scene)
+
+
+def test_what_was_wrong_at_the_start_closes_no_gate(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.lose_in_sync(U0, (0,))
+        assert (await stage.execute()).outcome is Outcome.DONE
+
+    play(scene)
+
+
+def test_the_throttle_follows_the_isrs(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
+    rates: list[int | None] = []
+
+    async def scene(stage: Stage) -> None:
+        def show(progress: WaveProgress) -> None:
+            rates.append(progress.throttle)
+            if len(rates) == 1:
+                stage.moves.lose_in_sync(U0, (0,))
+            elif len(rates) == 3:
+                stage.moves.lose_in_sync(U0, (0, 1))
+            elif len(rates) == 7:
+                told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
+                assert told == {str(progress.throttle)}
+                stage.moves.finish()
+
+        stage.watcher.on_show = show
+        result = await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
+        assert result.outcome is Outcome.DONE
+        assert rates[:7] == [80_000, 40_000, 20_000, 20_000, 20_000, 30_000, 30_000]
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_stalled_copy_stops_and_keeps_its_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.watcher.on_show = lambda progress: None
+        result = await stage.execute(stall_s=0.3)
+        assert (result.outcome, result.moving) == (Outcome.STOPPED, (T0,))
+        assert "the copy has stalled" in (result.reason or "")
+        assert result.left == ("the throttle of t stays on while it copies",)
+        assert stage.moves.throttled() == ["topic t", "broker 0", "broker 1", "broker 2"]
+        stage.moves.finish()
+        stage.watcher.on_show = lambda progress: stage.moves.finish()
+        again = await stage.execute()
+        assert (again.outcome, again.done, stage.moves.throttled()) == (Outcome.DONE, 2, [])
+        assert stage.log.count("start t-0") == 1
+
+    play(scene)
+
+
+def test_what_somebody_else_moves_is_left_alone(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.put(T1, (1, 2))
+        result = await stage.execute()
+        assert (result.outcome, result.wave) == (Outcome.STOPPED, 0)
+        assert result.reason == "somebody else has moved t-1, or is moving it: plan again"
+        assert not [line for line in stage.log if line.startswith("start")]
+
+    play(scene)
+
+
+def test_a_lock_that_somebody_has_taken_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        def taken(progress: WaveProgress) -> None:
+            stage.lock.members = {"thief": SOMEBODY.encode()}
+            if stage.lock.has_told_of_the_loss:
+                stage.moves.finish()
+
+        stage.watcher.on_show = taken
+        result = await stage.execute()
+        assert (result.outcome, result.wave, "start t-1" in stage.log) == (Outcome.STOPPED, 2, False)
+        assert str(SOMEBODY) in (result.reason or "")
+        assert list(stage.lock.members) == ["thief"]
+
+    play(scene)
+
+
+def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.lock.members = {"m0": SOMEBODY.encode()}
+        with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
+            await stage.execute()
+        assert (stage.log, stage.watcher.said) == ([], [f"waits for {SOMEBODY}"])
+        assert not stage.settings.journal.exists()
+
+    play(scene)
+
+
+def test_a_session_that_brokers_do_not_allow_is_explained(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.lock.refuses_joins = ErrorCode.INVALID_SESSION_TIMEOUT
+        with pytest.raises(AdminError) as raised:
+            await stage.execute()
+        assert "group.min.session.timeout.ms" in str(raised.value.hint)
+
+    play(scene)

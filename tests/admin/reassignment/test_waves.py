@@ -1,0 +1,134 @@
+"""Waves: every prefix is as safe as its ends, caps hold, leaders move last; where a partition of a plan stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round, waves_of
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+
+BROKERS = range(9)
+RACKS = {broker: broker // 3 for broker in BROKERS}
+
+
+def spread(seed: int, factor: int) -> tuple[int, ...]:
+    """Return replicas in ``factor`` racks."""
+    return tuple(3 * ((seed + rack) % 3) + (seed // 3 + rack) % 3 for rack in range(factor))
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[WaveMove]:
+    moves = []
+    for index in range(draw(st.integers(1, 12))):
+        factor = draw(st.integers(1, 3))
+        before, target = (spread(draw(st.integers(0, 8)), factor) for _ in "ab")
+        size = draw(st.one_of(st.none(), st.integers(0, 100)))
+        moves.append(WaveMove(PartitionMove(TopicPartition("t", index), target), before, size))
+    return moves
+
+
+CAPS = st.builds(WaveCaps, st.one_of(st.none(), st.integers(1, 5)), st.one_of(st.none(), st.integers(1, 150)))
+
+
+def copied(wave: tuple[WaveMove, ...], unknown: int) -> Mapping[tuple[int, str], list[int]]:
+    """Return the sizes of the replicas that go into and out of each broker; what is not known counts as ``unknown``."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for move in wave:
+        size = unknown if move.size_bytes is None else move.size_bytes
+        for broker in move.adding:
+            for end in ((broker, "in"), (move.before[0], "out")):
+                found.setdefault(end, []).append(size)
+    return found
+
+
+@given(plans(), CAPS)
+def test_every_prefix_of_waves_is_rack_safe_and_keeps_the_factor(moves: list[WaveMove], caps: WaveCaps) -> None:
+    present = {move.name: move.before for move in moves}
+    factor = {move.name: len(move.before) for move in moves}
+    for wave in waves_of(moves, caps):
+        assert wave
+        for move in wave:
+            assert present[move.name] == move.before, "a partition moves once"
+            present[move.name] = move.target
+        for name, replicas in present.items():
+            assert len(replicas) == factor[name]
+            assert len({RACKS[broker] for broker in replicas}) == len(replicas)
+    assert present == {move.name: move.target for move in moves}
+
+
+@given(plans(), CAPS)
+def test_no_broker_is_above_a_cap_but_by_a_single_partition(moves: list[WaveMove], caps: WaveCaps) -> None:
+    for wave in waves_of(moves, caps):
+        for (broker, way), sizes in copied(wave, unknown=caps.size_bytes or 0).items():
+            users = [one for one in wave if one.adding and broker in (one.adding if way == "in" else one.before[:1])]
+            if len(users) > 1:
+                assert caps.replicas is None or len(sizes) <= caps.replicas
+                assert caps.size_bytes is None or sum(sizes) <= caps.size_bytes
+
+
+@given(plans(), CAPS)
+def test_leaders_move_last(moves: list[WaveMove], caps: WaveCaps) -> None:
+    order = [move.changes_leader for wave in waves_of(moves, caps) for move in wave]
+    assert order == sorted(order)
+    for wave in waves_of(moves, caps):
+        assert len({move.changes_leader for move in wave}) == 1
+
+
+@given(plans(), CAPS)
+def test_the_order_of_the_moves_changes_nothing(moves: list[WaveMove], caps: WaveCaps) -> None:
+    assert waves_of(moves, caps) == waves_of(list(reversed(moves)), caps)
+
+
+@given(plans())
+def test_without_caps_there_is_a_wave_for_each_kind_of_change(moves: list[WaveMove]) -> None:
+    assert len(waves_of(moves, WaveCaps(None, None))) <= 3
+
+
+def test_waves_are_as_few_as_the_caps_allow() -> None:
+    moves = [WaveMove(PartitionMove(TopicPartition("t", n), (0, 2)), (0, 1), 10) for n in range(7)]
+    assert [len(wave) for wave in waves_of(moves, WaveCaps(3, None))] == [3, 3, 1]
+    assert [len(wave) for wave in waves_of(moves, WaveCaps(None, 25))] == [2, 2, 2, 1]
+
+
+def test_a_move_between_log_dirs_counts_at_its_broker() -> None:
+    moves = [WaveMove(PartitionMove(TopicPartition("t", n), (0, 1), ("/b", "any")), (0, 1), 10) for n in range(4)]
+    assert [len(wave) for wave in waves_of(moves, WaveCaps(3, None))] == [3, 1]
+
+
+@given(plans())
+def test_turned_round_leads_back(moves: list[WaveMove]) -> None:
+    back = turned_round(moves)
+    assert [(one.before, one.target) for one in back] == [(one.target, one.before) for one in moves]
+
+
+MOVE = WaveMove(PartitionMove(TopicPartition("t", 0), (2, 1)), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "listed", "standing"),
+    [
+        (ReplicaAssignment((2, 1)), None, Standing.DONE),
+        (ReplicaAssignment((0, 1)), None, Standing.WAITING),
+        (ReplicaAssignment((1, 0)), None, Standing.WAITING),
+        (ReplicaAssignment((1, 2)), None, Standing.WAITING),
+        (ReplicaAssignment((1, 3)), None, Standing.DRIFTED),
+        (ReplicaAssignment((0, 1, 2)), None, Standing.DRIFTED),
+        (ReplicaAssignment((2, 1, 0), (2,), (0,)), None, Standing.MOVING),
+        (ReplicaAssignment((0, 1, 2), (0,), (2,)), None, Standing.WAITING),
+        (ReplicaAssignment((3, 1, 0), (3,), (0,)), None, Standing.DRIFTED),
+        (ReplicaAssignment((0, 1)), (2, 1), Standing.MOVING),
+        (ReplicaAssignment((0, 1)), (3, 1), Standing.DRIFTED),
+        (None, None, Standing.GONE),
+    ],
+)
+def test_where_a_partition_stands(
+    assignment: ReplicaAssignment | None, listed: tuple[int, ...] | None, standing: Standing
+) -> None:
+    found = None if assignment is None else PartitionSnapshot(0, assignment)
+    assert standing_of(MOVE, found, listed) is standing

@@ -1,0 +1,128 @@
+"""``klamm plan check`` and ``diff`` on snapshots: findings with their lines, in the forms that code hosts read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from klamm_program import Ran, in_process
+from plan_files import plan_of
+
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+from plans.plan_file import encode_plan
+
+Capture = pytest.CaptureFixture[str]
+T0 = TopicPartition("odd,name%", 0)
+POLICY = "[limits]\nmoves = 0\n"
+
+
+class Files:
+    """A snapshot, a plan for it, a policy that it breaks, and the command on them."""
+
+    def __init__(self, folder: Path, capture: Capture) -> None:
+        topic = TopicSnapshot("odd,name%", (PartitionSnapshot(0, ReplicaAssignment((0, 1)), 0, (0, 1)),), b"1" * 16)
+        brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
+        self.cluster = ClusterSnapshot(brokers, (topic,), SnapshotSource.ZOOKEEPER, 1, "c")
+        self.snapshot, self.plan, self.policy = (
+            folder / name for name in ("snapshot.json", "plan.json", "policy.toml")
+        )
+        self.plan.write_text(encode_plan(plan_of(self.cluster, {T0: (0, 2)})))
+        self.policy.write_text(POLICY)
+        self._capture = capture
+        self.save(self.cluster)
+
+    def save(self, cluster: ClusterSnapshot) -> None:
+        self.snapshot.unlink(missing_ok=True)
+        self.snapshot.write_text(snapshot_to_json(cluster))
+
+    def check(self, *words: str | Path) -> Ran:
+        return in_process("plan", "check", self.plan, "--snapshot", self.snapshot, *words, capture=self._capture)
+
+
+@pytest.fixture
+def files(tmp_path: Path, capsys: Capture) -> Files:
+    return Files(tmp_path, capsys)
+
+
+def test_a_plan_that_fits(files: Files) -> None:
+    fits = files.check("-o", "json")
+    assert (fits.code, fits.json, fits.err) == (0, [], "the plan fits the cluster\n")
+    for form, empty in (("github", ""), ("gitlab", "[]\n")):
+        assert (files.check("--format", form).code, files.check("--format", form).out) == (0, empty)
+    assert ElementTree.fromstring(files.check("--format", "junit").out)[0].get("failures") == "0"
+    assert files.check("--format", "markdown").out.startswith(f"### Plan `{files.plan}`: fits\n")
+
+
+def test_findings_with_file_line_and_rule(files: Files) -> None:
+    found = files.check("--policy", files.policy, "-o", "json")
+    assert (found.code, len(found.json)) == (1, 1)
+    (one,) = found.json
+    assert (one["file"], one["check"], one["rule"]) == (str(files.plan), "moves", f"{files.policy}:2")
+    assert '"score":' in files.plan.read_text().splitlines()[one["line"] - 1]
+
+
+def test_github_escapes_what_has_a_meaning(files: Files) -> None:
+    files.save(replace(files.cluster, topics=()))
+    lines = files.check("--policy", files.policy, "--format", "github").out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].endswith("::odd,name%25-0 does not exist any more")
+    assert lines[0].startswith(f"::error file={files.plan},line=4,title=klamm plan check%3A drift::")
+    assert lines[2].endswith(f"::1 moves, the policy allows 0 moves (limits.moves, {files.policy}:2)")
+
+
+def test_gitlab_gets_a_code_quality_report(files: Files) -> None:
+    ran = files.check("--policy", files.policy, "--format", "gitlab")
+    (entry,) = ran.json
+    assert ran.code == 1
+    assert (entry["check_name"], entry["severity"]) == ("klamm-plan-moves", "major")
+    assert entry["location"] == {"path": str(files.plan), "lines": {"begin": entry["location"]["lines"]["begin"]}}
+    again = files.check("--policy", files.policy, "--format", "gitlab").json
+    assert again[0]["fingerprint"] == entry["fingerprint"] and len(entry["fingerprint"]) == 64
+
+
+def test_junit_has_a_case_for_each_check(files: Files) -> None:
+    ran = files.check("--policy", files.policy, "--format", "junit")
+    (suite,) = ElementTree.fromstring(ran.out)
+    cases = {case.get("name"): case for case in suite}
+    assert (ran.code, suite.get("tests"), suite.get("failures")) == (1, str(len(cases)), "1")
+    (failure,) = cases["moves"]
+    assert "the policy allows 0 moves" in (failure.text or "")
+    assert len(cases["drift"]) == 0
+
+
+def test_markdown_shows_the_score_card_and_the_findings(files: Files) -> None:
+    ran = files.check("--policy", files.policy, "--format", "markdown")
+    assert ran.code == 1
+    assert "`move` of 1 partitions: **1 moves**, unknown, 0 leader changes (no plan can do with less)." in ran.out
+    assert "| replica range | 0 | 0 |" in ran.out
+    assert "| moves | 1 moves, the policy allows 0 moves" in ran.out
+
+
+def test_an_unknown_key_of_a_policy_is_named_with_its_line(files: Files) -> None:
+    files.policy.write_text("[limits]\nmovs = 1\n")
+    ran = files.check("--policy", files.policy)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: unknown key 'movs': {files.policy}:2" in ran.err
+    assert "hint: known here: moves" in ran.err
+
+
+def test_what_is_no_plan_is_named_with_its_place(files: Files) -> None:
+    files.plan.write_text(files.plan.read_text().replace('"replicas": [0, 2]', '"replicas": [2, 2]'))
+    ran = files.check()
+    assert (ran.code, "partitions[0].replicas: a broker stands there twice" in ran.err) == (2, True), ran.err
+    assert str(files.plan) in ran.err
+
+
+def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> None:
+    new = tmp_path / "new.json"
+    new.write_text(encode_plan(plan_of(files.cluster, {T0: (1, 2)})))
+    same = in_process("plan", "diff", files.plan, files.plan, "-o", "json", capture=capsys)
+    assert (same.code, same.json["partitions"]) == (0, [])
+    differs = in_process("plan", "diff", files.plan, new, "-o", "json", capture=capsys)
+    assert differs.code == 1
+    assert [(one["change"], one["after"]) for one in differs.json["partitions"]] == [("changed", [1, 2])]
+    assert differs.json["figures"] == [{"name": "leader_changes", "before": 0, "after": 1}]

@@ -1,0 +1,219 @@
+"""Whether a plan still fits: drift partition by partition, and every rule of a policy turned both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from plan_files import plan_of
+
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from plans.checking import Check, Finding, check_drift, check_plan, rack_excess
+from plans.comparing import compare_plans
+from plans.lines import plan_lines
+from plans.plan_file import PlanFile, encode_plan
+from plans.policy import parse_policy
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def partition(number: int, *replicas: int, size: int | None = 100) -> PartitionSnapshot:
+    logs = () if size is None else tuple(ReplicaLog(broker, "/d", size) for broker in replicas)
+    return PartitionSnapshot(number, ReplicaAssignment(replicas), replicas[0], replicas, replica_logs=logs)
+
+
+def cluster(*, size: int | None = 100) -> ClusterSnapshot:
+    """Brokers 0 to 3 in racks a, b, c, a."""
+    return ClusterSnapshot(
+        brokers=tuple(BrokerInfo(broker, (), rack) for broker, rack in enumerate("abca")),
+        topics=(
+            TopicSnapshot("t", (partition(0, 0, 1, size=size), partition(1, 1, 0, size=size)), b"1" * 16),
+            TopicSnapshot("u", (partition(0, 0, 1, size=size),), b"2" * 16),
+        ),
+        source=SnapshotSource.ZOOKEEPER,
+        taken_at_ms=1,
+        cluster_id="c",
+    )
+
+
+PLAN = plan_of(cluster(), {T0: (0, 2), T1: (2, 0)}, throttle=50)
+
+
+def with_topic(change: Callable[[TopicSnapshot], TopicSnapshot | None]) -> ClusterSnapshot:
+    """Return the cluster with its topic t changed, or (None) without it."""
+    topics = [change(topic) if topic.name == "t" else topic for topic in cluster().topics]
+    return replace(cluster(), topics=tuple(topic for topic in topics if topic is not None))
+
+
+def told(findings: list[Finding]) -> list[tuple[Check, str]]:
+    return [(one.check, one.message) for one in findings]
+
+
+def test_a_plan_fits_the_cluster_that_it_was_made_for() -> None:
+    assert check_plan(PLAN, cluster(), parse_policy("")) == []
+
+
+def test_sizes_leaders_and_times_may_drift() -> None:
+    later = with_topic(lambda t: replace(t, partitions=(partition(0, 0, 1, size=9), partition(1, 1, 0, size=9))))
+    assert check_plan(PLAN, replace(later, taken_at_ms=99, controller_id=3)) == []
+
+
+def test_another_cluster_is_all_that_is_told() -> None:
+    findings = check_drift(PLAN, replace(cluster(), cluster_id="d", topics=()))
+    assert told(findings) == [(Check.CLUSTER, "this plan is one of cluster c, not of d")]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "drifted"),
+    [
+        (with_topic(lambda t: None), ["t-0 does not exist any more", "t-1 does not exist any more"]),
+        (
+            with_topic(lambda t: replace(t, partitions=(t.partitions[0], partition(1, 1, 3)))),
+            ["t-1 was planned from 1,0 and has 1,3 now"],
+        ),
+        (
+            with_topic(lambda t: replace(t, partitions=(t.partitions[0], partition(1, 2, 0)))),
+            ["t-1 has the replicas of the plan already: 2,0"],
+        ),
+        (
+            with_topic(
+                lambda t: replace(
+                    t,
+                    partitions=(PartitionSnapshot(0, ReplicaAssignment((0, 1, 3), (3,), (1,))), t.partitions[1]),
+                )
+            ),
+            ["t-0 was planned from 0,1 and has 0,3 now (being reassigned)"],
+        ),
+        (with_topic(lambda t: replace(t, partitions=(*t.partitions, partition(2, 0, 1)))), []),
+    ],
+)  # fmt: skip
+def test_drift_is_named_partition_by_partition(snapshot: ClusterSnapshot, drifted: list[str]) -> None:
+    findings = check_drift(PLAN, snapshot)
+    assert [one.message for one in findings if one.check is Check.DRIFT] == drifted
+    (digest,) = [one.message for one in findings if one.check is Check.DIGEST]
+    assert ("its own partitions have not" in digest) is (not drifted)
+
+
+def test_a_topic_that_is_being_deleted_counts_as_gone() -> None:
+    findings = check_drift(PLAN, with_topic(lambda t: replace(t, is_marked_for_deletion=True)))
+    assert told(findings)[0] == (Check.DRIFT, "t-0 does not exist any more")
+
+
+def test_a_dead_target_is_named() -> None:
+    findings = check_drift(PLAN, replace(cluster(), brokers=cluster().brokers[:2] + cluster().brokers[3:]))
+    told_of = [one.message for one in findings if one.check is Check.TARGETS]
+    assert told_of == [
+        "t-0 shall go to broker 2, which is not alive",
+        "t-1 shall go to broker 2, which is not alive",
+    ]
+
+
+def test_a_file_that_was_edited_by_hand_is_known_by_its_figures() -> None:
+    edited = replace(PLAN, partitions=(replace(PLAN.partitions[0], replicas=(2, 3)), PLAN.partitions[1]))
+    (finding,) = check_plan(edited, cluster())
+    assert (finding.check, "edited by hand" in finding.message) == (Check.FIGURES, True)
+
+
+RULES = [
+    ("[limits]\nmoves = {}", 2, "limits.moves", Check.MOVES),
+    ("[limits]\nbytes = {}", 200, "limits.bytes", Check.BYTES),
+    ("[limits]\nleader_changes = {}", 1, "limits.leader_changes", Check.LEADER_CHANGES),
+    # Broker 2 receives 200 bytes at 50 a second.
+    ("[limits]\ntime = {}", 4, "limits.time", Check.TIME),
+    ("[placement]\nreplication_factor_max = {}", 2, "placement.replication_factor_max", Check.FACTOR),
+    ("[brokers.capacity]\n0 = {}", 300, "brokers.capacity.0", Check.CAPACITY),
+    ("[brokers.capacity]\n2 = {}", 200, "brokers.capacity.2", Check.CAPACITY),
+]
+
+
+@pytest.mark.parametrize(("text", "limit", "rule", "check"), RULES)
+def test_a_limit_is_kept_or_broken(text: str, limit: int, rule: str, check: Check) -> None:
+    assert check_plan(PLAN, cluster(), parse_policy(text.format(limit))) == []
+    findings = check_plan(PLAN, cluster(), parse_policy(text.format(limit - 1)))
+    assert findings and {(one.check, one.rule) for one in findings} == {(check, rule)}
+
+
+def test_a_least_factor_is_kept_or_broken() -> None:
+    assert check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 2")) == []
+    findings = check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 3"))
+    assert [one.partition for one in findings] == [T0, T1]
+
+
+def test_forbidden_brokers_may_keep_what_they_have_and_get_nothing() -> None:
+    assert check_plan(PLAN, cluster(), parse_policy("[brokers]\nforbidden = [0, 1]")) == []
+    findings = check_plan(PLAN, cluster(), parse_policy("[brokers]\nforbidden = [2]"))
+    assert told(findings)[0] == (Check.BROKERS, "t-0 shall go to broker 2, which the policy forbids")
+
+
+@pytest.mark.parametrize(("pattern", "is_forbidden"), [("t", True), (".*", True), ("u", False), ("t-0", False)])
+def test_forbidden_topics_are_matched_as_a_whole(pattern: str, is_forbidden: bool) -> None:
+    findings = check_plan(PLAN, cluster(), parse_policy(f'[topics]\nforbidden = ["{pattern}"]'))
+    assert bool(findings) is is_forbidden
+
+
+def test_racks_are_counted_in_the_plan_alone() -> None:
+    bad = plan_of(cluster(), {T0: (0, 3), T1: (2, 0)})
+    findings = check_plan(bad, cluster(), parse_policy("[placement]\nrack_violations = 0"))
+    assert [(one.check, one.partition) for one in findings] == [(Check.RACKS, T0)]
+    assert check_plan(bad, cluster(), parse_policy("[placement]\nrack_violations = 1")) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "excess"), [((0, 1, 2), 0), ((0, 3), 1), ((0, 3, 1, 2), 0), ((0, 3, 9), 1), ((8, 9), 0), ((0,), 0)]
+)
+def test_rack_excess(replicas: tuple[int, ...], excess: int) -> None:
+    assert rack_excess(replicas, {0: "a", 1: "b", 2: "c", 3: "a"}) == excess
+    assert rack_excess(replicas, dict.fromkeys(range(4))) == 0
+
+
+@pytest.mark.parametrize("text", ["[limits]\nbytes = 1", '[limits]\ntime = "1s"', "[brokers.capacity]\n0 = 1"])
+def test_what_cannot_be_told_is_a_finding(text: str) -> None:
+    plan = plan_of(cluster(size=None), {T0: (0, 2)}, throttle=50)
+    (finding,) = check_plan(plan, cluster(size=None), parse_policy(text))
+    assert "cannot be told: sizes are not known" in finding.message
+
+
+def test_a_time_limit_wants_a_throttle() -> None:
+    plan = plan_of(cluster(), {T0: (0, 2)})
+    (finding,) = check_plan(plan, cluster(), parse_policy('[limits]\ntime = "1s"'))
+    assert "the plan has no throttle" in finding.message
+
+
+@pytest.mark.parametrize("layout", [None, 2, "compact"])
+def test_lines_are_those_of_the_file_however_it_is_laid_out(layout: int | str | None) -> None:
+    text = encode_plan(PLAN)
+    if layout is not None:
+        text = json.dumps(json.loads(text), indent=None if layout == "compact" else 2)
+    lines = plan_lines(text)
+    rows = text.splitlines()
+    for name in (T0, T1):
+        around = " ".join(rows[lines.of_partition(name) - 1 : lines.of_partition(name) + 3])
+        assert f'"partition": {name.partition}' in around
+    for key in ("cluster_id", "input_digest", "score"):
+        assert f'"{key}":' in rows[lines.of_key(key) - 1]
+    assert lines.of_partition(U0) == 1
+
+
+def test_findings_have_the_lines_of_the_plan() -> None:
+    lines = plan_lines(encode_plan(PLAN))
+    findings = check_plan(PLAN, with_topic(lambda t: None), None, lines)
+    assert [one.line for one in findings][:2] == [lines.of_partition(T0), lines.of_partition(T1)]
+    assert lines.of_partition(T1) == lines.of_partition(T0) + 1
+
+
+def other(plan: PlanFile) -> PlanFile:
+    return plan_of(cluster(), {T0: (0, 3), U0: (0, 2)}, throttle=50)
+
+
+def test_plans_differ_by_partition_and_figure() -> None:
+    assert compare_plans(PLAN, PLAN).is_empty
+    difference = compare_plans(PLAN, other(PLAN))
+    assert [(one.topic, one.partition, one.change.value, one.before, one.after) for one in difference.partitions] == [
+        ("t", 0, "changed", (0, 2), (0, 3)),
+        ("t", 1, "removed", (2, 0), None),
+        ("u", 0, "added", None, (0, 2)),
+    ]
+    assert [(one.name, one.before, one.after) for one in difference.figures] == [("leader_changes", 1, 0)]

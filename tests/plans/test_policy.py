@@ -1,0 +1,86 @@
+"""Policies: every rule is read, and whatever nobody understands is told with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from plans.policy import BadPolicy, parse_policy
+
+WHOLE = """\
+# what we allow
+[limits]
+moves = 100
+bytes = "500 GB"
+leader_changes = 40
+time = "4h"
+
+[placement]
+rack_violations = 0
+replication_factor_min = 2
+replication_factor_max = 3
+
+[brokers]
+forbidden = [7, 8]
+
+[brokers.capacity]
+7 = "2 TB"
+"8" = 10
+
+[topics]
+forbidden = ["payments.*"]
+"""
+
+
+def test_every_rule_is_read_with_its_line() -> None:
+    policy = parse_policy(WHOLE)
+    assert (policy.moves, policy.bytes, policy.leader_changes, policy.time_s) == (100, 5 * 10**11, 40, 14400)
+    assert policy.rack_violations == 0
+    assert (policy.replication_factor_min, policy.replication_factor_max) == (2, 3)
+    assert policy.forbidden_brokers == {7, 8}
+    assert policy.capacities == {7: 2 * 10**12, 8: 10}
+    assert policy.forbidden_topics == ("payments.*",)
+    for rule, line in {"limits.moves": 3, "limits.time": 6, "brokers.capacity.8": 18, "topics.forbidden": 21}.items():
+        assert policy.lines[rule] == line
+
+
+def test_an_empty_one_allows_all() -> None:
+    policy = parse_policy("")
+    assert (policy.moves, policy.forbidden_brokers, policy.capacities, policy.needs_sizes) == (None, set(), {}, False)
+
+
+@pytest.mark.parametrize("line", ["[limits]\nbytes = 1", '[limits]\ntime = "1h"', "[brokers.capacity]\n1 = 1"])
+def test_rules_of_bytes_need_sizes(line: str) -> None:
+    assert parse_policy(line).needs_sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("[limits]\nmoves = 1\nmovs = 1\n", 3, "unknown key 'movs'"),
+        ("\n[limit]\nmoves = 1\n", 2, "unknown key 'limit'"),
+        ("moves = 1\n", 1, "unknown key 'moves'"),
+        ('[brokers]\ncapacty = "1 TB"\n', 2, "unknown key 'capacty'"),
+        ("[limits]\n\nmoves = -1\n", 3, "limits.moves wants a number, 0 or more, not -1"),
+        ("[limits]\nmoves = true\n", 2, "limits.moves wants a number"),
+        ('[limits]\nmoves = "1"\n', 2, "limits.moves wants a number"),
+        ('[limits]\nbytes = "much"\n', 2, "limits.bytes wants a size"),
+        ('[limits]\ntime = "soon"\n', 2, "limits.time wants a duration"),
+        ('[brokers]\nforbidden = ["a"]\n', 2, "brokers.forbidden wants a list of broker ids"),
+        ('[brokers]\ncapacity = "1"\n', 2, "brokers.capacity wants broker ids with sizes"),
+        ('[brokers.capacity]\n1 = 1\n2 = "x"\n', 3, "brokers.capacity.2 wants a size"),
+        ('[topics]\nforbidden = "a"\n', 2, "topics.forbidden wants a list"),
+        ('[topics]\nforbidden = ["("]\n', 2, "topics.forbidden wants a regular expression"),
+        ("[limits]\nmoves =\n", 2, "not TOML"),
+        ("[limits]\nmoves = 1\nmoves = 2\n", 3, "not TOML"),
+    ],
+)
+def test_what_nobody_understands_is_told_with_its_line(text: str, line: int, told: str) -> None:
+    with pytest.raises(BadPolicy) as raised:
+        parse_policy(text)
+    assert (raised.value.line, str(raised.value)[: len(told)]) == (line, told)
+
+
+def test_an_unknown_key_comes_with_those_that_are_known() -> None:
+    with pytest.raises(BadPolicy) as raised:
+        parse_policy("[limits]\nmovs = 1\n")
+    assert raised.value.hint == "known here: moves, bytes, leader_changes, time"
