@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plans.levels import Levels
+from plans.loads import ByteLimits
 from plans.options import Aim
 from plans.placement import Item, Placement, shortest_path
 from plans.problem import Problem, ProblemPartition, bits, mask_of
@@ -70,8 +71,7 @@ class Forcing:
         stays = [broker for broker in one.current if one.may_hold >> broker & 1]
         leader = stays[0] if stays else -1
         order = sorted(stays, key=lambda b: (not one.must_hold >> b & 1, b != leader, self.count[b], b))
-        fresh_racks = {self.problem.brokers[b].rack for b in bits(one.may_hold)}
-        room = one.shared_racks_max - max(0, one.factor - len(fresh_racks) - one.shared_racks_max)
+        room = one.shared_racks_max
         kept, used, shared = 0, set(), 0
         late = []
         for broker in order:
@@ -225,7 +225,13 @@ def _level_leaders(problem: Problem, held: Sequence[int], leaders: list[int], le
     return [mask.bit_length() - 1 for mask in placement.held]
 
 
-def construct(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, held: list[int]) -> Solution:
+def construct(
+    problem: Problem,
+    replica_levels: Levels | None,
+    leader_levels: Levels | None,
+    held: list[int],
+    limits: ByteLimits,
+) -> Solution:
     """Return a solution from the forced sets ``held`` on."""
     if replica_levels is not None:
         items = [

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from plans.construction import Solution
 from plans.levels import Levels
-from plans.options import Aim
+from plans.options import Aim, Minimise
 from plans.problem import Problem, bits
 
 Ints = npt.NDArray[np.int64]
@@ -28,13 +28,10 @@ Floats = npt.NDArray[np.float64]
 
 _FORBIDDEN = 1 << 60
 _FORCED = -(1 << 57)
-_SLACK_COST = 1e4
 _ROUNDS_MAX = 200
 _NODES_MAX = 400
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
-_FINE = 1 << 12
-"""Prices of leader changes are rounded to this part of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +219,7 @@ def _price_shared(model: Model, number: int, held: Ints, led: Ints) -> tuple[int
 class Master:
     """The program over the columns found so far: a row per partition, then the rows of the model."""
 
-    def __init__(self, model: Model, *, is_integer: bool = False) -> None:
+    def __init__(self, model: Model, *, is_integer: bool = False, slack_cost: float = 1e4) -> None:
         self.model = model
         self.columns: list[Column] = []
         self.known: set[Column] = set()
@@ -248,7 +245,7 @@ class Master:
         for number in range(len(model.rows)):
             for sign in (1.0, -1.0):
                 self.solver.addCol(
-                    _SLACK_COST, 0.0, highspy.kHighsInf, 1, np.array([first + number], np.int32), np.array([sign])
+                    slack_cost, 0.0, highspy.kHighsInf, 1, np.array([first + number], np.int32), np.array([sign])
                 )
         self._is_integer = is_integer
 
@@ -292,13 +289,12 @@ class Master:
         """Let one row of the model have exactly this value."""
         self.solver.changeRowBounds(len(self.model.factor) + row, value, value)
 
-    def solve(self) -> tuple[Floats, float, float]:
-        """Return the prices of the model's rows, the objective, and how much of it pays for broken rows."""
+    def solve(self) -> Floats:
+        """Solve the linear program; return the prices of the model's rows."""
         self.solver.run()
-        solution = self.solver.getSolution()
-        slack = float(np.sum(np.array(solution.col_value[: self._slacks])))
-        prices = np.array(solution.row_dual[len(self.model.factor) :])
-        return prices, float(self.solver.getInfo().objective_function_value), slack
+        # New columns leave the last basis feasible, so from now on the primal simplex goes on from there.
+        self.solver.setOptionValue("simplex_strategy", 4)
+        return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
 
     def solve_integer(self) -> list[Column] | None:
         """Return one column per partition that keep all rows, or None."""
@@ -334,6 +330,7 @@ class Search:
 
     model: Model
     start: Solution
+    is_start_level: bool
     progress: Callable[[str], None]
     unit: float = 1.0
     bound: int | None = None
@@ -343,8 +340,12 @@ class Search:
         """Return the best solution found, and the bounds that hold for it."""
         weights = self.model.weight
         self.unit = max(1.0, float(weights.mean())) if len(weights) else 1.0
-        prices = self._first_prices()
-        self.bound, scale, first_prices = self._best_bound(prices)
+        achieved = sum(map(self.first_cost, self._start_columns()[: len(weights)])) if self.is_start_level else 1 << 62
+        self.bound, scale, first_prices = max(
+            (self._best_bound(prices) for prices in self._guesses()), key=lambda found: found[0]
+        )
+        if self.bound < achieved:
+            self.bound, scale, first_prices = self._best_bound(self._first_prices(achieved))
         if self.bound * scale == self._scaled_bound(first_prices, scale)[0]:
             found, leader_bound = self._leader_changes(first_prices, scale)
             if found is not None:
@@ -373,19 +374,38 @@ class Search:
                     found.append((number, mask, one.current[0]))
         return found
 
-    def _first_prices(self) -> Floats:
-        """Solve the linear program of the first figure by column generation; return the prices of the rows."""
+    def _guesses(self) -> list[Floats]:
+        """Return prices that often prove the start to be best: what is above the shares must go, what is below come."""
+        model = self.model
+        held = model.is_held.sum(axis=0)
+        rows = [row for row in model.rows]
+        guesses = [np.zeros(len(rows))]
+        for is_fuller in (True, False):
+            guess = np.zeros(len(rows))
+            for number, row in enumerate(rows):
+                if row.kind is Aim.REPLICAS and len(row.brokers) == 1:
+                    count = held[row.brokers[0]]
+                    guess[number] = -1.0 * (count > row.high) if is_fuller else 1.0 * (count < row.low)
+            guesses.append(guess)
+        return guesses if self.model.problem.minimise is Minimise.MOVES else guesses[:1]
+
+    def _first_prices(self, achieved: int) -> Floats:
+        """Solve the linear program of the first figure by column generation; return the prices of the rows.
+
+        Ends early where prices prove that the start, which achieves ``achieved``, is best.
+        """
         master = Master(self.model)
         master.add(self._start_columns(), lambda column: self.first_cost(column) / self.unit)
         prices = np.zeros(len(self.model.rows))
         for round_number in range(_ROUNDS_MAX):
-            prices, objective, slack = master.solve()
+            prices = master.solve()
             scale = max(1, int(4096 / self.unit)) if self.unit < 4096 else 1
             whole = _rounded(prices * self.unit * scale)
-            _, columns = self._priced(whole, scale)
+            bound, columns = self._scaled_bound(whole, scale)
+            if -(-bound // scale) >= achieved:
+                break
             added = master.add(columns, lambda column: self.first_cost(column) / self.unit)
             self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
-            self.trace = (round_number, objective, slack)
             if not added:
                 break
         self.columns = master.columns
@@ -430,23 +450,23 @@ class Search:
         """Among all plans whose first figure is the bound: the fewest leader changes, and the bound of those."""
         model = self.model
         largest = int(np.abs(first).max(initial=0)) + scale * int(model.weight.max(initial=0))
-        step = 1 << max(0, min(40, 54 - (8 * largest).bit_length()))
-        master = Master(model, is_integer=True)
+        step = 1 << max(0, min(40, 57 - (2 * largest).bit_length()))
+        fine = 240 if step >= 1 << 20 else 12
+        master = Master(model, is_integer=True, slack_cost=64.0)
         least, columns = self._priced(first, scale)
         for number, (row, value) in enumerate(zip(model.rows, first.tolist(), strict=True)):
             if value:
                 master.fix(number, row.low if value > 0 else row.high)
-        master.add(self._on_face([*self.columns, *columns], first, scale, least), self.leader_cost)
+        master.add(self._on_face([*self._start_columns(), *self.columns, *columns], first, scale, least), self.leader_cost)
         bound: int | None = None
         for round_number in range(_ROUNDS_MAX):
-            prices, objective, slack = master.solve()
-            second = _rounded(prices * 240)
-            found, whole = self._priced_second(first, scale, second, step)
-            if 8 * (int(np.abs(second).max(initial=0)) + 240) < step:
-                bound = max(-(-whole // 240), -1 if bound is None else bound)
+            prices = master.solve()
+            second = _rounded(prices * fine)
+            found, whole = self._priced_second(first, scale, second, step, fine)
+            if 8 * (int(np.abs(second).max(initial=0)) + fine) < step:
+                bound = max(-(-whole // fine), -1 if bound is None else bound)
             added = master.add(found, self.leader_cost)
             self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
-            self.trace2 = (round_number, objective, slack)
             if not added:
                 break
         return master.solve_integer(), bound
@@ -462,14 +482,14 @@ class Search:
             == limits[column[0]]
         ]
 
-    def _priced_second(self, first: Ints, scale: int, second: Ints, step: int) -> tuple[list[Column], int]:
-        """Price by the first figure, then by leader changes; return columns and the bound, in parts of 240."""
+    def _priced_second(self, first: Ints, scale: int, second: Ints, step: int, fine: int) -> tuple[list[Column], int]:
+        """Price by the first figure, then by leader changes, in parts of ``fine``; return columns and the bound."""
         model = self.model
         replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None]) - self._by_broker(first, Aim.REPLICAS)
         replicas = replicas * step - self._by_broker(second, Aim.REPLICAS)
         leaders = np.broadcast_to(-self._by_broker(first, Aim.LEADERS), replicas.shape) * step
         leaders = leaders - self._by_broker(second, Aim.LEADERS)
-        leaders = leaders + 240 * (np.arange(replicas.shape[1])[None, :] != model.first[:, None])
+        leaders = leaders + fine * (np.arange(replicas.shape[1])[None, :] != model.first[:, None])
         best, columns = price(model, replicas, leaders)
         rest = best - step * ((best + step // 2) // step)
         whole = int(rest.sum())
