@@ -80,6 +80,9 @@ class ClusterTarget:
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     via: Side | None = None
     is_read_only: bool = False
+    checkpoints: tuple[str, ...] = ()
+    event_logs: tuple[str, ...] = ()
+    """Where Spark's queries leave their traces, as the profile says."""
 
     @property
     def source(self) -> Source:
@@ -194,7 +197,13 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
 def _from_profile(profile: Profile) -> ClusterTarget:
     target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
     properties = load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
-    return replace(target, client_properties=properties, is_read_only=profile.read_only)
+    return replace(
+        target,
+        client_properties=properties,
+        is_read_only=profile.read_only,
+        checkpoints=profile.checkpoints,
+        event_logs=profile.event_logs,
+    )
 
 
 def _local(path: Path) -> ClusterTarget:
