@@ -1,0 +1,7 @@
+"""``klamm spark``: brings the group's commands together."""
+
+from __future__ import annotations
+
+from cli.commands.spark_group import group
+
+__all__ = ["group"]
