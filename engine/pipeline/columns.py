@@ -40,6 +40,8 @@ SCHEMA = pa.schema(
 )
 """The columns of Spark's own Kafka source, in its order; ``headers`` only where they are asked for."""
 
+RecordBatch = pa.RecordBatch
+
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _BASE_OFFSET, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP, _RECORD_COUNT = (
