@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cli.commands import spark_package
 from cli.commands.spark_group import group
 
-__all__ = ["group"]
+__all__ = ["group", "spark_package"]
