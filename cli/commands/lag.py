@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
     from engine.admin.lag.rules import LagStatus
+    from engine.admin.lag.stores import OtherStore
     from engine.admin.lag.traces import QueryTraces
     from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
@@ -120,8 +123,8 @@ async def command(
         isolation=_isolation(isolation),
     )
     view = _View(invocation, topics, fails_on, partitions, not_ok)
-    async with open_cluster(invocation) as cluster:
-        traces = _traces(cluster, checkpoint, event_log, is_plain=not named and not all_groups)
+    async with open_cluster(invocation) as cluster, _stores(invocation) as others:
+        traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
         meter = LagMeter(
             cluster,
             scope if are_groups_told else None,
@@ -135,15 +138,28 @@ async def command(
 
 
 def _traces(
-    cluster: Cluster, checkpoints: list[str] | None, event_logs: list[str] | None, *, is_plain: bool
+    cluster: Cluster,
+    checkpoints: list[str] | None,
+    event_logs: list[str] | None,
+    others: OtherStore,
+    *,
+    is_plain: bool,
 ) -> QueryTraces | None:
     """Return the places of options; where there are none and no group is named, those of the profile."""
     from engine.admin.lag.traces import QueryTraces
 
     if checkpoints or event_logs:
-        return QueryTraces(tuple(checkpoints or ()), tuple(event_logs or ()))
-    traces = QueryTraces(cluster.target.checkpoints, cluster.target.event_logs)
+        return QueryTraces(tuple(checkpoints or ()), tuple(event_logs or ()), others)
+    traces = QueryTraces(cluster.target.checkpoints, cluster.target.event_logs, others)
     return traces if is_plain and not traces.is_empty else None
+
+
+@asynccontextmanager
+async def _stores(invocation: Invocation) -> AsyncIterator[OtherStore]:
+    from cli.commands.spark_stores import other_stores
+
+    with other_stores(invocation) as others:
+        yield others
 
 
 class _View:

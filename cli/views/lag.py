@@ -50,7 +50,8 @@ _LONG_MS = 5 * 60_000
 """Whoever was seen to stand still for so long does."""
 
 
-def _status_tone(value: object) -> Tone | None:
+def status_tone(value: object) -> Tone | None:
+    """Return what a status means to whoever looks at it."""
     return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
 
 
@@ -60,7 +61,7 @@ _RATES = (
     Column("clear_in_ms", Kind.DURATION_MS, title="Clear in"),
 )
 _LAGS = (Column("lag", Kind.NUMBER), Column("time_lag_ms", Kind.DURATION_MS, title="Time lag"))
-_STATUS = Column("status", tone=_status_tone)
+_STATUS = Column("status", tone=status_tone)
 _GROUP_COLUMNS = (
     Column("group"),
     Column("type"),

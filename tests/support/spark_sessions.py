@@ -26,7 +26,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from klamm.spark import register
 
     folder: Path = tmp_path_factory.mktemp("spark")
-    options = SparkOptions("local[2]", (*SETTINGS, ("spark.sql.warehouse.dir", str(folder / "warehouse"))))
+    (folder / "events").mkdir()
+    folders = (
+        ("spark.sql.warehouse.dir", str(folder / "warehouse")),
+        ("spark.eventLog.enabled", "true"),
+        ("spark.eventLog.dir", str(folder / "events")),
+    )
+    options = SparkOptions("local[2]", (*SETTINGS, *folders))
     with spark_session("tests", options, java_home=find_java(user="Spark").program.resolve().parents[1]) as session:
         register(session)
         yield session

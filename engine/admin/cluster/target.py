@@ -27,6 +27,10 @@ _THREE_WAYS = Phrase(
 )  # fmt: skip
 
 
+class NoClusterNamed(BadRequest):
+    """Nothing says which cluster is meant."""
+
+
 class Side(StrEnum):
     """Who is asked: the znodes, or the brokers."""
 
@@ -119,7 +123,8 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
     """Find the cluster that ``naming``, the environment or ``folder`` mean.
 
     Raises:
-        BadRequest: nothing names a cluster, options contradict each other, or a file or address is not well-formed.
+        NoClusterNamed: nothing names a cluster.
+        BadRequest: options contradict each other, or a file or address is not well-formed.
         NotFound: a profile or file that was named does not exist.
     """
     target = _choose(naming, environment, folder)
@@ -166,7 +171,7 @@ def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> Clu
     profile = load_profiles(profiles_path(environment)).default
     if profile is not None:
         return _from_profile(profile)
-    raise BadRequest("no cluster is named", hint=_THREE_WAYS)
+    raise NoClusterNamed("no cluster is named", hint=_THREE_WAYS)
 
 
 def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> ClusterTarget:

@@ -243,17 +243,26 @@ def _partition(one: _Source, lag: PartitionLag) -> QueryPartitionLag:
     )
 
 
-def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
+def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
+    """Return what the batches of a query tell, without its records."""
     taken = [
         batch.committed_ms - batch.planned_ms
-        for batch in one.query.finished
+        for batch in query.finished
         # Copied files have other times.
         if batch.committed_ms is not None and batch.planned_ms is not None and batch.committed_ms >= batch.planned_ms
     ]
     batch_ms = round(statistics.median(taken)) if taken else None
-    running = one.query.in_flight
-    if running is not None:
-        return Rhythm(None if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
+    running = query.in_flight
+    if running is None:
+        return Rhythm(None, batch_ms)
+    # Without a time it began just now, as far as is known.
+    return Rhythm(0 if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
+
+
+def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
+    rhythm = rhythm_of_batches(one.query, now_ms)
+    if rhythm.in_flight_ms is not None:
+        return rhythm
     commits = _commits(one, name)
     committed = one.sample.partitions[name].committed
     came_ms = {
@@ -262,4 +271,4 @@ def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rh
         if isinstance(record := times.get(Place(name, offset)), UnreadRecord) and record.timestamp_ms is not None
     }
     is_late = None if committed is None else is_batch_late(commits, committed, came_ms, now_ms)
-    return Rhythm(None, batch_ms, is_late)
+    return rhythm._replace(is_late=is_late)
