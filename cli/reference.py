@@ -70,9 +70,10 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    names = ", ".join(f"`{one.value}`" for one in OutputFormat)
+    names = ", ".join(f"`{one.value}`" for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
     yield "## Formats\n"
     yield f"`-o` takes {names}; without it a terminal gets `table` and a pipe `plain` (tab-separated, no header)."
+    yield "Commands that measure take `prometheus` too, as their own page says."
     yield "Keys are snake_case, times ISO 8601 in UTC with milliseconds, durations end in `_ms`, sizes in `_bytes`."
     yield "With `json` and `jsonl` an error is an object on stderr: "
     yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` where the cluster named one.\n'

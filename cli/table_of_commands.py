@@ -66,6 +66,7 @@ ENTRIES = (
         "state-changes", "cli.commands.state_changes", "Merge brokers' state-change logs, see what happened", _DATA,
         aliases=("state-change",),
     ),
+    Entry("spark", "cli.commands.spark", "Spark: merges and verification on a cluster, positions of jobs", _DATA),
     Entry("profiles", "cli.commands.profiles", "Named clusters in clusters.toml", _TOOL, aliases=("profile",)),
     Entry(
         "completion", "cli.commands.completion", "Make the Tab key of your shell complete klamm's words", _TOOL,

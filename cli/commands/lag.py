@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
     from engine.admin.lag.rules import LagStatus
+    from engine.admin.lag.stores import OtherStore
+    from engine.admin.lag.traces import QueryTraces
     from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
 
@@ -27,9 +32,10 @@ _FAIL_ON = ("stall", "warn", "unknown")
 
 @single_command(
     "lag",
-    needs=Needs(cluster=True, bounded=False),
+    needs=Needs(cluster=True, bounded=False, metrics=True),
     examples=(
         "klamm lag",
+        "klamm lag --checkpoint 's3://lake/checkpoints/*' --event-log /srv/spark/events",
         "klamm lag --group billing --partitions",
         "klamm lag --samples 1 --history /var/lib/klamm/lag.jsonl --fail-on warn",
         "klamm lag -o json | jq '.[] | select(.status != \"OK\") | {group, status, where, time_lag_ms}'",
@@ -42,13 +48,27 @@ async def command(
         list[str] | None, typer.Option("--group", metavar="G", help="A group's id; may be repeated.")
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group; so it is by default.")] = False,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PLACE",
+            help="Spark: a checkpoint, a folder of them, a pattern or a URI; may be repeated.",
+        ),
+    ] = None,
+    event_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event-log", metavar="PLACE", help="Spark's event logs, or files of klamm's listener; may be repeated."
+        ),
+    ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="REGEX", help="Only these topics: names or patterns; may be repeated."),
     ] = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="Tell of every partition.")] = False,
     not_ok: Annotated[bool, typer.Option("--not-ok", help="Leave out what is OK.")] = False,
-    interval: Annotated[float, typer.Option("--interval", metavar="SECONDS", help="Between two looks.")] = 5.0,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two looks: 30s, 2m.")] = "5s",
     samples: Annotated[
         int | None,
         typer.Option("--samples", metavar="N", min=1, help="Look so often.  [default: 1, or 3 if a group lags]"),
@@ -67,27 +87,35 @@ async def command(
         str, typer.Option("--fail-on", metavar="stall|warn|unknown", help="What makes the exit code 1.")
     ] = "stall",
 ) -> Report | None:
-    """Say which groups are behind, by how much, for how long, and whether that gets better.
+    """Say which groups and Spark queries are behind, by how much, for how long, and whether that gets better.
 
     The status follows from rules, not from thresholds. OK: keeps up. WARN: moves, but the lag never falls. STALL: has
     members and stands still. STOP: nobody reads, and records wait. REWIND: went back, or is beyond the end of the log.
     UNKNOWN: nothing committed, no leader, too few samples to tell, or a reader that commits seldom and is not late by
     its own last commits. Groups whose lag is zero need one look, others some: make interval times samples longer than
-    twice the time between two commits. Ends with 1 if a group is STALL, STOP or REWIND.
+    twice the time between two commits.
+
+    Queries of Spark commit nothing; their checkpoints and event logs tell where they are. With --checkpoint or
+    --event-log only those are told, with --group or --all-groups the groups too; without any of them all groups, and
+    the queries in the places that the profile names. RUNNING: a batch runs, and the lag does not grow. BEHIND: the lag
+    never falls. STUCK: a batch runs for far too long. STOP: no batch runs, and the next one is late. DATA_LOSS: records
+    were deleted before they were read. AHEAD: beyond the end of the log.
+
+    Ends with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.groups.scope import GroupScope, scope_of
     from engine.admin.lag.measuring import LagMeter, LagOptions
     from engine.admin.topics.selection import select_topics
 
-    if not interval > 0:
-        raise UsageError("--interval wants a number of seconds above 0")
+    interval_s = seconds_option("--interval", interval)
     fails_on = _fails_on(fail_on)
     named = [*(groups or ()), *(group or ())]
     scope = scope_of(named, is_all=all_groups) if named or all_groups else GroupScope()
+    are_groups_told = bool(named or all_groups or not (checkpoint or event_log))
     topics = select_topics(topic or [])
     options = LagOptions(
-        interval,
+        interval_s,
         1 if watch else samples or _LOOKS,
         looks_are_fixed=samples is not None,
         with_times=not no_time_lag,
@@ -95,11 +123,43 @@ async def command(
         isolation=_isolation(isolation),
     )
     view = _View(invocation, topics, fails_on, partitions, not_ok)
-    async with open_cluster(invocation) as cluster:
-        meter = LagMeter(cluster, scope, lambda name: topics.is_all or bool(topics.choose([name])), options)
+    async with open_cluster(invocation) as cluster, _stores(invocation) as others:
+        traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
+        meter = LagMeter(
+            cluster,
+            scope if are_groups_told else None,
+            lambda name: topics.is_all or bool(topics.choose([name])),
+            options,
+            traces,
+        )
         if watch:
-            await _watch(meter, view, interval)
-        return await view.report(cluster, await _measure(invocation, meter, interval, options.looks_max))
+            await _watch(meter, view, interval_s)
+        return await view.report(cluster, await _measure(invocation, meter, interval_s, options.looks_max))
+
+
+def _traces(
+    cluster: Cluster,
+    checkpoints: list[str] | None,
+    event_logs: list[str] | None,
+    others: OtherStore,
+    *,
+    is_plain: bool,
+) -> QueryTraces | None:
+    """Return the places of options; where there are none and no group is named, those of the profile."""
+    from engine.admin.lag.traces import QueryTraces
+
+    if checkpoints or event_logs:
+        return QueryTraces(tuple(checkpoints or ()), tuple(event_logs or ()), others)
+    traces = QueryTraces(cluster.target.checkpoints, cluster.target.event_logs, others)
+    return traces if is_plain and not traces.is_empty else None
+
+
+@asynccontextmanager
+async def _stores(invocation: Invocation) -> AsyncIterator[OtherStore]:
+    from cli.commands.spark_stores import other_stores
+
+    with other_stores(invocation) as others:
+        yield others
 
 
 class _View:

@@ -24,6 +24,8 @@ _COLUMNS = (
     Column("bootstrap_servers"),
     Column("read_only", Kind.FLAG),
     Column("command_config"),
+    Column("checkpoints", Kind.LIST),
+    Column("event_logs", Kind.LIST),
 )
 
 
@@ -32,7 +34,16 @@ def list_profiles(invocation: Invocation) -> Report:
     """List the profiles and where their file is."""
     profiles = _load()
     rows = [
-        (p.name, p.is_default, p.zookeeper, p.bootstrap_servers, p.read_only, p.command_config)
+        (
+            p.name,
+            p.is_default,
+            p.zookeeper,
+            p.bootstrap_servers,
+            p.read_only,
+            p.command_config,
+            p.checkpoints,
+            p.event_logs,
+        )
         for p in profiles.profiles
     ]
     data = [dict(zip((column.name for column in _COLUMNS), row, strict=True)) for row in rows]
@@ -64,6 +75,14 @@ def add(
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
     default: Annotated[bool, typer.Option("--default", help="Use it when nothing is named.")] = False,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option("--checkpoint", metavar="PLACE", help="Where Spark's checkpoints are; may be repeated."),
+    ] = None,
+    event_log: Annotated[
+        list[str] | None,
+        typer.Option("--event-log", metavar="PLACE", help="Where Spark's event logs are; may be repeated."),
+    ] = None,
 ) -> None:
     """Add a profile; the first one becomes the default."""
     from engine.admin.cluster.profiles import Profile, add_profile
@@ -75,7 +94,8 @@ def add(
         parse_addresses(bootstrap_server)
     profiles = _load()
     if invocation.goes_ahead(f"add profile {name} to {profiles.path}"):
-        profile = Profile(name, zookeeper, bootstrap_server, command_config, read_only, default)
+        places = tuple(checkpoint or ()), tuple(event_log or ())
+        profile = Profile(name, zookeeper, bootstrap_server, command_config, read_only, default, *places)
         add_profile(profiles, profile)
         invocation.talk.say(f"added profile {name} to {profiles.path}")
 

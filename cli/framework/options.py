@@ -58,11 +58,20 @@ _YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PA
 _TIMEOUT = typer.Option(
     "--timeout", metavar="SECONDS", help="Bound of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
 )
+_FORMATS = tuple(one for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
 _OUTPUT = typer.Option(
     "--output",
     "-o",
     metavar="FORMAT",
     help="table, json, jsonl, csv, yaml or plain.  [default: table on a terminal, plain in a pipe]",
+    rich_help_panel=COMMON_PANEL,
+    autocompletion=one_of(*_FORMATS),
+)
+_OUTPUT_OF_METRICS = typer.Option(
+    "--output",
+    "-o",
+    metavar="FORMAT",
+    help="table, json, jsonl, csv, yaml, plain or prometheus.  [default: table on a terminal, plain in a pipe]",
     rich_help_panel=COMMON_PANEL,
     autocompletion=one_of(*OutputFormat),
 )
@@ -90,6 +99,8 @@ class Needs:
     asks: Asks = Asks.EITHER
     bounded: bool = True
     """The whole command ends by --timeout; a stream bounds its single waits itself."""
+    metrics: bool = False
+    """It takes -o prometheus."""
 
 
 NEEDS_NOTHING = Needs()
@@ -117,7 +128,7 @@ def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
         add("dry_run", bool, _DRY_RUN, False)
         add("yes", bool, _YES, False)
     add("timeout", float | None, _TIMEOUT, None)
-    add("output", str | None, _OUTPUT, None)
+    add("output", str | None, _OUTPUT_OF_METRICS if needs.metrics else _OUTPUT, None)
     add("quiet", bool, _QUIET, False)
     add("verbose", bool, _VERBOSE, False)
     return found
@@ -132,6 +143,8 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     import sys
 
     output = _output(values["output"], is_terminal(sys.stdout))
+    if output is OutputFormat.PROMETHEUS and not needs.metrics:
+        raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
     if values["quiet"] and values["verbose"]:
         raise UsageError("--quiet and --verbose contradict each other")
     timeout = 30.0 if values["timeout"] is None else values["timeout"]
@@ -165,5 +178,5 @@ def _output(name: str | None, is_tty: bool) -> OutputFormat:
     try:
         return OutputFormat(name)
     except ValueError:
-        known = ", ".join(OutputFormat)
+        known = ", ".join(_FORMATS)
         raise UsageError(f"--output wants one of {known}, not {name!r}") from None

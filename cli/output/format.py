@@ -14,6 +14,8 @@ class OutputFormat(StrEnum):
     CSV = "csv"
     YAML = "yaml"
     PLAIN = "plain"
+    PROMETHEUS = "prometheus"
+    """Samples for a scraper; of few commands only."""
 
     @property
     def is_json(self) -> bool:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TextIO
 
 from cli.output.format import OutputFormat
-from cli.output.report import Report, Table
+from cli.output.report import Metric, Report, Table
 from cli.output.values import escape_controls, json_value, machine_text
 from engine.common.collection import collector_paused
 
@@ -62,8 +62,24 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
             yield _yaml_text(report.data)
         case OutputFormat.CSV:
             yield from _csv_lines(report.table)
+        case OutputFormat.PROMETHEUS:
+            yield from _prometheus_lines(report.metrics)
         case _:
             yield from _plain_lines(report.table)
+
+
+def _prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:
+    """Yield Prometheus' text format, version 0.0.4."""
+    for metric in metrics:
+        if metric.samples:
+            yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
+        for labels, value in metric.samples:
+            told = ",".join(f'{name}="{_label(text)}"' for name, text in labels.items())
+            yield f"{metric.name}{{{told}}} {value:.15g}\n"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _indented(value: object, indent: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -102,6 +102,15 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Metric:
+    """One gauge: its samples with their labels. What is not known has no sample."""
+
+    name: str
+    help: str
+    samples: Sequence[tuple[Mapping[str, str], float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a command returns.
 
@@ -114,3 +123,5 @@ class Report:
     sections: Sequence[Section] = ()
     notes: Sequence[str] = ()
     exit_code: ExitCode = ExitCode.DONE
+    metrics: Sequence[Metric] = ()
+    """What Prometheus gets, of a command that has it."""

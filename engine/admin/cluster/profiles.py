@@ -7,6 +7,8 @@
     bootstrap_servers = "127.0.0.1:9092"
     command_config = "/home/me/dev.properties"
     read_only = true
+    checkpoints = ["s3://lake/checkpoints", "/srv/spark/*/checkpoint"]
+    event_logs = ["/srv/spark/events"]
 
 The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is there.
 """
@@ -26,11 +28,15 @@ from engine.admin.cluster.remedies import Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config")
+_LIST_KEYS = ("checkpoints", "event_logs")
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One named cluster. At least one of ``zookeeper`` and ``bootstrap_servers`` is there."""
+    """One named cluster. At least one of ``zookeeper`` and ``bootstrap_servers`` is there.
+
+    ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces.
+    """
 
     name: str
     zookeeper: str | None = None
@@ -38,6 +44,8 @@ class Profile:
     command_config: str | None = None
     read_only: bool = False
     is_default: bool = False
+    checkpoints: tuple[str, ...] = ()
+    event_logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +139,17 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
     where = f"{path}: [clusters.{name}]"
     if not isinstance(entry, dict):
         raise BadRequest("not a table", where=where)
-    unknown = sorted(set(entry) - {*_TEXT_KEYS, "read_only"})
+    known = (*_TEXT_KEYS, "read_only", *_LIST_KEYS)
+    unknown = sorted(set(entry) - set(known))
     if unknown:
-        raise BadRequest(f"unknown key {unknown[0]!r}", where=where, hint=f"known: {', '.join(_TEXT_KEYS)}, read_only")
+        raise BadRequest(f"unknown key {unknown[0]!r}", where=where, hint=f"known: {', '.join(known)}")
     for key in _TEXT_KEYS:
         if not isinstance(entry.get(key, ""), str):
             raise BadRequest(f"{key} must be text", where=where)
+    for key in _LIST_KEYS:
+        places = entry.get(key, [])
+        if not isinstance(places, list) or not all(isinstance(place, str) and place for place in places):
+            raise BadRequest(f"{key} must be a list of texts", where=where)
     if not isinstance(entry.get("read_only", False), bool):
         raise BadRequest("read_only must be true or false", where=where)
     if not (entry.get("zookeeper") or entry.get("bootstrap_servers")):
@@ -148,6 +161,8 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         entry.get("command_config"),
         bool(entry.get("read_only", False)),
         name == default,
+        tuple(entry.get("checkpoints", ())),
+        tuple(entry.get("event_logs", ())),
     )
 
 
@@ -159,6 +174,9 @@ def _table(profile: Profile) -> str:
             lines.append(f"{key} = {_quoted(value)}")
     if profile.read_only:
         lines.append("read_only = true")
+    for key in _LIST_KEYS:
+        if places := getattr(profile, key):
+            lines.append(f"{key} = [{', '.join(_quoted(place) for place in places)}]")
     return "\n".join(lines) + "\n"
 
 

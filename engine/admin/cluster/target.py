@@ -27,6 +27,10 @@ _THREE_WAYS = Phrase(
 )  # fmt: skip
 
 
+class NoClusterNamed(BadRequest):
+    """Nothing says which cluster is meant."""
+
+
 class Side(StrEnum):
     """Who is asked: the znodes, or the brokers."""
 
@@ -80,6 +84,9 @@ class ClusterTarget:
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     via: Side | None = None
     is_read_only: bool = False
+    checkpoints: tuple[str, ...] = ()
+    event_logs: tuple[str, ...] = ()
+    """Where Spark's queries leave their traces, as the profile says."""
 
     @property
     def source(self) -> Source:
@@ -116,7 +123,8 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
     """Find the cluster that ``naming``, the environment or ``folder`` mean.
 
     Raises:
-        BadRequest: nothing names a cluster, options contradict each other, or a file or address is not well-formed.
+        NoClusterNamed: nothing names a cluster.
+        BadRequest: options contradict each other, or a file or address is not well-formed.
         NotFound: a profile or file that was named does not exist.
     """
     target = _choose(naming, environment, folder)
@@ -163,7 +171,7 @@ def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> Clu
     profile = load_profiles(profiles_path(environment)).default
     if profile is not None:
         return _from_profile(profile)
-    raise BadRequest("no cluster is named", hint=_THREE_WAYS)
+    raise NoClusterNamed("no cluster is named", hint=_THREE_WAYS)
 
 
 def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> ClusterTarget:
@@ -194,7 +202,13 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
 def _from_profile(profile: Profile) -> ClusterTarget:
     target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
     properties = load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
-    return replace(target, client_properties=properties, is_read_only=profile.read_only)
+    return replace(
+        target,
+        client_properties=properties,
+        is_read_only=profile.read_only,
+        checkpoints=profile.checkpoints,
+        event_logs=profile.event_logs,
+    )
 
 
 def _local(path: Path) -> ClusterTarget:

@@ -128,7 +128,7 @@ async def _commit(cluster: Cluster, plans: Mapping[str, GroupReset]) -> Mapping[
         lambda names: find_coordinators(wire, names),
         ask,
         batch=1,
-        known={name: plan.coordinator for name, plan in plans.items()},
+        known={name: plan.coordinator for name, plan in plans.items() if plan.coordinator >= 0},
         may_repeat=may_change_again,
         is_change=True,
     )

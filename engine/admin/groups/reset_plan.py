@@ -45,7 +45,7 @@ class PartitionReset:
 
 @dataclass(frozen=True, slots=True)
 class GroupReset:
-    """One group's plan. With a ``refusal`` nothing of it is to be done; ``coordinator`` -1 is ZooKeeper."""
+    """One group's plan. With a ``refusal`` nothing of it is to be done; ``coordinator`` -1 is ZooKeeper, or unknown."""
 
     group: str
     type: GroupType

@@ -37,7 +37,7 @@ _LOOKS_MAX = 3 * POINTS_MAX
 """Not every look is at every group."""
 _TIME = re.compile(rb'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)"')
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
-_GroupKey = tuple[str, GroupType]
+_GroupKey = tuple[str, GroupType | None]
 Points = dict[_GroupKey, dict[TopicPartition, list[Point]]]
 
 
@@ -168,7 +168,7 @@ def _document(cluster_id: str | None, sample: Sample) -> dict[str, object]:
         "groups": [
             {
                 "group": group.group,
-                "type": group.type.value,
+                "type": group.type,
                 "partitions": [[*name, one.committed, one.end] for name, one in sorted(group.partitions.items())],
             }
             for group in sample.groups.values()
@@ -181,7 +181,7 @@ _Groups = Mapping[_GroupKey, list[tuple[TopicPartition, int | None, int | None]]
 
 def _parse(line: bytes) -> tuple[int, str | None, _Groups]:
     document = json.loads(line)
-    groups = {
+    groups: dict[_GroupKey, list[tuple[TopicPartition, int | None, int | None]]] = {
         (str(group["group"]), GroupType(group["type"])): [
             (TopicPartition(str(topic), int(number)), _offset(committed), _offset(end))
             for topic, number, committed, end in group["partitions"]

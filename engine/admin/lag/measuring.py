@@ -16,16 +16,18 @@ from engine.admin.groups.values import GroupType
 from engine.admin.lag.commits import Reader, readers_within_pace
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import seems_still
+from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.rules import Reason, Verdict, judge
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
+from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
 from engine.admin.topics.describing import topic_not_found
 from engine.admin.topics.selection import TopicSelection
 from engine.common.model import IsolationLevel, TopicPartition
 
 _PATIENCE_S = 2.0
-_Key = tuple[str, GroupType]
+_Key = tuple[str, GroupType | None]
 
 OnLook = Callable[[int, int], None]
 """Is told how many looks there were, and how many groups still want another."""
@@ -47,11 +49,20 @@ class LagOptions:
 class LagMeter:
     """Measures once or again and again; what was seen stays in mind from one answer to the next."""
 
-    def __init__(self, cluster: Cluster, scope: GroupScope, is_wanted: IsWanted, options: LagOptions) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        scope: GroupScope | None,
+        is_wanted: IsWanted,
+        options: LagOptions,
+        traces: QueryTraces | None = None,
+    ) -> None:
+        """Measure the groups of ``scope``, if any, and the queries of Spark that left ``traces``."""
         self._cluster = cluster
         self._scope = scope
         self._is_wanted = is_wanted
         self._options = options
+        self._traces = traces
         self._history: History | None = None
         self._cluster_id: str | None = None
 
@@ -61,10 +72,13 @@ class LagMeter:
         Raises:
             AdminError: nothing at all could be learnt.
         """
+        queries, failures = await self._queries()
+        if self._scope is None:
+            return self._told(queries, failures), []
         history, complaints = await self._begin()
         found = await find_groups(self._cluster, self._scope)
         latest: dict[_Key, GroupSample] = {}
-        failures = list(found.failures)
+        failures += found.failures
         asked = found
         for look in range(self._options.looks_max):
             if look:
@@ -82,7 +96,18 @@ class LagMeter:
                 on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
             if not (asked.brokers or asked.zookeeper):
                 break
-        return await self._answer(latest, history, failures), complaints
+        return self._told([*queries, *await self._groups(latest, history)], failures), complaints
+
+    async def _queries(self) -> tuple[list[GroupLag], list[AdminError]]:
+        if self._traces is None:
+            return [], []
+        queries, failures = await asyncio.to_thread(self._traces.read)
+        if not queries:
+            return [], failures
+        wire = await self._cluster.wire()
+        options = self._options
+        rows = await measure_queries(wire, queries, self._is_wanted, options.isolation, with_times=options.with_times)
+        return [*rows], failures
 
     async def _begin(self) -> tuple[History, list[str]]:
         if self._history is not None:
@@ -110,7 +135,7 @@ class LagMeter:
             zookeeper=tuple(name for name in found.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
         )
 
-    async def _answer(self, latest: dict[_Key, GroupSample], history: History, failures: list[AdminError]) -> LagAnswer:
+    async def _groups(self, latest: dict[_Key, GroupSample], history: History) -> list[GroupLag]:
         times = await self._times(latest)
         within_pace = await self._within_pace(latest, history)
         now_ms = time.time_ns() // 1_000_000
@@ -120,9 +145,12 @@ class LagMeter:
             is_old = sample.type is GroupType.ZOOKEEPER
             in_pace = {name for name in series if not is_old and (sample.group, name) in within_pace}
             groups.append(group_lag(sample, series, times, now_ms, in_pace))
-        groups.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group, one.type))
+        return groups
+
+    def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
+        groups.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group, one.kind, one.type or ""))
         unique = {(str(error), error.where): error for error in failures}
-        return LagAnswer(datetime.fromtimestamp(now_ms / 1000, UTC), tuple(groups), tuple(unique.values()))
+        return LagAnswer(datetime.now(UTC), tuple(groups), tuple(unique.values()))
 
     async def _times(self, latest: dict[_Key, GroupSample]) -> Times:
         places = {

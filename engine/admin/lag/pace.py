@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.admin.lag.rules import LagStatus, Reason, Verdict
+from engine.admin.lag.rules import TELLING_SPAN_MS, LagStatus, Reason, Verdict
 
 COMMITS_MAX: Final = 10
 """So many of the latest steps forward are judged: what was an hour ago says little."""
@@ -79,3 +79,21 @@ def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: in
     if last is None or len(waits_ms) < _STEPS_MIN or last.offset not in came_ms:
         return False
     return now_ms - max(last.time_ms, came_ms[last.offset]) <= 2 * max(waits_ms)
+
+
+def is_batch_late(commits: Sequence[Commit], committed: int, came_ms: Mapping[int, int], now_ms: int) -> bool | None:
+    """Whether the next batch of a query, none of which runs, should have come; None where that cannot be said.
+
+    By how long records have waited for its last commits; where too few of those are known, as Burrow does: nothing was
+    committed for longer than its commits that are known go back.
+    """
+    if not commits or now_ms - commits[-1].time_ms <= TELLING_SPAN_MS:
+        return False if commits else None
+    steps = steps_of(commits, committed)
+    told = [step for step in steps if step.before.offset in came_ms]
+    if len(told) >= _STEPS_MIN and committed in came_ms:
+        waits_for_long = now_ms - came_ms[committed] > TELLING_SPAN_MS
+        return waits_for_long and not is_within_pace(steps, came_ms, now_ms)
+    if len(commits) < _STEPS_MIN:
+        return None
+    return now_ms - commits[-1].time_ms > max(commits[-1].time_ms - commits[0].time_ms, TELLING_SPAN_MS)

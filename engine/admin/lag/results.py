@@ -10,10 +10,12 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import between_commits
+from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.rules import (
     LagStatus,
     Point,
     Reason,
+    Rhythm,
     Verdict,
     group_verdict,
     judge,
@@ -59,10 +61,13 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """One group. Sums and maxima are over the partitions of which they are known; the count says how many are not."""
+    """One group. Sums and maxima are over the partitions of which they are known; the count says how many are not.
+
+    A query of Spark is a group of no type; see ``QueryLag``.
+    """
 
     group: str
-    type: GroupType
+    type: GroupType | None
     state: GroupState | None
     status: LagStatus
     reason: Reason | None
@@ -79,6 +84,30 @@ class GroupLag:
     window_ms: int
     error: str | None
     partitions: tuple[PartitionLag, ...]
+    kind: ReaderKind = ReaderKind.GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPartitionLag(PartitionLag):
+    """One partition of a query of Spark. ``lag`` counts from ``committed``: what a restart would read again."""
+
+    planned: int | None = None
+    committed: int | None = None
+    end: int | None = None
+    start: int | None = None
+    planned_lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag(GroupLag):
+    """One source of a query of Spark. ``in_flight`` is planned and not finished, in offsets; 0 if nothing is."""
+
+    query_id: str = ""
+    run_id: str | None = None
+    batch_id: int | None = None
+    source: str = ""
+    path: str = ""
+    in_flight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +129,26 @@ def group_lag(
     times: Times,
     now_ms: int,
     within_pace: Collection[TopicPartition] = (),
+    rhythms: Mapping[TopicPartition, Rhythm] | None = None,
 ) -> GroupLag:
     """Return how far behind a group is.
 
     Args:
         times: the records at committed offsets, and at the ends, as far as they were read.
         within_pace: partitions whose reader commits seldom, and is not late.
+        rhythms: of a query of Spark, by partition.
     """
+    known_rhythms = rhythms or {}
     partitions = tuple(
-        _partition_lag(name, one, series[name], times, now_ms, is_within_pace=name in within_pace)
+        _partition_lag(
+            name,
+            one,
+            series[name],
+            times,
+            now_ms,
+            is_within_pace=name in within_pace,
+            rhythm=known_rhythms.get(name),
+        )
         for name, one in sorted(sample.partitions.items())
     )
     verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
@@ -157,8 +197,9 @@ def _partition_lag(
     now_ms: int,
     *,
     is_within_pace: bool,
+    rhythm: Rhythm | None,
 ) -> PartitionLag:
-    verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown)
+    verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown, rhythm=rhythm)
     unread_place = place_of_unread(name, sample)
     if unread_place in times and times[unread_place] is None:
         verdict = without_records(verdict)

@@ -13,8 +13,17 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
 8.  The lag fell at least once: OK. Else WARN.
 
 Who seems to stand still by rule 7 may only commit seldom: that is looked up (``pace``), and then nothing can be said.
-Records that were deleted before they were read make it WARN at least. Where it turns out that what is unread has no
-records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
+Queries of Spark keep their own history of batches, which has their rhythm (``Rhythm``). For them
+
+2.  is AHEAD, and records that were deleted before they were read are DATA_LOSS;
+5.  wants three batches; before it comes: a batch that runs for more than a minute, and more than five times as long as
+    batches take (their median), is STUCK;
+7.  no batch runs, and the next one is late: STOP. An offset that has stood still over three batches that were finished,
+    with records before it all the time: STALL;
+8.  is BEHIND where a group would be WARN. A batch that runs, and nothing worse: RUNNING.
+
+Records that were deleted before they were read make a group WARN at least. Where it turns out that what is unread has
+no records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
 one, never commits a marker's offset.
 """
 
@@ -28,16 +37,24 @@ from typing import NamedTuple
 TELLING_COUNT = 3
 TELLING_SPAN_MS = 10_000
 """Twice the interval at which consumers commit by default."""
+STUCK_FACTOR = 5
+STUCK_MS = 60_000
+"""A program's first batch takes longer than others, and so do some in between."""
 
 
 class LagStatus(StrEnum):
     """How a reader is doing; the later, the worse."""
 
     OK = "OK"
+    RUNNING = "RUNNING"
     UNKNOWN = "UNKNOWN"
     WARN = "WARN"
+    BEHIND = "BEHIND"
     STALL = "STALL"
+    STUCK = "STUCK"
     STOP = "STOP"
+    DATA_LOSS = "DATA_LOSS"
+    AHEAD = "AHEAD"
     REWIND = "REWIND"
 
     @property
@@ -45,9 +62,14 @@ class LagStatus(StrEnum):
         return _RANKS[self]
 
     @property
+    def is_fine(self) -> bool:
+        """Whether all is well."""
+        return self in (LagStatus.OK, LagStatus.RUNNING)
+
+    @property
     def is_bad(self) -> bool:
         """Whether somebody has to do something."""
-        return self in (LagStatus.STALL, LagStatus.STOP, LagStatus.REWIND)
+        return self.rank >= LagStatus.STALL.rank
 
 
 _RANKS = {status: rank for rank, status in enumerate(LagStatus)}
@@ -73,6 +95,9 @@ class Reason(StrEnum):
     NO_LEADER = "no_leader"
     NO_SUCH_PARTITION = "no_such_partition"
     END_UNKNOWN = "end_unknown"
+    BATCH_RUNS = "batch_runs"
+    BATCH_TOO_LONG = "batch_too_long"
+    BATCH_IS_LATE = "batch_is_late"
 
 
 _OF_UNREAD = frozenset(
@@ -84,6 +109,8 @@ _OF_UNREAD = frozenset(
         Reason.NOBODY_READS,
         Reason.WENT_BACK,
         Reason.TOO_FEW_SAMPLES,
+        Reason.BATCH_RUNS,
+        Reason.BATCH_IS_LATE,
     }
 )
 """Reasons that rest on there being something to read."""
@@ -109,6 +136,24 @@ class KnownPoint(NamedTuple):
         return self.end - self.committed
 
 
+class Rhythm(NamedTuple):
+    """How a query of Spark goes about its batches.
+
+    ``in_flight_ms`` is for how long a batch has been running, None if none is; ``batch_ms`` how long they take, None if
+    no batch was finished yet; ``is_late`` whether the next one should have come, None where that is not known.
+    """
+
+    in_flight_ms: int | None = None
+    batch_ms: int | None = None
+    is_late: bool | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        if self.in_flight_ms is None or self.batch_ms is None:
+            return False
+        return self.in_flight_ms > max(STUCK_FACTOR * self.batch_ms, STUCK_MS)
+
+
 class Verdict(NamedTuple):
     """A status and why."""
 
@@ -117,7 +162,12 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    points: Sequence[Point], *, is_owned: bool | None, start: int | None = None, why_unknown: Reason | None = None
+    points: Sequence[Point],
+    *,
+    is_owned: bool | None,
+    start: int | None = None,
+    why_unknown: Reason | None = None,
+    rhythm: Rhythm | None = None,
 ) -> Verdict:
     """Return how one partition's reader is doing.
 
@@ -126,14 +176,17 @@ def judge(
         is_owned: whether somebody reads the partition now; None where that is not known.
         start: the first offset that is still in the log.
         why_unknown: why the last point has something unknown.
+        rhythm: that of a query of Spark, whose points before the last one are of its batches; None for a group.
     """
     last = points[-1]
     if last.committed is None:
         return Verdict(LagStatus.UNKNOWN, why_unknown or Reason.NOTHING_COMMITTED)
     if last.end is None:
         return Verdict(LagStatus.UNKNOWN, why_unknown or Reason.END_UNKNOWN)
-    verdict = _judge_known(known_points(points), is_owned)
     is_lost = start is not None and last.committed < start
+    if rhythm is not None:
+        return _judge_query(known_points(points), rhythm, is_lost=is_lost)
+    verdict = _judge_known(known_points(points), is_owned)
     if is_lost and verdict.status.rank < LagStatus.WARN.rank:
         return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
     return verdict
@@ -195,15 +248,52 @@ def _judge_known(points: Sequence[KnownPoint], is_owned: bool | None) -> Verdict
         return Verdict(LagStatus.REWIND, Reason.WENT_BACK)
     if not is_telling(points):
         return Verdict(LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES)
-    if last.committed >= points[-min(3, len(points))].end:
-        return Verdict(LagStatus.OK, Reason.KEEPS_UP)
-    if _stands_still(points):
+    if not _keeps_up(points) and _stands_still(points):
         if is_owned is False:
             return Verdict(LagStatus.STOP, Reason.NOBODY_READS)
         return Verdict(LagStatus.STALL, Reason.STANDS_STILL)
+    return _trend(points, LagStatus.WARN)
+
+
+def _judge_query(points: Sequence[KnownPoint], rhythm: Rhythm, *, is_lost: bool) -> Verdict:
+    last = points[-1]
+    if last.lag < 0:
+        return Verdict(LagStatus.AHEAD, Reason.AHEAD_OF_LOG)
+    if last.lag == 0:
+        return Verdict(LagStatus.OK, Reason.CAUGHT_UP)
+    if is_lost:
+        return Verdict(LagStatus.DATA_LOSS, Reason.RECORDS_LOST)
+    if went_back(points):
+        return Verdict(LagStatus.REWIND, Reason.WENT_BACK)
+    if rhythm.is_stuck:
+        return Verdict(LagStatus.STUCK, Reason.BATCH_TOO_LONG)
+    if rhythm.in_flight_ms is None and rhythm.is_late:
+        return Verdict(LagStatus.STOP, Reason.BATCH_IS_LATE)
+    is_running = rhythm.in_flight_ms is not None
+    # The last point is of now, and was not made by a batch.
+    if len(points) <= TELLING_COUNT:
+        if is_running:
+            return Verdict(LagStatus.RUNNING, Reason.BATCH_RUNS)
+        return Verdict(LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES)
+    if not _keeps_up(points) and all(point.committed == last.committed for point in points[-TELLING_COUNT - 1 :]):
+        return Verdict(LagStatus.STALL, Reason.STANDS_STILL)
+    trend = _trend(points, LagStatus.BEHIND)
+    if is_running and trend.status is LagStatus.OK:
+        return Verdict(LagStatus.RUNNING, Reason.BATCH_RUNS)
+    return trend
+
+
+def _keeps_up(points: Sequence[KnownPoint]) -> bool:
+    """Whether all that was there two samples ago has been read."""
+    return points[-1].committed >= points[-min(3, len(points))].end
+
+
+def _trend(points: Sequence[KnownPoint], otherwise: LagStatus) -> Verdict:
+    if _keeps_up(points):
+        return Verdict(LagStatus.OK, Reason.KEEPS_UP)
     if any(after.lag < before.lag for before, after in pairwise(points)):
         return Verdict(LagStatus.OK, Reason.LAG_FELL)
-    return Verdict(LagStatus.WARN, Reason.LAG_NEVER_FELL)
+    return Verdict(otherwise, Reason.LAG_NEVER_FELL)
 
 
 def _stands_still(points: Sequence[KnownPoint]) -> bool:

@@ -49,10 +49,10 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """One group at a moment; ``state`` None is not known."""
+    """One group at a moment; ``state`` None is not known. A query of Spark has no type."""
 
     group: str
-    type: GroupType
+    type: GroupType | None
     state: GroupState | None
     partitions: Mapping[TopicPartition, PartitionSample]
     error: str | None = None
@@ -63,7 +63,7 @@ class Sample:
     """All groups asked about, as they were between asking and answering; the time is that of the ends."""
 
     time_ms: int
-    groups: Mapping[tuple[str, GroupType], GroupSample]
+    groups: Mapping[tuple[str, GroupType | None], GroupSample]
     failures: tuple[AdminError, ...] = ()
 
 
@@ -102,7 +102,9 @@ async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted,
         except AdminError as error:
             ends = dict.fromkeys(names, Unknown.of_error(error))
     time_ms = time.time_ns() // 1_000_000
-    groups = {(half.group, half.type): _group(half, ends, starts, is_wanted) for half in halves}
+    groups: dict[tuple[str, GroupType | None], GroupSample] = {
+        (half.group, half.type): _group(half, ends, starts, is_wanted) for half in halves
+    }
     return Sample(time_ms, groups, tuple(failures))
 
 
@@ -161,7 +163,7 @@ def _partition(
     half: _Half, name: TopicPartition, end: int | Unknown | None, start: int | Unknown | None
 ) -> PartitionSample:
     committed, owner = half.offsets.get(name), half.owners.get(name)
-    why, error = _why_unknown(committed, end)
+    why, error = why_unknown(committed, end)
     return PartitionSample(
         committed.offset if isinstance(committed, CommittedOffset) else None,
         end if isinstance(end, int) else None,
@@ -182,7 +184,7 @@ def _is_owned(half: _Half, owner: GroupMember | None) -> bool | None:
     return None if any(member.assignment is None for member in half.members) else False
 
 
-def _why_unknown(
+def why_unknown(
     committed: CommittedOffset | Unknown | None, end: int | Unknown | None
 ) -> tuple[Reason | None, str | None]:
     """Return what stands in the way of a verdict, the end before the offset: a partition may be gone."""

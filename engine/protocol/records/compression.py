@@ -1,20 +1,17 @@
 """Compression of record sections and of v0/v1 message sets: all of Kafka's codecs, bounded in memory.
 
 ``compress`` writes what Kafka itself writes, so that every client reads it; ``decompress`` reads what any client is
-known to send.
+known to send. Codecs are loaded when they are first used: a Python worker of Spark reads headers without them.
 """
 
 from __future__ import annotations
 
 import zlib
 
-import cramjam
-
 from engine.common.errors import ErrorCode, KafkaError
-from engine.protocol.records import lz4, snappy, zstd
 from engine.protocol.records.attributes import Codec, codec_named, codec_of
 from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.decompression import Corrupt, TooLarge
+from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
 
 __all__ = ["DECOMPRESSED_BYTES_MAX", "DEFAULT_LEVELS", "Codec", "codec_named", "codec_of", "compress", "decompress"]
 
@@ -44,11 +41,17 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
         compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
         return compressor.compress(data) + compressor.flush()
     if codec is Codec.SNAPPY:
+        from engine.protocol.records import snappy
+
         return snappy.compress(data)
     if codec is Codec.LZ4:
+        from engine.protocol.records import lz4
+
         return lz4.compress(data, level, magic)
     _refuse_old_zstd(magic)
-    return bytes(cramjam.zstd.compress(data, level))
+    from engine.protocol.records import zstd
+
+    return zstd.compress(data, level)
 
 
 def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
@@ -62,10 +65,16 @@ def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DE
     try:
         if codec is Codec.ZSTD:
             _refuse_old_zstd(magic)
+            from engine.protocol.records import zstd
+
             return zstd.decompress(packed, size_max)
         if codec is Codec.LZ4:
+            from engine.protocol.records import lz4
+
             return lz4.decompress(packed, size_max, magic)
         if codec is Codec.SNAPPY:
+            from engine.protocol.records import snappy
+
             return snappy.decompress(packed, size_max)
         if codec is Codec.GZIP:
             return _gunzip(packed, size_max)
@@ -75,7 +84,7 @@ def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DE
             ErrorCode.MESSAGE_TOO_LARGE,
             f"{len(packed)} bytes of {codec.kafka_name} would decompress to more than the {size_max} bytes allowed",
         ) from None
-    except (Corrupt, cramjam.DecompressionError, zlib.error) as error:
+    except (Corrupt, zlib.error) as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{len(packed)} bytes cannot be decompressed as {codec.kafka_name}: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""Decompressing into bounded memory, and the two ways in which it fails. Shared by the codecs' modules."""
+"""Decompressing into bounded memory. Shared by the codecs' modules."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ from typing import Any
 
 import cramjam
 
+from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
+
 _SMALL_BYTES = 256 * 1024
-
-
-class Corrupt(Exception):
-    """The compressed bytes are not what their codec says; the text says how."""
-
-
-class TooLarge(Exception):
-    """The plain bytes would not fit the limit."""
 
 
 def decompress_within(codec: Any, data: bytes, bound: int, size_max: int) -> bytes:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import cramjam
 
 from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.decompression import Corrupt, decompress_within
+from engine.protocol.records.decompression import decompress_within
+from engine.protocol.records.unpacking_errors import Corrupt
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _DESCRIPTOR = b"\x60\x40"

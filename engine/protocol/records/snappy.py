@@ -10,7 +10,7 @@ import struct
 import cramjam
 
 from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.decompression import Corrupt, TooLarge
+from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
 
 _MAGIC = b"\x82SNAPPY\x00"
 _FRAME_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
@@ -70,9 +70,15 @@ def _blocks(data: bytes) -> list[bytes]:
 def _raw(block: bytes, size_max: int) -> bytes:
     if not block:
         raise Corrupt("an empty snappy block")
-    size = cramjam.snappy.decompress_raw_len(block)
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+    except cramjam.DecompressionError as error:
+        raise Corrupt(str(error)) from None
     if size > len(block) * _RATIO_MAX:
         raise Corrupt(f"a snappy block of {len(block)} bytes says that it holds {size}")
     if size > size_max:
         raise TooLarge
-    return bytes(cramjam.snappy.decompress_raw(block))
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise Corrupt(str(error)) from None

@@ -1,15 +1,22 @@
-"""Zstandard frames: how large can they get, read off their headers before anything is decompressed (RFC 8878)."""
+"""Zstandard frames. How large they can get is read off their headers before anything is decompressed (RFC 8878)."""
 
 from __future__ import annotations
 
 import cramjam
 
-from engine.protocol.records.decompression import Corrupt, decompress_within
+from engine.protocol.records.buffers import Buffer
+from engine.protocol.records.decompression import decompress_within
+from engine.protocol.records.unpacking_errors import Corrupt
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _BLOCK_MAX = 128 * 1024
 _RLE = 1
 _RESERVED = 3
+
+
+def compress(data: Buffer, level: int) -> bytes:
+    """Return one zstd frame."""
+    return bytes(cramjam.zstd.compress(data, level))
 
 
 def decompress(data: bytes, size_max: int) -> bytes:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.lag.pace import COMMITS_MAX, Commit, between_commits, is_within_pace, seems_still, steps_of
+from engine.admin.lag.pace import (
+    COMMITS_MAX,
+    Commit,
+    between_commits,
+    is_batch_late,
+    is_within_pace,
+    seems_still,
+    steps_of,
+)
 from engine.admin.lag.rules import LagStatus, Reason, Verdict
 
 MINUTE_MS = 60_000
@@ -86,3 +94,43 @@ def test_only_who_seems_to_stand_still_is_pardoned(reason: Reason) -> None:
     pardoned = Verdict(LagStatus.UNKNOWN, Reason.BETWEEN_COMMITS)
     assert between_commits(verdict) == (pardoned if seems_still(verdict) else verdict)
     assert seems_still(verdict) is (reason in (Reason.STANDS_STILL, Reason.NOBODY_READS))
+
+
+# -- queries of Spark: is the next batch late?
+
+S = 1_000
+
+
+def batches(*pairs: tuple[int, int]) -> list[Commit]:
+    return [Commit(time_s * S, offset) for time_s, offset in pairs]
+
+
+HOURLY = batches((0, 10), (3600, 20), (7200, 30))
+CAME_EVERY_HOUR = {10: 10 * S, 20: 3610 * S, 30: 7210 * S}
+
+
+@pytest.mark.parametrize(
+    ("commits", "came_ms", "now_s", "expected"),
+    [
+        # Records wait for an hour, and that is all right for two.
+        (HOURLY, CAME_EVERY_HOUR, 7200 + 3600, False),
+        (HOURLY, CAME_EVERY_HOUR, 7210 + 2 * 3590, False),
+        (HOURLY, CAME_EVERY_HOUR, 7210 + 2 * 3590 + 1, True),
+        # It waited for records, not they for it: the last one came just now.
+        (HOURLY, {**CAME_EVERY_HOUR, 30: 99_000 * S}, 99_009, False),
+        # A batch within a second of its records; nothing is late within ten.
+        (batches((0, 10), (100, 20), (200, 30)), {10: 99 * S, 20: 199 * S, 30: 299 * S}, 308, False),
+        (batches((0, 10), (100, 20), (200, 30)), {10: 99 * S, 20: 199 * S, 30: 299 * S}, 310, True),
+        # Without times of records: for longer than what is known of it.
+        (HOURLY, {}, 7200 + 7200, False),
+        (HOURLY, {}, 7200 + 7201, True),
+        (batches((0, 10)), {}, 99_999, None),
+        (batches((0, 10)), {}, 5, False),
+        ([], {}, 5, None),
+    ],
+)
+def test_whether_the_next_batch_is_late(
+    commits: list[Commit], came_ms: dict[int, int], now_s: int, expected: bool | None
+) -> None:
+    committed = commits[-1].offset if commits else 0
+    assert is_batch_late(commits, committed, came_ms, now_s * S) is expected

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.lag.rules import (
+    STUCK_MS,
     KnownPoint,
     LagStatus,
     Point,
     Reason,
+    Rhythm,
     Verdict,
     group_verdict,
     judge,
@@ -234,3 +236,86 @@ def test_a_group_is_as_bad_as_its_worst_partition() -> None:
     assert group_verdict([("a-0", empty), ("a-1", empty)]) == (empty, "a-0")
     assert group_verdict([("a-0", fine), ("a-1", leaderless)]) == (leaderless, "a-1")
     assert group_verdict([("a-0", behind), ("a-1", leaderless)]) == (behind, "a-0")
+
+
+# -- queries of Spark
+
+IDLE = Rhythm(None, 2_000, False)
+LATE = Rhythm(None, 2_000, True)
+RUNS = Rhythm(1_000, 2_000, None)
+KEEPING_UP = ((0, 10), (10, 20), (20, 30), (30, 31))
+FALLING = ((0, 90), (5, 92), (30, 95), (50, 99))
+GROWING = ((0, 90), (5, 96), (10, 103), (15, 111))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "rhythm", "status", "reason"),
+    [
+        ([(9, 9)], LATE, OK, Reason.CAUGHT_UP),
+        ([(9, 9)], Rhythm(10**9, 1, None), OK, Reason.CAUGHT_UP),
+        ([(12, 9)], IDLE, LagStatus.AHEAD, Reason.AHEAD_OF_LOG),
+        ([(None, 9)], RUNS, UNKNOWN, Reason.NOTHING_COMMITTED),
+        ([(9, None)], RUNS, UNKNOWN, Reason.END_UNKNOWN),
+        ([(8, 9), (3, 9), (3, 9)], RUNS, REWIND, Reason.WENT_BACK),
+        (KEEPING_UP, IDLE, OK, Reason.KEEPS_UP),
+        (KEEPING_UP, RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
+        (KEEPING_UP, LATE, STOP, Reason.BATCH_IS_LATE),
+        (FALLING, IDLE, OK, Reason.LAG_FELL),
+        (FALLING, RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
+        (GROWING, IDLE, LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
+        (GROWING, RUNS, LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
+        # Three points are two batches and now.
+        (GROWING[:3], RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
+        (GROWING[:3], IDLE, UNKNOWN, Reason.TOO_FEW_SAMPLES),
+        (GROWING[:1], LATE, STOP, Reason.BATCH_IS_LATE),
+        (GROWING, Rhythm(STUCK_MS + 1, 2_000, None), LagStatus.STUCK, Reason.BATCH_TOO_LONG),
+        (GROWING, Rhythm(STUCK_MS, 2_000, None), LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
+        # Long batches may take long.
+        (FALLING, Rhythm(5 * 60_000, 60_000, None), LagStatus.RUNNING, Reason.BATCH_RUNS),
+        (FALLING, Rhythm(5 * 60_000 + 1, 60_000, None), LagStatus.STUCK, Reason.BATCH_TOO_LONG),
+        # How long is too long is not known before a batch was finished.
+        (FALLING, Rhythm(10**9, None, None), LagStatus.RUNNING, Reason.BATCH_RUNS),
+        # It stands still while batches come and go.
+        ([(5, 90), (5, 91), (5, 92), (5, 93)], RUNS, STALL, Reason.STANDS_STILL),
+        ([(4, 90), (5, 91), (5, 92), (5, 93)], RUNS, LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
+        ([(5, 5), (5, 5), (5, 5), (5, 93)], RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
+    ],
+)
+def test_each_rule_for_queries(
+    pairs: list[tuple[int | None, int | None]], rhythm: Rhythm, status: LagStatus, reason: Reason
+) -> None:
+    assert judge(series(*pairs), is_owned=None, rhythm=rhythm) == Verdict(status, reason)
+
+
+def test_a_query_whose_records_were_deleted() -> None:
+    lost = Verdict(LagStatus.DATA_LOSS, Reason.RECORDS_LOST)
+    for rhythm in (IDLE, LATE, RUNS, Rhythm(10**9, 1, None)):
+        assert judge(series(*FALLING), is_owned=None, start=51, rhythm=rhythm) == lost
+        assert judge(series(*FALLING), is_owned=None, start=50, rhythm=rhythm) != lost
+    assert judge(series((12, 9)), is_owned=None, start=13, rhythm=IDLE).status is LagStatus.AHEAD
+
+
+def test_a_query_before_which_only_markers_stand() -> None:
+    for rhythm in (IDLE, LATE, RUNS):
+        verdict = judge(series(*GROWING), is_owned=None, rhythm=rhythm)
+        assert without_records(verdict) == Verdict(OK, Reason.NO_RECORDS)
+    stuck = judge(series(*GROWING), is_owned=None, rhythm=Rhythm(10**9, 1, None))
+    assert without_records(stuck) == stuck
+
+
+def test_how_bad_each_status_is() -> None:
+    words = ("OK", "RUNNING", "UNKNOWN", "WARN", "BEHIND", "STALL", "STUCK", "STOP", "DATA_LOSS", "AHEAD", "REWIND")
+    assert [str(one) for one in sorted(LagStatus, key=lambda one: one.rank)] == list(words)
+    assert [str(one) for one in LagStatus if one.is_fine] == ["OK", "RUNNING"]
+    assert [str(one) for one in LagStatus if one.is_bad] == list(words[5:])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9),
+    st.sampled_from([IDLE, LATE, RUNS, Rhythm(10**9, 1, None), Rhythm()]),
+)
+def test_zero_lag_always_wins(pairs: list[tuple[int, int]], rhythm: Rhythm) -> None:
+    verdict = judge(series(*pairs), is_owned=None, rhythm=rhythm)
+    committed, end = pairs[-1]
+    assert (verdict.reason is Reason.CAUGHT_UP) == (committed == end)
+    assert (verdict.status is LagStatus.AHEAD) == (committed > end)

@@ -1,0 +1,77 @@
+"""The group ``klamm spark``, the options of every command that starts Spark, and the start itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+
+if TYPE_CHECKING:
+    from engine.pipeline.session import SparkSession
+
+group = CommandGroup("spark", "Kafka and Spark: jobs of yours watched, and klamm's own operations on a cluster.")
+
+SPARK_PANEL = "Spark"
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…  [default: local[*]]",
+        rich_help_panel=SPARK_PANEL,
+    ),
+]
+Confs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", rich_help_panel=SPARK_PANEL
+    ),
+]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--packages",
+        metavar="GROUP:ARTIFACT:VERSION,…",
+        help="Jars that Spark fetches from Maven.",
+        rich_help_panel=SPARK_PANEL,
+    ),
+]
+
+
+@contextmanager
+def open_spark(
+    invocation: Invocation, master: str | None, confs: list[str] | None, packages: list[str] | None, *, name: str
+) -> Iterator[SparkSession]:
+    """Yield a session of Spark for one command. Its own words go into a log; --verbose says where."""
+    import os
+
+    from engine.local.java import find_java
+    from engine.pipeline.session import SparkOptions, check_pyspark, parse_conf, spark_session
+
+    options = SparkOptions(
+        master,
+        tuple(parse_conf(text) for text in confs or ()),
+        tuple(one.strip() for text in packages or () for one in text.split(",") if one.strip()),
+    )
+    check_pyspark()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        with spark_session(name, options) as spark:
+            yield spark
+        return
+    java = find_java(user="Spark")
+    invocation.talk.detail(f"spark: {options.master or 'local'}, Java {java.major} of {java.found_in}")
+    with spark_session(
+        name,
+        options,
+        java_home=java.program.resolve().parents[1],
+        has_vector_module=java.has_module("jdk.incubator.vector"),
+        keeps_log=invocation.talk.verbosity > 1,
+        on_log=lambda path: invocation.talk.detail(f"spark: its log is {path}"),
+    ) as spark:
+        yield spark

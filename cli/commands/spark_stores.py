@@ -1,0 +1,34 @@
+"""File systems that Spark alone knows, for commands that read from them. Spark starts when one is named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from cli.framework.invocation import Invocation
+
+if TYPE_CHECKING:
+    from engine.admin.lag.stores import OtherStore, Store
+
+
+@contextmanager
+def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
+    """Give what opens such file systems; Spark is ended with it, if it was started."""
+    with ExitStack() as stack:
+        lock = threading.Lock()
+        opened: list[Store] = []
+
+        def store_of(uri: str) -> tuple[Store, str]:
+            from cli.commands.spark_group import open_spark
+            from engine.pipeline.hadoop_store import HadoopStore
+
+            with lock:
+                if not opened:
+                    invocation.talk.detail(f"{uri}: read through Spark's file systems")
+                    spark = stack.enter_context(open_spark(invocation, "local[1]", None, None, name="klamm files"))
+                    opened.append(HadoopStore(spark))
+            return opened[0], uri
+
+        yield store_of

@@ -1,0 +1,22 @@
+"""Durations that options name, with units or as plain seconds."""
+
+from __future__ import annotations
+
+from typer._click.exceptions import UsageError
+
+
+def seconds_option(name: str, text: str) -> float:
+    """Return the seconds that an option means.
+
+    Raises:
+        UsageError: it is no duration, or none above 0.
+    """
+    from engine.common.quantities import parse_duration_s
+
+    try:
+        seconds = parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error
+    if not seconds > 0:
+        raise UsageError(f"{name} wants a time above 0")
+    return seconds

@@ -1,0 +1,73 @@
+"""Queries of Spark, a row each; and offsets that were committed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table
+from cli.views.groups_changes import reset_report
+from cli.views.lag import status_tone
+from engine.admin.groups.reset_plan import PartitionReset
+from engine.admin.lag.jobs import Job
+
+_COLUMNS = (
+    Column("path"),
+    Column("query_id"),
+    Column("name"),
+    Column("sources", Kind.LIST),
+    Column("last_batch", Kind.NUMBER),
+    Column("last_commit", Kind.TIME),
+    Column("status", tone=status_tone),
+    Column("kind"),
+    Column("lag", Kind.NUMBER),
+)
+_SHOWN = (
+    Column("name"),
+    Column("status", tone=status_tone),
+    Column("lag", Kind.NUMBER),
+    Column("reads", Kind.LIST),
+    Column("last_batch", Kind.NUMBER),
+    Column("last_commit", Kind.TIME),
+    Column("path", falls_below=True),
+)
+
+
+def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
+    """A row per query, in order of their places."""
+    ordered = sorted(jobs, key=lambda one: (one.path, one.name or "", one.query_id))
+    rows = [
+        (
+            one.path,
+            one.query_id,
+            one.name,
+            [f"{source.source}:{'+'.join(source.topics)}" for source in one.sources],
+            one.last_batch,
+            one.last_commit,
+            one.status,
+            one.kind,
+            one.lag,
+        )
+        for one in ordered
+    ]
+    shown = [
+        (
+            one.name or one.path.rstrip("/").rpartition("/")[2],
+            one.status,
+            "unknown" if one.lag is None else one.lag,
+            sorted({topic for source in one.sources for topic in source.topics}),
+            one.last_batch,
+            one.last_commit,
+            one.path,
+        )
+        for one in ordered
+    ]
+    note = "no Spark queries" if not jobs else "1 Spark query" if len(jobs) == 1 else f"{len(jobs)} Spark queries"
+    sections = [Section(body=Table(_SHOWN, shown))] if jobs else [Section()]
+    return Report(ordered, Table(_COLUMNS, rows), sections, (note,), exit_code=exit_code)
+
+
+def commit_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:
+    """A row per partition, as of a reset."""
+    return replace(reset_report(rows, exit_code=exit_code), notes=())

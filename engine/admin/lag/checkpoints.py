@@ -1,0 +1,183 @@
+"""Reads checkpoints of Structured Streaming, and finds them below a folder. Everything here blocks.
+
+A query may write while it is looked at: files come, and old ones go, and the newest may be half-written. A version that
+is not known is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
+from engine.admin.lag.history import POINTS_MAX
+from engine.admin.lag.positions import Batch, Query, ReaderKind
+from engine.admin.lag.stores import Entry, Location
+from engine.common.errors import CorruptFileError
+from engine.formats.spark_checkpoints import (
+    ForeignVersion,
+    OffsetLogEntry,
+    Offsets,
+    batch_id_of,
+    check_commit_log,
+    decode_initial_offsets,
+    decode_metadata,
+    decode_offset_log,
+)
+
+BATCHES_MAX: Final = POINTS_MAX + 1
+"""So many of the latest batches are read."""
+
+_DEPTH_MAX: Final = 12
+_GONE = (FileNotFoundError, NotADirectoryError)
+
+
+def find_checkpoints(root: Location) -> list[Location]:
+    """Return the checkpoints in a folder and below, in order of names; the folder may be one itself.
+
+    Raises:
+        NotFound: there is no such folder.
+        BadRequest: there is none in it.
+    """
+    try:
+        found = list(_below(root, _DEPTH_MAX))
+    except _GONE as error:
+        raise NotFound("no such folder", where=root.shown) from error
+    except PermissionError as error:
+        raise BadRequest("may not be read", where=root.shown) from error
+    except OSError as error:
+        raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
+    if not found:
+        raise BadRequest(
+            "no checkpoint of a Spark query is there",
+            where=root.shown,
+            hint="a checkpoint is a folder with offsets, commits and metadata in it: a query's checkpointLocation",
+        )
+    return found
+
+
+def read_checkpoint(place: Location) -> Query:
+    """Read one checkpoint.
+
+    Raises:
+        BadRequest: it is of a foreign version, or damaged.
+        Unreachable: it cannot be read.
+    """
+    try:
+        return _read(place)
+    except ForeignVersion as error:
+        raise BadRequest(str(error), where=place.shown, hint="a newer klamm may know it") from error
+    except (CorruptFileError, UnicodeDecodeError) as error:
+        raise BadRequest(f"damaged: {error}", where=place.shown) from error
+    except PermissionError as error:
+        raise BadRequest("may not be read", where=place.shown) from error
+    except OSError as error:
+        raise Unreachable(f"cannot be read: {error}", where=place.shown) from error
+
+
+def _below(folder: Location, depth: int) -> Iterator[Location]:
+    entries = folder.entries()
+    if _is_checkpoint(entries):
+        yield folder
+        return
+    for entry in entries:
+        # Partitions of a table (day=…) are many, and no place for checkpoints.
+        if entry.is_folder and depth and not entry.name.startswith(".") and "=" not in entry.name:
+            try:
+                yield from _below(folder / entry.name, depth - 1)
+            except (*_GONE, PermissionError):
+                continue
+
+
+def _is_checkpoint(entries: list[Entry]) -> bool:
+    folders = {entry.name for entry in entries if entry.is_folder}
+    files = {entry.name for entry in entries if not entry.is_folder}
+    return "offsets" in folders and ("metadata" in files or "commits" in folders)
+
+
+def _read(place: Location) -> Query:
+    query_id = _query_id(place)
+    committed = _times(place / "commits")
+    planned = _times(place / "offsets")
+    last_commit = max((batch for batch in committed if batch in planned), default=-1)
+    wanted = sorted(batch for batch in planned if batch in committed or batch > last_commit)
+    entries: dict[int, OffsetLogEntry] = {}
+    for batch in reversed(wanted):
+        entry = _offsets(place / "offsets" / str(batch), is_finished=batch in committed)
+        if entry is not None:
+            entries[batch] = entry
+        if len(entries) == BATCHES_MAX:
+            break
+    if last_commit in entries:
+        _check_commit(place / "commits" / str(last_commit))
+    batches = [_batch(batch, entries[batch], committed.get(batch)) for batch in sorted(entries)]
+    # Planned beyond what runs: only the first batch that is not finished is in flight.
+    unfinished = [batch for batch in batches if batch.committed_ms is None]
+    batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
+    ids = tuple(entries[max(entries)].sources) if entries else ()
+    initial = {source: found for source in ids if (found := _initial(place, source)) is not None}
+    return Query(ReaderKind.CHECKPOINT, place.shown, query_id, None, batches, ids, initial)
+
+
+def _query_id(place: Location) -> str:
+    try:
+        return decode_metadata(_text(place / "metadata"), f"{place.shown}/metadata")
+    except FileNotFoundError:
+        # Copied without it, or by Spark before 2.3; only its id is not known then.
+        return ""
+
+
+def _times(folder: Location) -> dict[int, int]:
+    """Return the batches that have a file in a folder, and when it was written."""
+    try:
+        entries = folder.entries()
+    except _GONE:
+        return {}
+    return {
+        batch: entry.modified_ms
+        for entry in entries
+        if not entry.is_folder and (batch := batch_id_of(entry.name)) is not None
+    }
+
+
+def _offsets(file: Location, *, is_finished: bool) -> OffsetLogEntry | None:
+    try:
+        return decode_offset_log(_text(file), file.shown)
+    except FileNotFoundError:
+        # Purged since it was listed.
+        return None
+    except CorruptFileError as error:
+        if is_finished or isinstance(error, ForeignVersion):
+            raise
+        # Half-written, as some file systems show it; the batch does not run yet.
+        return None
+
+
+def _check_commit(file: Location) -> None:
+    try:
+        check_commit_log(_text(file), file.shown)
+    except FileNotFoundError:
+        return
+    except ForeignVersion:
+        raise
+    except CorruptFileError:
+        # Half-written: that it is there is what counts.
+        return
+
+
+def _initial(place: Location, source: str) -> Offsets | None:
+    file = place / "sources" / source / "0"
+    try:
+        return decode_initial_offsets(_text(file), file.shown)
+    except (*_GONE, CorruptFileError):
+        # Other kinds of sources keep files of their own there.
+        return None
+
+
+def _batch(batch_id: int, entry: OffsetLogEntry, committed_ms: int | None) -> Batch:
+    ends = {source: offsets for source, offsets in entry.sources.items() if offsets is not None}
+    return Batch(batch_id, entry.batch_ms, committed_ms, ends)
+
+
+def _text(file: Location) -> str:
+    return file.read().decode("utf-8")

@@ -1,0 +1,274 @@
+"""Measures how far behind queries of Spark are: their own history beside what the cluster says. One look is enough.
+
+Where the log ended when a batch was planned is told by the query, or asked of the brokers by time; so a query is judged
+by what it has done lately, and not by what it does while somebody looks.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from engine.admin.cluster.asking import FAILURES
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.values import CommittedOffset
+from engine.admin.lag.history import POINTS_MAX
+from engine.admin.lag.pace import Commit, is_batch_late
+from engine.admin.lag.positions import Position, Query
+from engine.admin.lag.results import (
+    GroupLag,
+    PartitionLag,
+    QueryLag,
+    QueryPartitionLag,
+    group_lag,
+    place_of_newest,
+    place_of_unread,
+)
+from engine.admin.lag.rules import Point, Rhythm
+from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
+from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
+from engine.admin.offsets.listing import Offsets, end_offsets, offsets_at, start_offsets
+from engine.common.model import IsolationLevel, TopicPartition
+
+_PATIENCE_S = 2.0
+_PARTITIONS_MAX = 1_000
+"""Of so many lagging partitions the past is looked up; of others only what the query tells itself."""
+
+_Key = tuple[int, TopicPartition]
+"""A source of a query, by its place in the list, and a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One row: a source of a query, with what the cluster says of its partitions."""
+
+    query: Query
+    source: str
+    positions: Mapping[TopicPartition, Position]
+    sample: GroupSample
+
+
+async def measure_queries(
+    wire: WireCluster, queries: Sequence[Query], is_wanted: IsWanted, isolation: IsolationLevel, *, with_times: bool
+) -> list[QueryLag]:
+    """Return a row for each Kafka source of each query."""
+    positions = [
+        (query, source, {_name(one): one for one in found if is_wanted(one.topic)})
+        for query in queries
+        for source, found in _by_source(query).items()
+    ]
+    names = {name for _, _, found in positions for name in found}
+    ends, starts = await _bounds(wire, names, isolation)
+    now_ms = time.time_ns() // 1_000_000
+    sources = [_Source(query, source, found, _sample(query, found, ends, starts)) for query, source, found in positions]
+    series = {
+        (index, name): _series(one, name, now_ms) for index, one in enumerate(sources) for name in one.sample.partitions
+    }
+    times: Times = {}
+    if with_times:
+        series = await _with_past_ends(wire, sources, series)
+        times = await _times(wire, sources)
+    return [
+        _row(one, {name: series[index, name] for name in one.sample.partitions}, times, now_ms)
+        for index, one in enumerate(sources)
+    ]
+
+
+def _by_source(query: Query) -> dict[str, list[Position]]:
+    found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
+    for one in query.positions():
+        found[one.source].append(one)
+    return found
+
+
+def _name(one: Position) -> TopicPartition:
+    return TopicPartition(one.topic, one.partition)
+
+
+async def _bounds(
+    wire: WireCluster, names: Iterable[TopicPartition], isolation: IsolationLevel
+) -> tuple[Offsets, Offsets]:
+    wanted = sorted(names)
+    if not wanted:
+        return {}, {}
+    try:
+        ends = await end_offsets(wire, wanted, isolation=isolation)
+        starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
+    except AdminError as error:
+        return dict.fromkeys(wanted, Unknown.of_error(error)), {}
+    return ends, starts
+
+
+def _sample(query: Query, positions: Mapping[TopicPartition, Position], ends: Offsets, starts: Offsets) -> GroupSample:
+    partitions = {}
+    for name, one in positions.items():
+        end, start = ends.get(name), starts.get(name)
+        committed = None if one.committed is None else CommittedOffset(one.committed)
+        why, error = why_unknown(committed, end)
+        partitions[name] = PartitionSample(
+            one.committed,
+            end if isinstance(end, int) else None,
+            start if isinstance(start, int) else None,
+            None,
+            None,
+            why,
+            error,
+        )
+    return GroupSample(query.job, None, None, partitions, query.error)
+
+
+def _series(one: _Source, name: TopicPartition, now_ms: int) -> list[Point]:
+    sample = one.sample.partitions[name]
+    points = one.query.points(one.source, name)[-(POINTS_MAX - 1) :]
+    return [*points, Point(now_ms, sample.committed, sample.end)]
+
+
+def _is_lagging(sample: PartitionSample) -> bool:
+    return sample.committed is not None and sample.end is not None and sample.committed < sample.end
+
+
+async def _with_past_ends(
+    wire: WireCluster, sources: Sequence[_Source], series: dict[_Key, list[Point]]
+) -> dict[_Key, list[Point]]:
+    """Look up where logs ended when batches were planned, for lagging partitions of which the query does not tell."""
+    lagging = [
+        key
+        for key, points in series.items()
+        if _is_lagging(sources[key[0]].sample.partitions[key[1]]) and len(points) > 1
+    ][:_PARTITIONS_MAX]
+    found = dict(series)
+    # A request asks for one time of a partition.
+    asked = [(key, index) for key in lagging for index, point in enumerate(found[key][:-1]) if point.end is None]
+    while asked:
+        turn = {key[1]: (key, index) for key, index in asked}
+        await _look_up(wire, found, list(turn.values()))
+        done = set(turn.values())
+        asked = [one for one in asked if one not in done]
+    return found
+
+
+async def _look_up(wire: WireCluster, series: dict[_Key, list[Point]], turn: Sequence[tuple[_Key, int]]) -> None:
+    moments = {key[1]: series[key][index].time_ms for key, index in turn}
+    try:
+        told = await offsets_at(wire, moments, patience_s=_PATIENCE_S)
+    except FAILURES:
+        return
+    for key, index in turn:
+        points, offset = series[key], told[key[1]]
+        if isinstance(offset, int):
+            series[key] = [*points[:index], _ended(points, index, offset), *points[index + 1 :]]
+
+
+def _ended(points: Sequence[Point], index: int, offset: int) -> Point:
+    """Return a point with the end that was found; -1 is: nothing has come since. Timestamps may be anything."""
+    _, after, _ = points[index + 1]
+    now = points[-1].end
+    end = now if offset < 0 else offset
+    if end is None or now is None:
+        return points[index]
+    # The batch that was planned then read no further than to the end.
+    return points[index]._replace(end=max(points[index].committed or 0, after or 0, min(end, now)))
+
+
+async def _times(wire: WireCluster, sources: Sequence[_Source]) -> Times:
+    places: set[Place] = set()
+    for one in sources:
+        for name, sample in one.sample.partitions.items():
+            if not _is_lagging(sample):
+                continue
+            places |= {
+                place for find in (place_of_unread, place_of_newest) if (place := find(name, sample)) is not None
+            }
+            if one.query.in_flight is None:
+                places |= {
+                    Place(name, commit.offset) for commit in _commits(one, name) if commit.offset < (sample.end or 0)
+                }
+    try:
+        return await read_times(wire, sorted(places), patience_s=_PATIENCE_S) if places else {}
+    except FAILURES:
+        return {}
+
+
+def _commits(one: _Source, name: TopicPartition) -> list[Commit]:
+    finished = one.query.finished
+    return [
+        Commit(batch.committed_ms, batch.ends[one.source][name])
+        for batch in finished
+        if batch.committed_ms is not None and name in batch.ends.get(one.source, {})
+    ]
+
+
+def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Times, now_ms: int) -> QueryLag:
+    rhythms = {name: _rhythm(one, name, times, now_ms) for name in one.sample.partitions}
+    group = group_lag(one.sample, series, times, now_ms, rhythms=rhythms)
+    partitions = tuple(_partition(one, lag) for lag in group.partitions)
+    in_flight = [
+        partition.planned - partition.committed
+        for partition in partitions
+        if partition.planned is not None and partition.committed is not None
+    ]
+    last = one.query.last_batch
+    given = {field.name: getattr(group, field.name) for field in fields(GroupLag)}
+    return QueryLag(
+        **given
+        | {
+            "kind": one.query.kind,
+            "partitions": partitions,
+            "query_id": one.query.query_id,
+            "run_id": one.query.run_id,
+            "batch_id": None if last is None else last.batch_id,
+            "source": one.source,
+            "path": one.query.path,
+            "in_flight": sum(in_flight) if in_flight else None,
+        }
+    )
+
+
+def _partition(one: _Source, lag: PartitionLag) -> QueryPartitionLag:
+    name = TopicPartition(lag.topic, lag.partition)
+    position, sample = one.positions[name], one.sample.partitions[name]
+    is_known = sample.end is not None and position.planned <= sample.end
+    given = {field.name: getattr(lag, field.name) for field in fields(PartitionLag)}
+    return QueryPartitionLag(
+        **given,
+        planned=position.planned,
+        committed=position.committed,
+        end=sample.end,
+        start=sample.start,
+        planned_lag=sample.end - position.planned if is_known and sample.end is not None else None,
+    )
+
+
+def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
+    """Return what the batches of a query tell, without its records."""
+    taken = [
+        batch.committed_ms - batch.planned_ms
+        for batch in query.finished
+        # Copied files have other times.
+        if batch.committed_ms is not None and batch.planned_ms is not None and batch.committed_ms >= batch.planned_ms
+    ]
+    batch_ms = round(statistics.median(taken)) if taken else None
+    running = query.in_flight
+    if running is None:
+        return Rhythm(None, batch_ms)
+    # Without a time it began just now, as far as is known.
+    return Rhythm(0 if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
+
+
+def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
+    rhythm = rhythm_of_batches(one.query, now_ms)
+    if rhythm.in_flight_ms is not None:
+        return rhythm
+    commits = _commits(one, name)
+    committed = one.sample.partitions[name].committed
+    came_ms = {
+        offset: record.timestamp_ms
+        for offset in {commit.offset for commit in commits}
+        if isinstance(record := times.get(Place(name, offset)), UnreadRecord) and record.timestamp_ms is not None
+    }
+    is_late = None if committed is None else is_batch_late(commits, committed, came_ms, now_ms)
+    return rhythm._replace(is_late=is_late)

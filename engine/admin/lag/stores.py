@@ -1,0 +1,177 @@
+"""Where checkpoints and event logs lie: this machine's disks, and object stores through pyarrow.
+
+What neither knows (HDFS, ViewFS, …) Spark's file systems do: ``engine.pipeline`` has a store for them, which a caller
+may hand in. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://?(.*)", re.DOTALL)
+_LOCAL = ("file",)
+_ARROW = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder in a folder."""
+
+    name: str
+    is_folder: bool
+    modified_ms: int
+    size_bytes: int = 0
+
+
+class Store(Protocol):
+    """A file system. Paths are its own, with slashes."""
+
+    def list(self, path: str) -> list[Entry]:
+        """Return what is in a folder; FileNotFoundError or NotADirectoryError where it is none."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return what is in a file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or folder in a store; ``shown`` is how the user names it."""
+
+    store: Store
+    path: str
+    shown: str
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(self.store, f"{self.path.rstrip('/')}/{name}", f"{self.shown.rstrip('/')}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.path.rstrip("/").rpartition("/")[2]
+
+    def entries(self) -> list[Entry]:
+        """Return what is in this folder, in order of names."""
+        return sorted(self.store.list(self.path), key=lambda one: one.name)
+
+    def read(self) -> bytes:
+        return self.store.read(self.path)
+
+
+OtherStore = Callable[[str], tuple[Store, str]]
+"""Gives the store of a URI, and the path in it."""
+
+
+class LocalStore:
+    """This machine's disks."""
+
+    def list(self, path: str) -> list[Entry]:
+        found = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue
+                found.append(Entry(entry.name, entry.is_dir(), status.st_mtime_ns // 1_000_000, status.st_size))
+        return found
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+
+class ArrowStore:
+    """S3, Google Cloud Storage or Azure, through pyarrow."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    def list(self, path: str) -> list[Entry]:
+        from pyarrow import fs
+
+        found = []
+        for info in self._filesystem.get_file_info(fs.FileSelector(path.rstrip("/"))):
+            modified_ms = 0 if info.mtime is None else round(info.mtime.timestamp() * 1000)
+            is_folder = info.type is fs.FileType.Directory
+            found.append(Entry(info.base_name, is_folder, modified_ms, info.size or 0))
+        return found
+
+    def read(self, path: str) -> bytes:
+        with self._filesystem.open_input_stream(path) as stream:
+            return bytes(stream.read())
+
+
+def locate(text: str, others: OtherStore | None = None) -> Location:
+    """Return the place that a path or URI means; nothing is looked at yet.
+
+    Raises:
+        BadRequest: no file system is known for it.
+    """
+    match = _SCHEME.fullmatch(text)
+    scheme = match[1].lower() if match else "file"
+    if match is None or scheme in _LOCAL:
+        path = text if match is None else "/" + match[2].lstrip("/")
+        return Location(LocalStore(), path, text)
+    if scheme in _ARROW:
+        return Location(*_arrow(scheme, match[2], text), text)
+    if others is None:
+        raise BadRequest(f"no file system is known for {scheme}://", where=text)
+    return Location(*others(text), text)
+
+
+def expand(text: str, others: OtherStore | None = None) -> list[Location]:
+    """Return the places that a path, URI or pattern (``*``, ``?``, ``[…]``) means.
+
+    Raises:
+        BadRequest: no file system is known for it, or it matches nothing.
+    """
+    wild = _WILD.search(text)
+    if wild is None:
+        return [locate(text, others)]
+    head, slash, _ = text[: wild.start()].rpartition("/")
+    root = locate(head or ("/" if slash else "."), others)
+    root = root if head or slash else Location(root.store, root.path, "")
+    parts = text[len(head) + len(slash) :].split("/")
+    found = list(_matching(root, [part for part in parts if part]))
+    if not found:
+        raise NotFound("nothing is there by that pattern", where=text)
+    return found
+
+
+def _matching(root: Location, parts: Sequence[str]) -> Iterator[Location]:
+    if not parts:
+        yield root
+        return
+    try:
+        entries = root.entries()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if fnmatchcase(entry.name, parts[0]) and (entry.name[0] != "." or parts[0][0] == "."):
+            below = root / entry.name if root.shown else Location(root.store, entry.name, entry.name)
+            yield from _matching(below, parts[1:])
+
+
+def _arrow(scheme: str, rest: str, text: str) -> tuple[Store, str]:
+    try:
+        from pyarrow import fs
+    except ImportError:
+        hint = 'pip install "klamm[spark]"'
+        raise BadRequest(f"{scheme}:// needs pyarrow, which is not installed", where=text, hint=hint) from None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    try:
+        if _ARROW[scheme] == "s3" and endpoint:
+            return ArrowStore(fs.S3FileSystem(endpoint_override=endpoint)), rest.strip("/")
+        filesystem, path = fs.FileSystem.from_uri(f"{_ARROW[scheme]}://{rest}")
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise Unreachable(f"the store cannot be opened: {error}", where=text) from error
+    return ArrowStore(filesystem), path

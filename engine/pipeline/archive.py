@@ -1,0 +1,37 @@
+"""The archive that executors of Spark get: klamm's own code, for a Python that has no klamm.
+
+Nothing in it is compiled, and what it needs beside the standard library is what PySpark needs there anyway: pyarrow and
+numpy. It has klamm's public door and, inside that, the engine, so nothing of it can be taken for somebody else's.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import engine
+
+_DOOR = ("__init__.py", "_path.py", "spark.py")
+_DATE = (2020, 1, 1, 0, 0, 0)
+"""The same code gives the same archive."""
+
+
+def write_archive(path: Path) -> int:
+    """Write the archive, which is there only once it is whole; return how many files are in it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    code = Path(engine.__file__).parents[1]
+    door = code / "klamm" if (code / "klamm").is_dir() else code.parent
+    files = {f"klamm/{name}": door / name for name in _DOOR}
+    files |= {f"klamm/_app/{file.relative_to(code)}": file for file in sorted((code / "engine").rglob("*.py"))}
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, file in files.items():
+                archive.writestr(zipfile.ZipInfo(name, _DATE), file.read_bytes(), zipfile.ZIP_DEFLATED)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(files)

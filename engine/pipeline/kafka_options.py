@@ -1,0 +1,267 @@
+"""The options of the Kafka source and sink: names and meanings of Spark's own, checked before anything is asked.
+
+An option that is not known is refused, for a misspelt one would silently read other records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from engine.admin.cluster.client_properties import ClientProperties, client_properties
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.target import parse_addresses
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
+
+Addresses = tuple[tuple[str, int], ...]
+PartitionNumbers = dict[TopicPartition, int]
+
+_KAFKA = "kafka."
+_SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
+_STRATEGIES = ("error", "latest")
+
+_READ = (
+    *("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp"),
+    *("endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "failOnDataLoss", "includeHeaders"),
+    *("startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
+    *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+)
+_STREAMING_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+_SET_BY_US = {
+    "kafka.auto.offset.reset": "the option startingOffsets says where to begin",
+    "kafka.key.deserializer": "keys come as bytes; turn them into something with Spark's functions",
+    "kafka.value.deserializer": "values come as bytes; turn them into something with Spark's functions",
+    "kafka.key.serializer": "keys are bytes or text",
+    "kafka.value.serializer": "values are bytes or text",
+    "kafka.enable.auto.commit": "the source commits nothing; Spark's checkpoint has the position",
+    "kafka.interceptor.classes": "there is no Java here that could run them",
+}
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where to begin or end: one rule for all partitions, or a number for each; numbers are offsets or times.
+
+    Offsets -2 and -1 are the earliest and the latest. Times are milliseconds.
+    """
+
+    rule: int | None = None
+    offsets: PartitionNumbers | None = None
+    timestamp: int | None = None
+    timestamps: PartitionNumbers | None = None
+    takes_latest: bool = False
+    """Where no record is as late as a time, the latest offset is taken; else that is an error."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it may mean something else when it is looked up again."""
+        if self.offsets is not None:
+            return LATEST_TIMESTAMP in self.offsets.values()
+        return self.rule == LATEST_TIMESTAMP or (self.rule is None and self.takes_latest)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How brokers are reached."""
+
+    bootstrap: Addresses
+    properties: ClientProperties = field(default_factory=ClientProperties)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read, from where to where, in which pieces."""
+
+    connection: Connection
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+    start: Edge = field(default_factory=lambda: Edge(rule=LATEST_TIMESTAMP))
+    end: Edge = field(default_factory=lambda: Edge(rule=LATEST_TIMESTAMP))
+    fails_on_data_loss: bool = True
+    has_headers: bool = False
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+
+def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """Return what the options of a reader say; Spark hands their names over in lower case.
+
+    Raises:
+        BadRequest: one is unknown, missing, out of place or has a senseless value.
+    """
+    told = {name.lower(): value for name, value in options.items()}
+    _check_names(told, _READ)
+    for name in _BATCH_ONLY if is_streaming else _STREAMING_ONLY:
+        if name.lower() in told:
+            kind = "a batch, not of a stream" if is_streaming else "a stream, not of a batch"
+            raise BadRequest(f"the option {name} is one of {kind}", hint="leave it out")
+    wanted = [name for name in _SUBSCRIPTIONS if name in told]
+    if len(wanted) != 1:
+        hint = "give one of subscribe (topics), subscribePattern (a regular expression), assign (JSON)"
+        raise BadRequest("what to read is not said" if not wanted else "what to read is said twice", hint=hint)
+    return SourceOptions(
+        connection(told),
+        topics=_topics(told["subscribe"]) if "subscribe" in told else (),
+        pattern=_pattern(told.get("subscribepattern")),
+        assigned=_assigned(told["assign"]) if "assign" in told else (),
+        start=_start(told, LATEST_TIMESTAMP if is_streaming else EARLIEST_TIMESTAMP),
+        end=_edge(told, "ending", LATEST_TIMESTAMP, refused="earliest", takes_latest=True),
+        fails_on_data_loss=_flag(told, "failOnDataLoss", True),
+        has_headers=_flag(told, "includeHeaders", False),
+        min_partitions=_count(told, "minPartitions"),
+        max_records_per_partition=_count(told, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_count(told, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_count(told, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_duration_ms(told.get("maxtriggerdelay", "15m")),
+        isolation=_isolation(told.get("kafka.isolation.level", "read_uncommitted")),
+    )
+
+
+def connection(told: Mapping[str, str]) -> Connection:
+    """Return the brokers and the ``kafka.*`` properties.
+
+    Raises:
+        BadRequest: brokers are missing, or a property cannot be honoured.
+    """
+    for name, reason in _SET_BY_US.items():
+        if name in told:
+            raise BadRequest(f"the option {name} is not supported: {reason}", hint="leave it out")
+    servers = told.get("kafka.bootstrap.servers")
+    if not servers:
+        raise BadRequest("the option kafka.bootstrap.servers is missing", hint="give it as host:port,host:port")
+    entries = {name.removeprefix(_KAFKA): value for name, value in told.items() if name.startswith(_KAFKA)}
+    return Connection(parse_addresses(servers), client_properties(entries, "options kafka.*"))
+
+
+def _check_names(told: Mapping[str, str], known: tuple[str, ...]) -> None:
+    lower = {name.lower(): name for name in known}
+    for name in told:
+        if name not in lower and not name.startswith(_KAFKA) and name != "path":
+            close = get_close_matches(name, lower, 1)
+            hint = f"did you mean {lower[close[0]]}?" if close else f"there are {', '.join(known)} and kafka.*"
+            raise BadRequest(f"no such option: {name}", hint=hint)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise BadRequest("the option subscribe names no topic")
+    return names
+
+
+def _pattern(text: str | None) -> str | None:
+    try:
+        return None if text is None else re.compile(text).pattern
+    except re.error as error:
+        raise BadRequest(f"subscribePattern is no regular expression: {error}", where=text) from None
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    document = _json_object("assign", text)
+    if not all(isinstance(numbers, list) and all(_is_int(n) for n in numbers) for numbers in document.values()):
+        raise BadRequest("assign wants topics with lists of partitions", hint='as {"orders": [0, 1]}')
+    return tuple(TopicPartition(topic, number) for topic, numbers in document.items() for number in numbers)
+
+
+def _start(told: Mapping[str, str], default: int) -> Edge:
+    strategy = told.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in _STRATEGIES:
+        raise BadRequest("startingOffsetsByTimestampStrategy wants error or latest", where=strategy)
+    return _edge(told, "starting", default, refused=None, takes_latest=strategy == "latest")
+
+
+def _edge(told: Mapping[str, str], which: str, default: int, *, refused: str | None, takes_latest: bool) -> Edge:
+    """The more exact option wins where several are given, as in Spark's own source."""
+    if (text := told.get(f"{which}timestamp")) is not None:
+        return Edge(timestamp=_whole(f"{which}Timestamp", text), takes_latest=takes_latest)
+    if (text := told.get(f"{which}offsetsbytimestamp")) is not None:
+        return Edge(timestamps=_numbers(f"{which}OffsetsByTimestamp", text), takes_latest=takes_latest)
+    name = f"{which}Offsets"
+    text = told.get(name.lower())
+    if text is None:
+        return Edge(rule=default)
+    words = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+    if text.strip().lower() in words:
+        if text.strip().lower() == refused:
+            raise BadRequest(f"{name} cannot be {refused}", hint="give latest or offsets as JSON")
+        return Edge(rule=words[text.strip().lower()])
+    offsets = _numbers(name, text)
+    if refused is not None and EARLIEST_TIMESTAMP in offsets.values():
+        raise BadRequest(f"{name} cannot be -2 ({refused})")
+    return Edge(offsets=offsets)
+
+
+def _numbers(name: str, text: str) -> PartitionNumbers:
+    document = _json_object(name, text)
+    if not all(
+        isinstance(numbers, dict) and all(key.isdecimal() and _is_int(n) for key, n in numbers.items())
+        for numbers in document.values()
+    ):
+        raise BadRequest(f"{name} wants topics with numbers by partition", hint='as {"orders": {"0": 23, "1": -2}}')
+    return {TopicPartition(topic, int(key)): n for topic, numbers in document.items() for key, n in numbers.items()}
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document:
+        raise BadRequest(f"{name} is neither a word that is known nor a JSON object", where=text[:80])
+    return document
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _flag(told: Mapping[str, str], name: str, default: bool) -> bool:
+    text = told.get(name.lower(), str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise BadRequest(f"{name} wants true or false", where=text)
+    return text == "true"
+
+
+def _whole(name: str, text: str, least: int = 0) -> int:
+    if not text.strip().isdecimal() or int(text) < least:
+        raise BadRequest(f"{name} wants a whole number{f' above {least - 1}' if least else ''}", where=text)
+    return int(text)
+
+
+def _count(told: Mapping[str, str], name: str) -> int | None:
+    text = told.get(name.lower())
+    return None if text is None else _whole(name, text, 1)
+
+
+def _duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise BadRequest("maxTriggerDelay wants a duration", where=text, hint="as 15m or 30s")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _isolation(text: str) -> IsolationLevel:
+    try:
+        return IsolationLevel[text.strip().upper()]
+    except KeyError:
+        raise BadRequest("kafka.isolation.level wants read_committed or read_uncommitted", where=text) from None
+
+
+def sink_topic(options: Mapping[str, str]) -> str | None:
+    """Return the topic that all rows of a writer go to; None where each row names its own."""
+    return {name.lower(): value for name, value in options.items()}.get("topic")

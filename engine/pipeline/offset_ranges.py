@@ -1,0 +1,117 @@
+"""Which offsets a batch reads, and in which pieces. Pure; the rules are those of Spark's own Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.model import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+"""Of each partition the next offset to read."""
+
+OnDataLoss = Callable[[str], None]
+"""Is told what cannot be read any more; raises where that must not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets ``start`` to ``stop`` - 1 of a partition: one task reads them."""
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return offsets as a checkpoint has them: by topic, then by partition as text, in order."""
+    document: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        document.setdefault(topic, {})[str(partition)] = offset
+    return document
+
+
+def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Return the offsets that ``to_json`` or Spark's own source has written.
+
+    Raises:
+        BadRequest: it is not of that form.
+    """
+    try:
+        return {TopicPartition(t, int(p)): int(o) for t, numbers in document.items() for p, o in numbers.items()}
+    except (AttributeError, TypeError, ValueError):
+        hint = "it was written by another source: give the query a checkpoint folder of its own"
+        raise BadRequest("the checkpoint holds no Kafka offsets", where=str(document)[:100], hint=hint) from None
+
+
+def ranges_between(
+    start: Offsets, stop: Offsets, earliest: Mapping[TopicPartition, int], on_data_loss: OnDataLoss
+) -> list[OffsetRange]:
+    """Return what lies between two positions, empty ranges left out.
+
+    A partition that ``start`` does not have is new, and read from its beginning. ``earliest`` is what brokers still
+    have: records before that are lost.
+    """
+    gone = sorted(start.keys() - stop.keys())
+    if gone:
+        on_data_loss(f"partitions that were read before are gone: {', '.join(map(str, gone))}")
+    found = []
+    for name, end in sorted(stop.items()):
+        first = earliest.get(name, 0)
+        begin = start.get(name, first)
+        if begin > end:
+            on_data_loss(f"the end of {name} went back from offset {begin} to {end}: was the topic made anew?")
+        elif begin < first and begin < end:
+            on_data_loss(f"records of {name} are gone: wanted from offset {begin} on, the first is now {first}")
+            begin = min(first, end)
+        if begin < end:
+            found.append(OffsetRange(*name, begin, end))
+    return found
+
+
+def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
+    """Cut ranges into pieces: none longer than ``max_records``, and about ``min_partitions`` of them by their sizes."""
+    pieces = [piece for one in ranges for piece in _cut(one, -(-one.count // max_records) if max_records else 1)]
+    if min_partitions is None or len(pieces) >= min_partitions or not pieces:
+        return pieces
+    total = sum(one.count for one in pieces)
+    # Small ranges stay whole; what is left of the wanted number is shared out among the large ones.
+    large = [one for one in pieces if one.count * min_partitions > total]
+    share = min_partitions - (len(pieces) - len(large))
+    large_total = sum(one.count for one in large)
+    return [
+        piece
+        for one in pieces
+        for piece in _cut(one, max(1, round(one.count * share / large_total)) if one in large else 1)
+    ]
+
+
+def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
+    edges = [one.start + one.count * number // parts for number in range(parts + 1)]
+    return [OffsetRange(one.topic, one.partition, low, high) for low, high in pairwise(edges) if low < high]
+
+
+def limited(start: Offsets, latest: Offsets, earliest: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """Return how far about ``most`` records reach: each partition gets its share of what waits, and at least one."""
+    begins = {name: start.get(name, earliest.get(name, 0)) for name in latest}
+    waiting = {name: end - begins[name] for name, end in latest.items() if end > begins[name]}
+    total = sum(waiting.values())
+    if total <= most:
+        return latest
+    ends = dict(latest)
+    for name, count in waiting.items():
+        share = most * count / total
+        ends[name] = min(latest[name], begins[name] + max(1, int(share)))
+    return ends
+
+
+def count_between(start: Offsets, stop: Offsets, earliest: Mapping[TopicPartition, int]) -> int:
+    """Return how many offsets lie between two positions."""
+    return sum(max(0, end - start.get(name, earliest.get(name, 0))) for name, end in stop.items())

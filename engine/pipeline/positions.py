@@ -1,0 +1,135 @@
+"""Asks brokers which partitions there are and where they begin and end, for the driver's side of the Kafka source."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from engine.admin.cluster.errors import BadRequest, NotFound, Refused
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.offsets.listing import Offsets as ToldOffsets
+from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
+from engine.common.errors import ErrorCode
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from engine.pipeline.kafka_options import Connection, Edge, SourceOptions
+from engine.pipeline.offset_ranges import Offsets
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+"""So long leaders that are just moving are waited for, as a Kafka client does by default."""
+
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
+_NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The first offset that is still there and the one after the last that a reader may see, by partition."""
+
+    earliest: Offsets
+    latest: Offsets
+
+
+@asynccontextmanager
+async def opened(connection: Connection) -> AsyncIterator[WireCluster]:
+    """Yield the brokers of a cluster; connections are closed afterwards."""
+    wire = WireCluster(connection.bootstrap, properties=connection.properties)
+    try:
+        yield wire
+    finally:
+        await wire.close()
+
+
+def asked(connection: Connection, question: Callable[[WireCluster], Awaitable[T]]) -> T:
+    """Ask a cluster something, from code that is not asynchronous."""
+
+    async def ask() -> T:
+        async with opened(connection) as wire:
+            return await question(wire)
+
+    return asyncio.run(ask())
+
+
+async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
+    """Return the bounds of all partitions that are to be read.
+
+    Raises:
+        NotFound: a topic or partition that was named does not exist.
+        Refused, Unreachable: as they say.
+    """
+    partitions = await _partitions(wire, options)
+    earliest, latest = await asyncio.gather(
+        start_offsets(wire, partitions, patience_s=PATIENCE_S),
+        end_offsets(wire, partitions, isolation=options.isolation, patience_s=PATIENCE_S),
+    )
+    return Bounds(all_known(earliest), all_known(latest))
+
+
+async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds: Bounds, *, name: str) -> Offsets:
+    """Return the offsets that the option called ``name`` means.
+
+    Raises:
+        BadRequest: it does not fit the partitions, or no record is as late as a time.
+    """
+    if edge.rule is not None:
+        return dict(bounds.earliest if edge.rule == EARLIEST_TIMESTAMP else bounds.latest)
+    if edge.offsets is not None:
+        _check_partitions(edge.offsets, bounds.latest, name)
+        special = {EARLIEST_TIMESTAMP: bounds.earliest, LATEST_TIMESTAMP: bounds.latest}
+        return {one: special[offset][one] if offset in special else offset for one, offset in edge.offsets.items()}
+    times = edge.timestamps
+    if times is None:
+        times = dict.fromkeys(bounds.latest, edge.timestamp or 0)
+    _check_partitions(times, bounds.latest, name)
+    found = all_known(await offsets_at(wire, times, isolation=options.isolation, patience_s=PATIENCE_S))
+    late = sorted(one for one, offset in found.items() if offset == _NO_OFFSET)
+    if late and not edge.takes_latest:
+        hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
+        raise BadRequest(f"no record is as late as the option {name} says", where=", ".join(map(str, late)), hint=hint)
+    return {one: bounds.latest[one] if offset == _NO_OFFSET else offset for one, offset in found.items()}
+
+
+def _check_partitions(told: Iterable[TopicPartition], known: Mapping[TopicPartition, int], name: str) -> None:
+    if set(told) != known.keys():
+        wrong = sorted(set(told) ^ known.keys())
+        message = f"the option {name} must name all partitions that are read, and no others"
+        raise BadRequest(message, where=", ".join(map(str, wrong)))
+
+
+async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPartition]:
+    if options.pattern is not None:
+        pattern = re.compile(options.pattern)
+        topics = {
+            topic.name: topic
+            for topic in (await wire.metadata(None)).topics
+            if topic.name and topic.name not in _INTERNAL and pattern.fullmatch(topic.name)
+        }
+    else:
+        names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned))
+        topics = {topic.name or "": topic for topic in (await wire.metadata(names)).topics}
+    for name, topic in topics.items():
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise NotFound(f"no such topic: {name}")
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise Refused(ErrorCode(topic.error_code), where=f"topic {name}")
+    found = [TopicPartition(name or "", p.partition_index) for name, t in topics.items() for p in t.partitions]
+    missing = sorted(set(options.assigned) - set(found))
+    if missing:
+        raise NotFound(f"no such partition: {', '.join(map(str, missing))}")
+    return [one for one in found if not options.assigned or one in options.assigned]
+
+
+def all_known(told: ToldOffsets) -> Offsets:
+    """Return the offsets; raises Refused where one is not known."""
+    found: Offsets = {}
+    for name, offset in told.items():
+        if isinstance(offset, Unknown):
+            raise Refused(offset.code or ErrorCode.UNKNOWN_SERVER_ERROR, offset.message, where=str(name))
+        found[name] = offset
+    return found

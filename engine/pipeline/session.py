@@ -1,0 +1,330 @@
+"""Starts Spark for one command and ends it again, on whatever way the command ends.
+
+    with spark_session("klamm spark merge", SparkOptions(master="local[2]"), java_home=home) as spark:
+        ...
+
+What the JVM and its workers write goes into a log file: a failure quotes its last line, and the person is told where
+it lies. Under ``spark-submit``, and where the process already has a session, that session is used and left running.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.common.errors import OperationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession as SparkSession
+
+OLDEST_PYSPARK = (4, 0)
+DEFAULT_MASTER = "local[*]"
+LOG_NAME = "spark.log"
+
+_QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
+_LOCAL = {"spark.ui.enabled": "false"}
+_STOP_PATIENCE_S = 10.0
+_LOOK_EVERY_S = 0.25
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many tasks are done, and of how many."""
+
+
+class SparkError(OperationError):
+    """Spark cannot be started, or a job of ours failed in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where Spark runs, and with what. ``master`` None: the one of ``--conf`` or of ``spark-submit``, else local."""
+
+    master: str | None = None
+    confs: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+def parse_conf(text: str) -> tuple[str, str]:
+    """Return name and value of ``NAME=VALUE``.
+
+    Raises:
+        OperationError: it is not of that form.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise OperationError(f"not a Spark setting: {text!r}", hint="write NAME=VALUE, as spark.executor.memory=2g")
+    return name.strip(), value.strip()
+
+
+def check_pyspark() -> tuple[int, int]:
+    """Return the version of the installed PySpark. Imports nothing of it.
+
+    Raises:
+        SparkError: there is none, it is too old, or it comes without a JVM side.
+    """
+    spec = util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise SparkError("PySpark is not installed in this environment", hint="run: pip install 'klamm[spark]'")
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    version = pyspark_version(folder)
+    if version < OLDEST_PYSPARK:
+        found = ".".join(map(str, version))
+        raise SparkError(
+            f"PySpark {found} is too old: klamm needs 4.0 or newer", hint="run: pip install 'klamm[spark]'"
+        )
+    if not (folder / "jars").is_dir() and "SPARK_HOME" not in os.environ:
+        hint = "install pyspark instead of pyspark-client, or set SPARK_HOME"
+        raise SparkError(f"the installed PySpark has no Spark in it: {folder}", hint=hint)
+    return version
+
+
+def pyspark_version(folder: Path) -> tuple[int, int]:
+    """Return major and minor version of the PySpark in a folder: a release's own file says it, or its metadata."""
+    with suppress(OSError):
+        found = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
+        if found is not None:
+            return int(found[1]), int(found[2])
+    with suppress(metadata.PackageNotFoundError, ValueError):
+        major, minor = metadata.version("pyspark").split(".")[:2]
+        return int(major), int(minor)
+    raise SparkError(f"cannot tell the version of the PySpark in {folder}", hint="install it anew: pip install pyspark")
+
+
+@contextmanager
+def spark_session(
+    name: str,
+    options: SparkOptions,
+    *,
+    java_home: Path | None = None,
+    has_vector_module: bool = True,
+    keeps_log: bool = False,
+    on_log: Callable[[Path], None] = lambda path: None,
+) -> Iterator[SparkSession]:
+    """Yield a session, and end it and its JVM afterwards.
+
+    Args:
+        name: what Spark's own pages call the job.
+        java_home: the Java to run; None is Spark's own choice.
+        has_vector_module: False where that Java lacks ``jdk.incubator.vector``, which Spark asks for.
+        keeps_log: the file with Spark's own words stays.
+        on_log: is told where it is.
+
+    Raises:
+        SparkError: PySpark is missing or too old, Spark does not start, or what ran in it failed.
+    """
+    check_pyspark()
+    running = _running_session(name, options)
+    if running is not None:
+        with _failures_told(None):
+            yield running
+        return
+    folder = Path(tempfile.mkdtemp(prefix="klamm-spark-"))
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        log = folder / LOG_NAME
+        on_log(log)
+        with _environment(options, folder, java_home, has_vector_module):
+            yield from _own_session(name, options, log)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+        if not keeps_log:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def tasks_watched(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
+    """Tell how far the jobs are that run inside."""
+    ended = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            with suppress(Exception):  # A context that has just been stopped answers nothing.
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                known = [stage for stage in stages if stage is not None]
+                if known:
+                    on_progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
+
+    watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in one line why something failed in Spark: what Python code raised in a worker, else the JVM's words."""
+    text = str(error)
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        with suppress(Exception):
+            text = str(java.getMessage() or java.toString())
+    if "Traceback (most recent call last)" in text:
+        raised: list[str] = re.findall(r"^[A-Za-z_][\w.]*: (.+)$", text, re.MULTILINE)
+        if raised:
+            return raised[-1].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _running_session(name: str, options: SparkOptions) -> SparkSession | None:
+    """Return the session of this process, or that of the JVM which ``spark-submit`` has started; None is neither."""
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted and "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None or not is_submitted:
+        return active
+    builder = SparkSession.builder.appName(name)
+    for key, value in (_QUIET | dict(options.confs)).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkSession]:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf().setAppName(name).setAll(list(_settings(options).items()))
+    gateway: Any = None
+    with log.open("wb") as stderr:
+        try:
+            # Exceptions of the JVM tell what they are only while it lives.
+            with _failures_told(log):
+                gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
+                yield SparkSession(SparkContext(conf=conf, gateway=gateway))
+        finally:
+            _end(gateway)
+
+
+def _end(gateway: Any) -> None:
+    """End session and JVM; a second Ctrl-C kills the JVM at once."""
+    from pyspark import SparkContext
+
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    try:
+        context = SparkContext._active_spark_context
+        if context is not None:
+            stopping = threading.Thread(target=_stop_quietly, args=(context,), name="spark-stop", daemon=True)
+            stopping.start()
+            stopping.join(_STOP_PATIENCE_S)
+        if gateway is not None:
+            with suppress(Exception):
+                gateway.shutdown()
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None
+        if process is not None:
+            _end_process(process)
+
+
+def _stop_quietly(context: Any) -> None:
+    from pyspark.sql import SparkSession
+
+    with suppress(Exception):
+        active = SparkSession.getActiveSession()
+        (context if active is None else active).stop()
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    try:
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        process.wait(_STOP_PATIENCE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
+        process.wait()
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    given = dict(options.confs)
+    master = options.master or given.get("spark.master") or os.environ.get("MASTER") or DEFAULT_MASTER
+    settings = _QUIET | (_LOCAL if is_local(master) else {}) | given | {"spark.master": master}
+    if options.packages:
+        settings["spark.jars.packages"] = ",".join(
+            [*filter(None, [given.get("spark.jars.packages")]), *options.packages]
+        )
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver's JVM, or processes beside it."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+@contextmanager
+def _environment(
+    options: SparkOptions, folder: Path, java_home: Path | None, has_vector_module: bool
+) -> Iterator[None]:
+    """Set what Spark's scripts take from the environment: which Java, and which Python runs the workers."""
+    wanted = {"PYTHONHASHSEED": "0"}
+    python = dict(options.confs).get("spark.pyspark.python")
+    if python is not None or is_local(_settings(options)["spark.master"]):
+        wanted["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    if java_home is not None:
+        wanted["JAVA_HOME"] = str(java_home if has_vector_module else _java_without_vector(folder, java_home))
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _java_without_vector(folder: Path, java_home: Path) -> Path:
+    """Return a Java home whose program leaves out a module that the real one does not have.
+
+    Spark's launcher adds ``--add-modules=jdk.incubator.vector`` by itself, and a Java without that module ends at once.
+    """
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    real = str(java_home / "bin" / "java").replace("'", "'\\''")
+    program.write_text(
+        "#!/usr/bin/env bash\nkept=()\n"
+        'for word in "$@"; do [ "$word" = --add-modules=jdk.incubator.vector ] || kept+=("$word"); done\n'
+        f"exec '{real}' \"${{kept[@]}}\"\n"
+    )
+    program.chmod(0o755)
+    return program.parents[1]
+
+
+@contextmanager
+def _failures_told(log: Path | None) -> Iterator[None]:
+    """Turn what PySpark raises into one line, with the last line of the log where Spark did not even start."""
+    try:
+        yield
+    except OperationError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        if "JAVA_GATEWAY_EXITED" in str(error):
+            raise SparkError(f"Spark did not start: {_last_line(log)}", hint="does java -version work there?") from None
+        raise SparkError(f"Spark: {reason_of(error)}", hint="--verbose keeps Spark's log") from None
+
+
+def _last_line(log: Path | None) -> str:
+    lines = [] if log is None or not log.exists() else log.read_text("utf-8", "replace").splitlines()
+    told = [line.strip() for line in lines if line.strip()]
+    return told[-1] if told else "its JVM ended"

@@ -1,0 +1,199 @@
+"""The Kafka source's decisions, free of PySpark: what a batch reads, where a stream stands, and the pieces of both.
+
+Positions are in the form of Spark's own Kafka source, ``{"orders": {"0": 23}}``, so tools that read its checkpoints
+read ours. A stream that begins at a moving place ("latest") has no first position of its own: its first batch reads
+nothing and ends there, so that the checkpoint has the beginning, and a restart does not look for another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.offsets.listing import start_offsets
+from engine.pipeline.columns import RecordBatch
+from engine.pipeline.kafka_options import SourceOptions, source_options
+from engine.pipeline.offset_ranges import (
+    OffsetRange,
+    Offsets,
+    count_between,
+    from_json,
+    limited,
+    ranges_between,
+    split,
+    to_json,
+)
+from engine.pipeline.positions import PATIENCE_S, Bounds, all_known, asked, read_bounds, resolve
+from engine.pipeline.reading import DataLost, ReadTask, read_range
+
+logger = logging.getLogger(__name__)
+
+Position = dict[str, dict[str, int]]
+
+_KINDS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+def schema_text(options: Mapping[str, str]) -> str:
+    """Return the source's columns as Spark writes a schema; ``headers`` only where ``includeHeaders`` asks for them."""
+    told = {name.lower(): value for name, value in options.items()}
+    has_headers = told.get("includeheaders", "false").strip().lower() == "true"
+    return ", ".join(f"{name} {kind}" for name, kind in _KINDS.items() if has_headers or name != "headers")
+
+
+def chosen_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the columns that a schema of the user's names; leaving some out saves reading them.
+
+    Raises:
+        BadRequest: the source has no such column, or it is of another type.
+    """
+    for name, kind in wanted:
+        if _KINDS.get(name) != kind:
+            known = ", ".join(f"{each} {of}" for each, of in _KINDS.items())
+            raise BadRequest(f"the Kafka source has no column {name} of type {kind}", hint=f"it has {known}")
+    return tuple(name for name, _ in wanted)
+
+
+def told(error: BaseException) -> str:
+    """Return what went wrong and what to do, in the two lines that a person reads in Spark's own error."""
+    if isinstance(error, AdminError):
+        where = f": {error.where}" if error.where else ""
+        return f"{error.message}{where}" + (f"\nhint: {error.hint}" if error.hint else "")
+    return str(error) or type(error).__name__
+
+
+class BatchPlan:
+    """What one read of a batch reads."""
+
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        self._options = source_options(options, is_streaming=False)
+        self._columns = columns
+
+    def pieces(self) -> list[bytes]:
+        """Return the pieces, one task each."""
+
+        async def look(wire: WireCluster) -> tuple[Bounds, Offsets, Offsets]:
+            bounds = await read_bounds(wire, self._options)
+            start = await resolve(wire, self._options, self._options.start, bounds, name="startingOffsets")
+            return bounds, start, await resolve(wire, self._options, self._options.end, bounds, name="endingOffsets")
+
+        bounds, start, stop = asked(self._options.connection, look)
+        ranges = ranges_between(start, stop, bounds.earliest, _data_loss(self._options))
+        return _pieces(self._options, self._columns, ranges)
+
+
+class StreamPlan:
+    """Where a stream stands and what its next batch reads. Lives in one process for as long as the query runs."""
+
+    def __init__(
+        self, options: Mapping[str, str], columns: tuple[str, ...], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.options = source_options(options, is_streaming=True)
+        self._columns = columns
+        self._clock = clock
+        self._initial: Position | None = None
+        self._latest: Offsets | None = None
+        self._target: Bounds | None = None
+        self._triggered_at: float | None = None
+
+    def initial(self) -> Position:
+        """Return where the stream begins; nothing where that place moves, see above."""
+        if self.options.start.is_moving:
+            return {}
+        if self._initial is None:
+
+            async def look(wire: WireCluster) -> Position:
+                return to_json(await self._start(wire, await read_bounds(wire, self.options)))
+
+            self._initial = asked(self.options.connection, look)
+        return self._initial
+
+    def freeze(self) -> None:
+        """Take the present end as the end of all batches."""
+        self._target = self._look()
+
+    def latest(self, start: Position, *, most: int | None = None, least: int | None = None) -> Position:
+        """Return where the next batch ends: at the end, or after about ``most`` records; ``start`` itself for no batch.
+
+        ``least`` holds a batch back until so much waits, or ``maxTriggerDelay`` is over.
+        """
+        bounds = self._target or self._look()
+        self._latest = bounds.latest
+        if not start and self.options.start.is_moving:
+
+            async def begin(wire: WireCluster) -> Position:
+                return to_json(await self._start(wire, bounds))
+
+            return asked(self.options.connection, begin)
+        begins = from_json(start)
+        if least is not None and self._target is None and self._is_held_back(begins, bounds, least):
+            return start
+        return to_json(bounds.latest if most is None else limited(begins, bounds.latest, bounds.earliest, most))
+
+    def end(self) -> Position:
+        """Return the present end: all that PySpark before 4.2 asks for."""
+        return to_json(self._look().latest)
+
+    def known_latest(self) -> Position | None:
+        """Return the end that was seen last, for the query's progress."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def pieces(self, start: Position, stop: Position) -> list[bytes]:
+        """Return the pieces of a batch, one task each."""
+        if not start and self.options.start.is_moving:
+            return []
+        begins, ends = from_json(start), from_json(stop)
+
+        async def look(wire: WireCluster) -> Offsets:
+            return all_known(await start_offsets(wire, ends, patience_s=PATIENCE_S))
+
+        earliest = asked(self.options.connection, look)
+        return _pieces(self.options, self._columns, ranges_between(begins, ends, earliest, _data_loss(self.options)))
+
+    def _look(self) -> Bounds:
+        return asked(self.options.connection, lambda wire: read_bounds(wire, self.options))
+
+    async def _start(self, wire: WireCluster, bounds: Bounds) -> Offsets:
+        return await resolve(wire, self.options, self.options.start, bounds, name="startingOffsets")
+
+    def _is_held_back(self, begins: Offsets, bounds: Bounds, least: int) -> bool:
+        now = self._clock()
+        is_late = self._triggered_at is None or now - self._triggered_at >= self.options.max_trigger_delay_ms / 1000
+        if not is_late and count_between(begins, bounds.latest, bounds.earliest) < least:
+            return True
+        self._triggered_at = now
+        return False
+
+
+def read_piece(piece: bytes | None) -> Iterator[RecordBatch]:
+    """Yield the records of a piece; Spark makes an empty one where there is nothing to read."""
+    return iter(()) if piece is None else read_range(pickle.loads(piece))
+
+
+def _pieces(options: SourceOptions, columns: tuple[str, ...], ranges: list[OffsetRange]) -> list[bytes]:
+    cut = split(ranges, options.min_partitions, options.max_records_per_partition)
+    return [
+        pickle.dumps(ReadTask(options.connection, one, columns, options.isolation, options.fails_on_data_loss))
+        for one in cut
+    ]
+
+
+def _data_loss(options: SourceOptions) -> Callable[[str], None]:
+    def tell(what: str) -> None:
+        if options.fails_on_data_loss:
+            raise DataLost(what)
+        logger.warning("data loss: %s", what)
+
+    return tell

@@ -1,0 +1,252 @@
+"""Kafka for PySpark without a jar: a data source called ``klamm-kafka``, with the options of Spark's own connector.
+
+    from klamm.spark import klamm_kafka, register
+
+    register(spark)
+    spark.read.format("klamm-kafka").option("kafka.bootstrap.servers", "localhost:9092") \\
+        .option("subscribe", "orders").load()
+
+    spark.readStream.format(klamm_kafka(spark))     # the connector where its jar is there, else klamm's
+
+It wants PySpark 4.0 or newer, with pyarrow and numpy beside it. Your own process imports nothing of klamm's inside: the
+work is done in Spark's Python workers, and executors get the code from ``register``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+    _HAS_SOURCES = True
+except ImportError:  # PySpark 3.5 and older: ``register`` says so.
+    DataSource = DataSourceReader = DataSourceStreamReader = InputPartition = object  # type: ignore[misc,assignment]
+    _HAS_SOURCES = False
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    _HAS_LIMITS = True
+except ImportError:  # PySpark 4.0 and 4.1: a Python source cannot limit its batches.
+    ReadLimit = ReadAllAvailable = ReadMaxRows = ReadMinRows = object  # type: ignore[misc,assignment]
+    SupportsTriggerAvailableNow = object  # type: ignore[misc,assignment]
+    _HAS_LIMITS = False
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["FORMAT", "KafkaDataSource", "KafkaSourceError", "klamm_kafka", "register"]
+
+FORMAT = "klamm-kafka"
+"""The name that ``format`` takes."""
+
+
+class KafkaSourceError(Exception):
+    """Something cannot be read or written; the text says what to do about it."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("klamm-kafka")`` known to a session, and give its executors the code.
+
+    Raises:
+        KafkaSourceError: this PySpark has no Python data sources.
+    """
+    if not _HAS_SOURCES:
+        import pyspark
+
+        raise KafkaSourceError(
+            f"PySpark {pyspark.__version__} has no Python data sources, which came with 4.0\n"
+            "hint: pip install 'pyspark>=4.0', or use the connector: "
+            f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:{pyspark.__version__}"
+        )
+    _ship(spark)
+    spark.dataSource.register(KafkaDataSource)
+
+
+def klamm_kafka(spark: SparkSession) -> str:
+    """Return the format to use: ``kafka`` where the connector's jar is on the class path, else ``klamm-kafka``."""
+    try:
+        spark.read.format("kafka").load()
+    except Exception as error:
+        # The connector complains of missing options; without it Spark does not find the source.
+        if not any(sign in str(error) for sign in ("KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data source")):
+            return "kafka"
+    register(spark)
+    return FORMAT
+
+
+class KafkaDataSource(DataSource):
+    """``klamm-kafka``. Spark makes it in a worker of its own; every method brings klamm's code in first."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name that ``format`` takes."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of Spark's own Kafka source."""
+        return str(_call("source", "schema_text", dict(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a batch."""
+        return _BatchReader(dict(self.options), _columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of a stream."""
+        kind = _LimitedStreamReader if _HAS_LIMITS else _StreamReader
+        reader = kind(dict(self.options), _columns(schema))
+        reader.check()
+        return reader
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        plan = _call("source", "BatchPlan", self._options, self._columns)
+        return [InputPartition(piece) for piece in _told(plan.pieces)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(partition)
+
+
+class _StreamReader(DataSourceStreamReader):
+    """For PySpark 4.0 and 4.1, and the base of what newer ones get."""
+
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._made: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made": None}
+
+    def check(self) -> None:
+        """Refuse options that this PySpark cannot honour."""
+        options = self._plan.options
+        limits = options.max_offsets_per_trigger or options.min_offsets_per_trigger
+        if not _HAS_LIMITS and limits:
+            import pyspark
+
+            raise KafkaSourceError(
+                f"PySpark {pyspark.__version__} cannot limit the batches of a Python source, which came with 4.2\n"
+                "hint: leave maxOffsetsPerTrigger and minOffsetsPerTrigger out, or use PySpark 4.2 or newer"
+            )
+
+    @property
+    def _plan(self) -> Any:
+        if self._made is None:
+            self._made = _call("source", "StreamPlan", self._options, self._columns)
+        return self._made
+
+    def initialOffset(self) -> dict[str, Any]:
+        return dict(_told(self._plan.initial))
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        return dict(_told(self._plan.end))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [InputPartition(piece) for piece in _told(self._plan.pieces, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: Spark's checkpoint has the position."""
+
+
+class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
+    """For PySpark 4.2 and newer: batches of a wanted size, and a stream that ends at the present end."""
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]
+        options = self._plan.options
+        if isinstance(limit, ReadAllAvailable):
+            return dict(_told(self._plan.latest, start))
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(_told(self._plan.latest, start, most=most, least=options.min_offsets_per_trigger))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._plan.options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        _told(self._plan.freeze)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._plan.known_latest()
+        return found
+
+
+def _columns(schema: StructType) -> tuple[str, ...]:
+    return tuple(_call("source", "chosen_columns", [(field.name, field.dataType.simpleString()) for field in schema]))
+
+
+def _read(partition: InputPartition) -> Iterator[Any]:
+    batches = _call("source", "read_piece", partition.value)
+    while True:
+        try:
+            yield _told(next, batches)
+        except StopIteration:
+            return
+
+
+def _call(module: str, name: str, *arguments: Any) -> Any:
+    """Call something of klamm's inside: only in Spark's own processes, where nothing else is called ``engine``."""
+    import klamm._path  # noqa: F401  (the next import is found by it)
+
+    return _told(getattr(importlib.import_module(f"engine.pipeline.{module}"), name), *arguments)
+
+
+def _told(function: Any, *arguments: Any, **named: Any) -> Any:
+    """Call ``function``; what it raises is worded for a person, whom Spark shows the text alone."""
+    from engine.common.errors import KlammError
+    from engine.pipeline.source import told
+
+    try:
+        return function(*arguments, **named)
+    except KlammError as error:
+        raise KafkaSourceError(told(error)) from None
+
+
+def _ship(spark: SparkSession) -> None:
+    """Give executors the code, unless they run in this machine's own Python."""
+    context = getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
+    if context is not None and _runs_here(context):
+        return
+    with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
+        archive = Path(folder) / "klamm-spark.zip"
+        program = [sys.executable, "-P", "-m", "klamm", "spark", "package", "--out", str(archive), "--quiet"]
+        packed = subprocess.run(program, capture_output=True, text=True, check=False)
+        if packed.returncode:
+            raise KafkaSourceError(packed.stderr.strip() or "the code could not be packed")
+        if context is None:
+            spark.addArtifacts(str(archive), pyfile=True)
+        else:
+            context.addPyFile(str(archive))
+
+
+def _runs_here(context: Any) -> bool:
+    """Whether executors are threads of this machine whose Python is this process's, which has klamm."""
+    is_local = context.master == "local" or context.master.startswith("local[")
+    return is_local and Path(shutil.which(context.pythonExec) or "") == Path(sys.executable)

@@ -1,0 +1,355 @@
+"""Where Spark's queries are, read from checkpoints and event logs: recorded ones, and such as are half there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
+
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
+from engine.admin.lag.checkpoints import BATCHES_MAX, find_checkpoints, read_checkpoint
+from engine.admin.lag.event_logs import find_event_logs, read_event_logs
+from engine.admin.lag.positions import Query, ReaderKind
+from engine.admin.lag.rules import Point
+from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
+from engine.admin.lag.traces import QueryTraces
+from engine.common.model import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+NOW_MS = 1_795_000_000_000
+
+# Source, topic, partition, planned, committed.
+Place = tuple[str, str, int, int, int | None]
+SCENES: dict[str, dict[str, set[Place]]] = {
+    "stateless": {"stateless": {("0", "orders", 0, 0, 0), ("0", "orders", 1, 70, 70)}},
+    "stateful": {"stateful": {("0", "clicks", 0, 0, 0), ("0", "clicks", 1, 20, 20)}},
+    "join": {
+        "join": {("0", "left", 0, 10, 10), ("1", "right", 0, 20, 20)},
+        "union": {("0", "left", 0, 10, 10), ("1", "left", 0, 10, 10), ("1", "right", 0, 20, 20)},
+    },
+    "foreach-batch": {"foreach-batch": {("0", "each", 0, 10, 10)}},
+    "available-now": {"available-now": {("0", "nightly", 0, 10, 10), ("0", "nightly", 1, 0, 0)}},
+    "killed": {"killed": {("0", "payments", 0, 0, 0), ("0", "payments", 1, 20, 10)}},
+    "grown": {"grown": {("0", "grows", 0, 19, 19), ("0", "grows", 1, 0, 0), ("0", "grows", 2, 0, 0)}},
+    "made-again": {"made-again": {("0", "short-lived", 0, 10, 10)}},
+    "beside-files": {"beside-files": {("0", "mixed", 0, 10, 10), ("0", "mixed", 1, 0, 0)}},
+}
+
+
+def places(query: Query) -> set[Place]:
+    return {(p.source, p.topic, p.partition, p.planned, p.committed) for p in query.positions()}
+
+
+def total(found: set[Place]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Sums by topic: which partition a record went to is up to Spark's producer."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for source, topic, _, planned, committed in found:
+        before = sums.get((source, topic), (0, 0))
+        sums[source, topic] = (before[0] + planned, before[1] + (committed or 0))
+    return sums
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4.0.0"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_recorded_checkpoints(version: str, scene: str, tmp_path: Path) -> None:
+    for name, expected in SCENES[scene].items():
+        query = read_checkpoint(locate(str(restore(RECORDED / version / scene / name, tmp_path))))
+        found = places(query)
+        assert {place[:3] for place in found} == {place[:3] for place in expected}
+        assert total(found) == total(expected)
+        assert (query.kind, query.name, query.job) == (ReaderKind.CHECKPOINT, None, name)
+        taken = [
+            batch.committed_ms - batch.planned_ms for batch in query.finished if batch.planned_ms and batch.committed_ms
+        ]
+        assert taken
+        assert all(0 < one < 60_000 for one in taken)
+        assert (query.in_flight is not None) == (scene == "killed")
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4.0.0"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_recorded_event_logs_agree_with_checkpoints(version: str, scene: str, tmp_path: Path) -> None:
+    logs = find_event_logs(locate(str(RECORDED / version / scene / "events")))
+    queries, failures = read_event_logs(logs)
+    assert failures == []
+    assert {query.name for query in queries} == SCENES[scene].keys()
+    for query in queries:
+        checkpoint = read_checkpoint(locate(str(restore(RECORDED / version / scene / str(query.name), tmp_path))))
+        assert query.query_id == checkpoint.query_id
+        assert query.run_id
+        for source in checkpoint.kafka_sources:
+            assert query.committed(source) == checkpoint.committed(source)
+        ends = {batch.batch_id: batch.ends for batch in checkpoint.finished}
+        assert ends == {batch.batch_id: batch.ends for batch in query.finished if batch.batch_id in ends}
+        # When a batch ended is told by a file here and by the query there.
+        times = {batch.batch_id: batch.committed_ms for batch in query.finished}
+        assert all(abs((times[one.batch_id] or 0) - (one.committed_ms or 0)) < 2_000 for one in checkpoint.finished)
+
+
+def test_named_sources(tmp_path: Path) -> None:
+    query = read_checkpoint(locate(str(restore(RECORDED / "4.3.0/named-sources/named-sources", tmp_path))))
+    assert places(query) == {("orders_src", "orders", 0, 10, 10), ("orders_src", "orders", 1, 5, 5)}
+    assert set(query.source_ids) == {"orders_src", "rate_src"}
+
+
+def test_old_batches_are_purged_and_only_the_latest_are_read(tmp_path: Path) -> None:
+    query = read_checkpoint(locate(str(restore(RECORDED / "4.0.0/stateless/stateless", tmp_path))))
+    assert [batch.batch_id for batch in query.batches] == [4, 5, 6, 7]
+    # Where batch 4 began went with batch 3: where the source began is another offset.
+    first = query.points("0", TopicPartition("orders", 1))[0]
+    assert (first.time_ms, first.committed) == (query.batches[1].planned_ms, 40)
+    many = [one_source(NOW_MS + n * 1000, NOW_MS + n * 1000 + 500, "orders", n + 1) for n in range(40)]
+    query = read_checkpoint(locate(str(write_checkpoint(tmp_path / "many", many))))
+    assert [batch.batch_id for batch in query.batches] == list(range(40 - BATCHES_MAX, 40))
+    assert query.committed("0") == {ORDERS: 40}
+
+
+def test_batches_come_by_number_and_may_have_gaps(tmp_path: Path) -> None:
+    """A query with asynchronous progress leaves batches out, in both logs."""
+    folder = write_checkpoint(tmp_path / "q", [one_source(NOW_MS + n, NOW_MS + n + 1, "orders", n) for n in range(12)])
+    for batch in (1, 3, 5, 7, 9):
+        (folder / "offsets" / str(batch)).unlink()
+        (folder / "commits" / str(batch)).unlink()
+    (folder / "offsets" / "10").unlink()
+    query = read_checkpoint(locate(str(folder)))
+    assert [batch.batch_id for batch in query.batches] == [0, 2, 4, 6, 8, 11]
+    (folder / "commits" / "11").unlink()
+    query = read_checkpoint(locate(str(folder)))
+    assert query.in_flight is not None
+    assert (query.in_flight.batch_id, places(query)) == (11, {("0", "orders", 0, 11, 8)})
+
+
+def test_what_is_half_there(tmp_path: Path) -> None:
+    folder = write_checkpoint(
+        tmp_path / "q", [one_source(NOW_MS, NOW_MS + 5, "orders", 3), one_source(NOW_MS + 9, None, "orders", 8)]
+    )
+    place = locate(str(folder))
+    newest = folder / "offsets" / "1"
+    text = newest.read_text()
+    for leftover in (".1.crc", ".2.0b1c.tmp", "_1"):
+        (folder / "offsets" / leftover).write_text("v1")
+    assert places(read_checkpoint(place)) == {("0", "orders", 0, 8, 3)}
+    for length in range(0, len(text), 3):
+        newest.write_text(text[:length])
+        assert places(read_checkpoint(place)) == {("0", "orders", 0, 3, 3)}, "it does not run yet"
+    newest.write_text(text)
+    (folder / "commits" / "0").write_text("")
+    assert places(read_checkpoint(place)) == {("0", "orders", 0, 8, 3)}, "that it is there is what counts"
+    (folder / "metadata").unlink()
+    assert read_checkpoint(place).query_id == ""
+    (folder / "offsets" / "0").write_text(text[:30])
+    with pytest.raises(BadRequest, match=r"damaged: .*offsets/0: "):
+        read_checkpoint(place)
+
+
+def test_a_query_that_never_finished_a_batch(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "q", [one_source(NOW_MS, None, "orders", 8)])
+    assert places(read_checkpoint(locate(str(folder)))) == {("0", "orders", 0, 8, None)}
+    (folder / "sources" / "0").mkdir(parents=True)
+    (folder / "sources" / "0" / "0").write_bytes(b'\0v1\n{"orders":{"0":2}}')
+    assert places(read_checkpoint(locate(str(folder)))) == {("0", "orders", 0, 8, 2)}, "where a restart would begin"
+    (folder / "offsets" / "0").unlink()
+    query = read_checkpoint(locate(str(folder)))
+    assert (query.last_batch, places(query), query.kafka_sources) == (None, set(), [])
+
+
+@pytest.mark.parametrize("part", ["offsets", "commits"])
+def test_foreign_versions_are_refused_by_name(tmp_path: Path, part: str) -> None:
+    folder = write_checkpoint(tmp_path / "q", [one_source(NOW_MS, NOW_MS + 1, "orders", 8)])
+    file = folder / part / "0"
+    file.write_text(file.read_text().replace("v1", "v9", 1))
+    with pytest.raises(
+        BadRequest, match=r"version 9 of Spark's (offset|commit) log; only versions 1 to [23] can be read"
+    ):
+        read_checkpoint(locate(str(folder)))
+
+
+def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
+    batches = [one_source(NOW_MS, NOW_MS + 1, "orders", 1)]
+    for name in ("b", "a/_checkpoints/x", "a/deeper/y", "table/day=1/z", ".hidden/z"):
+        write_checkpoint(tmp_path / name, batches)
+    (tmp_path / "a" / "offsets").mkdir()
+    (tmp_path / "b" / "state" / "0").mkdir(parents=True)
+
+    def found(text: str) -> list[str]:
+        roots = expand(text)
+        return [place.shown.removeprefix(f"{tmp_path}/") for root in roots for place in find_checkpoints(root)]
+
+    assert found(str(tmp_path)) == ["a/_checkpoints/x", "a/deeper/y", "b"]
+    assert found(f"{tmp_path}/b/") == ["b/"]
+    assert found(f"{tmp_path}/[a]/*/*") == ["a/_checkpoints/x", "a/deeper/y"]
+    assert found(f"file://{tmp_path}/b") == [f"file://{tmp_path}/b"]
+    with pytest.raises(NotFound, match="no such folder"):
+        found(f"{tmp_path}/absent")
+    with pytest.raises(NotFound, match="nothing is there by that pattern"):
+        found(f"{tmp_path}/absent*")
+    with pytest.raises(BadRequest, match="no checkpoint of a Spark query is there"):
+        found(f"{tmp_path}/b/state")
+    with pytest.raises(BadRequest, match="no file system is known for hdfs://"):
+        found("hdfs://n1/x")
+
+
+def test_patterns_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "other", ".hidden"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert [place.shown for place in expand("o*")] == ["one", "other"]
+    assert [place.shown for place in expand("*")] == ["one", "other"]
+    assert [place.shown for place in expand("./o?e")] == ["./one"]
+
+
+class Refusing(LocalStore):
+    """A disk that lets nobody in."""
+
+    def list(self, path: str) -> list[Entry]:
+        raise PermissionError(13, "Permission denied", path)
+
+
+def test_a_folder_that_may_not_be_read() -> None:
+    place = Location(Refusing(), "/q", "/q")
+    for look in (find_checkpoints, find_event_logs, read_checkpoint):
+        with pytest.raises(BadRequest, match="may not be read"):
+            look(place)
+
+
+def test_one_damaged_trace_hides_no_other(tmp_path: Path) -> None:
+    good = write_checkpoint(tmp_path / "all" / "good", [one_source(NOW_MS, NOW_MS + 1, "orders", 1)])
+    bad = write_checkpoint(tmp_path / "all" / "bad", [one_source(NOW_MS, NOW_MS + 1, "orders", 1)])
+    (bad / "offsets" / "0").write_text("v7\n{}\n-")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "local-1").write_text(event_lines([one_source(NOW_MS, NOW_MS + 1, "orders", 1)], name="told"))
+    (logs / "local-2").write_text("milk\n")
+    queries, failures = QueryTraces((str(tmp_path / "all"),), (str(logs),)).read()
+    assert [(query.path, query.job) for query in queries] == [(str(good), "told"), (str(logs / "local-1"), "told")]
+    assert [str(one.where) for one in failures] == [str(bad), str(logs / "local-2")]
+
+
+def test_a_query_that_was_started_again_is_one_query(tmp_path: Path) -> None:
+    first = [one_source(NOW_MS + n * 1000, NOW_MS + n * 1000 + 500, "orders", n + 1) for n in range(3)]
+    second = [*first, one_source(NOW_MS + 9000, NOW_MS + 9500, "orders", 9)]
+    (tmp_path / "local-1").write_text(event_lines(first, run_id="r-1"))
+    lines = event_lines(second, run_id="r-2").splitlines(keepends=True)
+    (tmp_path / "local-2").write_text("".join(lines[2:]))
+    ((query,), failures) = read_event_logs(find_event_logs(locate(str(tmp_path))))
+    assert failures == []
+    assert (query.run_id, [batch.batch_id for batch in query.batches]) == ("r-2", [0, 1, 2, 3])
+    assert places(query) == {("0", "orders", 0, 9, 9)}
+
+
+def test_a_log_cut_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    text = event_lines([one_source(NOW_MS + n, NOW_MS + n + 1, "orders", n + 1) for n in range(3)])
+    log = tmp_path / "local-1.inprogress"
+    log.write_text(text[:-40])
+    ((query,), _) = read_event_logs([locate(str(log))])
+    assert places(query) == {("0", "orders", 0, 2, 2)}
+    log.write_text(text.replace("batchId", "batch", 1))
+    ((), (failure,)) = read_event_logs([locate(str(log))])
+    assert "line 1: not an event of a query" in str(failure)
+
+
+def test_a_batch_that_is_told_again_counts_once(tmp_path: Path) -> None:
+    """Triggers without data are told with the number of the batch to come."""
+    batches = [one_source(NOW_MS, NOW_MS + 1, "orders", 1), one_source(NOW_MS + 5, NOW_MS + 6, "orders", 1)]
+    idle = event_lines(batches).splitlines(keepends=True)
+    real = event_lines([batches[0], one_source(NOW_MS + 9, NOW_MS + 12, "orders", 4)]).splitlines(keepends=True)
+    log = tmp_path / "local-1"
+    log.write_text("".join([*idle, real[1]]))
+    ((query,), _) = read_event_logs([locate(str(log))])
+    assert [(batch.batch_id, batch.committed_ms) for batch in query.batches] == [(0, NOW_MS + 1), (1, NOW_MS + 12)]
+
+
+def test_the_listeners_lines_are_of_another_kind(tmp_path: Path) -> None:
+    line = event_lines([one_source(NOW_MS, NOW_MS + 1, "orders", 1)]).replace("{", '{"Listener":"klamm",', 1)
+    (tmp_path / "q.jsonl").write_text(line)
+    ((query,), _) = read_event_logs(find_event_logs(locate(str(tmp_path))))
+    assert query.kind is ReaderKind.LISTENER
+
+
+def test_points_are_what_was_so_when_a_batch_was_planned() -> None:
+    latest = ({ORDERS: 50},)
+    batches = [
+        Made(NOW_MS, NOW_MS + 500, ({ORDERS: 10},), ({ORDERS: 30},)),
+        Made(NOW_MS + 1000, NOW_MS + 1500, ({ORDERS: 20},), latest),
+    ]
+    lines = event_lines(batches).replace('"startOffset":null', '"startOffset":"{\\"orders\\":{\\"0\\":4}}"', 1)
+    query = _query_of(lines)
+    assert query.points("0", ORDERS) == [Point(NOW_MS, 4, 30), Point(NOW_MS + 1000, 10, 50)]
+
+
+def _query_of(lines: str) -> Query:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix="-log") as file:
+        file.write(lines)
+        file.flush()
+        ((query,), _) = read_event_logs([locate(file.name)])
+    return query
+
+
+# -- S3, served by moto on loopback
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket, with the endpoint in the environment that AWS' own tools look at."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    patch = pytest.MonkeyPatch()
+    host, port = server.get_host_and_port()
+    patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    patch.setenv("AWS_ACCESS_KEY_ID", "x")
+    patch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    try:
+        from pyarrow import fs
+
+        store = fs.S3FileSystem(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True)
+        store.create_dir("lake")
+        local = fs.LocalFileSystem()
+        for name in ("killed/killed", "killed/events"):
+            source = str(RECORDED / "4.0.0" / name)
+            fs.copy_files(source, f"lake/{name}", source_filesystem=local, destination_filesystem=store)
+        yield "s3a://lake"
+    finally:
+        server.stop()
+        patch.undo()
+
+
+def test_checkpoints_and_event_logs_on_s3(s3: str) -> None:
+    queries, failures = QueryTraces((f"{s3}/*",), (f"{s3}/killed/events",)).read()
+    assert failures == []
+    by_kind = {query.kind: query for query in queries}
+    assert total(places(by_kind[ReaderKind.CHECKPOINT])) == {("0", "payments"): (20, 10)}
+    assert total(places(by_kind[ReaderKind.EVENT_LOG])) == {("0", "payments"): (10, 10)}
+    assert by_kind[ReaderKind.CHECKPOINT].path == f"{s3}/killed/killed"
+    assert {query.job for query in queries} == {"killed"}, "its name is in the event log"
+    with pytest.raises(NotFound, match="no such folder"):
+        find_checkpoints(locate(f"{s3}/absent"))
+
+
+def test_a_store_that_does_not_answer(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises((Unreachable, NotFound)) as caught:
+        find_checkpoints(locate(f"{s3}/x"))
+    assert isinstance(caught.value, AdminError)
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(BadRequest, match="s3:// needs pyarrow, which is not installed"):
+        locate("s3://x/y")
+
+
+def test_fixtures_stay_as_they_are(tmp_path: Path) -> None:
+    """Reading leaves nothing behind."""
+    copy = tmp_path / "copy"
+    shutil.copytree(RECORDED / "4.0.0" / "killed", copy)
+    before = sorted(path.name for path in copy.rglob("*"))
+    QueryTraces((str(copy),), (str(copy / "events"),)).read()
+    assert sorted(path.name for path in copy.rglob("*")) == before

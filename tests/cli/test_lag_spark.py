@@ -1,0 +1,239 @@
+"""``klamm lag`` of Spark's queries: every status on a living cluster, in all forms, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from golden import Seen
+from group_members import commit
+from json_schemas import check_json
+from klamm_program import Ran, in_process
+from spark_traces import Made, event_lines, one_source, write_checkpoint
+
+from engine.common.model import TopicPartition
+from engine.local.cluster import LocalCluster
+
+Program = Callable[..., Ran]
+S = 1_000
+CAME_S = 25.0
+
+
+@pytest.fixture
+def program(
+    live_cluster: LocalCluster,
+    topic_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Program:
+    """Runs commands against the cluster, with a topic of two partitions whose 100 records each came some time ago."""
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str | Path) -> Ran:
+        return in_process(*words, capture=capsys)
+
+    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "log_level": 2})
+    for number in range(200):
+        producer.produce(topic_name, b"v", partition=number % 2, timestamp=ago(CAME_S))
+    assert producer.flush(40) == 0
+    return run
+
+
+def ago(seconds: float) -> int:
+    return round((time.time() - seconds) * S)
+
+
+def history(topic: str, *ends: int, every_s: float = 60.0, last_s: float = 5.0) -> list[Made]:
+    """Return batches that took two seconds each, the last of which was finished so many seconds ago."""
+    count = len(ends)
+    return [
+        one_source(
+            ago(last_s + 2 + every_s * (count - 1 - n)), ago(last_s + every_s * (count - 1 - n)), topic, end, 100
+        )
+        for n, end in enumerate(ends)
+    ]
+
+
+def test_every_status(program: Program, topic_name: str, tmp_path: Path) -> None:
+    """All records came after the batches before them were planned."""
+    old = history(topic_name, 10, 20, 30)
+    scenes: dict[str, list[Made]] = {
+        "caught-up": history(topic_name, 10, 50, 100),
+        "running": [*old, one_source(ago(3), None, topic_name, 90, 100)],
+        "stuck": [*history(topic_name, 10, 20, 30, last_s=600), one_source(ago(500), None, topic_name, 90, 100)],
+        "late": history(topic_name, 10, 20, 30, every_s=2, last_s=30),
+        "between": history(topic_name, 10, 20, 30),
+        "ahead": history(topic_name, 10, 20, 300),
+        "first": [one_source(ago(3), None, topic_name, 90, 100)],
+        "gone": history(f"{topic_name}-gone", 10, 20, 30),
+    }
+    for name, batches in scenes.items():
+        write_checkpoint(tmp_path / "all" / name, batches, query_id=name)
+    ran = program("lag", "--checkpoint", "all", "--partitions", "-o", "json")
+    check_json("lag", Seen(ran.code, ran.out, ran.err))
+    by_name = {row["group"]: row for row in ran.json}
+    assert {name: (row["status"], row["reason"]) for name, row in by_name.items()} == {
+        "caught-up": ("OK", "caught_up"),
+        "running": ("RUNNING", "batch_runs"),
+        "stuck": ("STUCK", "batch_too_long"),
+        "late": ("STOP", "batch_is_late"),
+        "between": ("UNKNOWN", "too_few_samples"),
+        "ahead": ("AHEAD", "ahead_of_log"),
+        "first": ("UNKNOWN", "nothing_committed"),
+        "gone": ("UNKNOWN", "no_such_partition"),
+    }
+    assert (ran.code, ran.err) == (1, "8 Spark queries: 1 AHEAD, 1 STOP, 1 STUCK, 3 UNKNOWN, 1 RUNNING, 1 OK\n")
+    assert [row["status"] for row in ran.json][:3] == ["AHEAD", "STOP", "STUCK"], "the worst come first"
+    running = by_name["running"]
+    expected = {"kind": "checkpoint", "type": None, "source": "0", "batch_id": 3, "query_id": "running", "run_id": None,
+                "path": "all/running", "in_flight": 60, "lag": 70}  # fmt: skip
+    assert {key: running[key] for key in expected} == expected
+    first = running["partitions"][0]
+    figures = {key: first[key] for key in ("planned", "committed", "end", "start", "lag", "planned_lag")}
+    assert figures == {"planned": 90, "committed": 30, "end": 100, "start": 0, "lag": 70, "planned_lag": 10}
+    assert first["time_lag_ms"] >= 0
+    assert by_name["ahead"]["partitions"][0]["lag"] is None
+    assert by_name["first"]["in_flight"] is None
+    assert len(program("lag", "--checkpoint", "all", "--not-ok").rows) == 6
+    for name, fail_on, code in (
+        ("running", "unknown", 0),
+        ("between", "warn", 0),
+        ("between", "unknown", 1),
+        ("stuck", "stall", 1),
+    ):
+        assert program("lag", "--checkpoint", f"all/{name}", "--fail-on", fail_on).code == code
+
+
+def test_records_that_were_deleted_unread(program: Program, topic_name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "q", history(topic_name, 10, 20, 30))
+    (tmp_path / "delete.json").write_text(
+        json.dumps({"partitions": [{"topic": topic_name, "partition": 0, "offset": 40}], "version": 1})
+    )
+    assert program("records", "delete", "--offset-json-file", "delete.json", "--yes").code == 0
+    ran = program("lag", "--checkpoint", "q", "--partitions", "-o", "json")
+    (row,) = ran.json
+    assert (ran.code, row["status"], row["reason"]) == (1, "DATA_LOSS", "records_lost")
+    assert (row["partitions"][0]["lost_records"], row["partitions"][0]["start"]) == (10, 40)
+
+
+def test_event_logs_judge_by_what_the_query_saw(program: Program, topic_name: str, tmp_path: Path) -> None:
+    """Where the log ended at each batch is in the log of events."""
+
+    def batches(*pairs: tuple[int, int]) -> list[Made]:
+        made = history(topic_name, *(end for end, _ in pairs))
+        return [
+            Made(one.planned_ms, one.committed_ms, one.sources,
+                 ({TopicPartition(topic_name, 0): latest, TopicPartition(topic_name, 1): 100},))
+            for one, (_, latest) in zip(made, pairs, strict=True)
+        ]  # fmt: skip
+
+    logs = tmp_path / "events"
+    logs.mkdir()
+    growing = batches((10, 20), (20, 40), (30, 60), (40, 80))
+    falling = batches((10, 90), (30, 92), (60, 94), (70, 96))
+    (logs / "local-1").write_text(event_lines(growing, name="growing", query_id="1"))
+    (logs / "local-2").write_text(event_lines(falling, name="falling", query_id="2"))
+    ran = program("lag", "--event-log", "events", "-o", "json")
+    check_json("lag", Seen(ran.code, ran.out, ran.err))
+    assert {row["group"]: (row["kind"], row["status"], row["lag"], row["run_id"]) for row in ran.json} == {
+        "growing": ("event_log", "BEHIND", 60, "r-1"),
+        "falling": ("event_log", "OK", 30, "r-1"),
+    }
+    assert ran.code == 0
+    assert program("lag", "--event-log", "events", "--fail-on", "warn").code == 1
+
+
+def test_one_topic_in_two_sources(program: Program, topic_name: str, tmp_path: Path) -> None:
+    one, two = TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)
+    made = [Made(ago(9), ago(8), ({one: 40}, {one: 70, two: 100}))]
+    write_checkpoint(tmp_path / "q", made)
+    rows = program("lag", "--checkpoint", "q", "-o", "json").json
+    assert sorted((row["group"], row["source"], row["lag"], row["partition_count"]) for row in rows) == [
+        ("q", "0", 60, 1),
+        ("q", "1", 30, 2),
+    ]
+
+
+def test_groups_and_queries_together(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path / "roots" / "q", history(topic_name, 10, 50, 100))
+    name = f"{topic_name}-g"
+    commit(live_cluster.bootstrap_servers, name, {(topic_name, 0): 100, (topic_name, 1): 100})
+
+    def told(*words: str) -> set[tuple[str, str]]:
+        rows = program("lag", *words, "--samples", "1", "-o", "json").json
+        return {(row["kind"], row["group"]) for row in rows if row["group"] in (name, "q")}
+
+    both = {("group", name), ("checkpoint", "q")}
+    assert told("--checkpoint", "roots") == {("checkpoint", "q")}
+    assert told("--checkpoint", "roots", "--group", name) == both
+    assert told("--checkpoint", "roots", "--all-groups") == both
+    assert told() == {("group", name)}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER")
+    servers = live_cluster.bootstrap_servers
+    words = ("profiles", "add", "dev", "--bootstrap-server", servers, "--checkpoint", str(tmp_path / "r*"))
+    assert program(*words).code == 0
+    assert told() == both, "the profile names the root"
+    assert told("--group", name) == {("group", name)}
+    assert told("--cluster", "dev", "--checkpoint", "roots/q") == {("checkpoint", "q")}
+
+
+def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_cluster: LocalCluster) -> None:
+    write_checkpoint(tmp_path / 'a "query"', history(topic_name, 10, 20, 30))
+    name = f"{topic_name}-g"
+    commit(live_cluster.bootstrap_servers, name, {(topic_name, 0): 90})
+    ran = program("lag", "--checkpoint", 'a "query"', "--group", name, "--samples", "1", "-o", "prometheus")
+    lines = ran.out.splitlines()
+    assert (
+        f'kafka_consumergroup_group_lag{{group="{name}",source="classic",topic="{topic_name}",partition="0"}} 10'
+        in lines
+    )
+    labels = 'group="a \\"query\\"",source="checkpoint",path="a \\"query\\"",spark_source="0"'
+    assert f"kafka_consumergroup_group_sum_lag{{{labels}}} 70" in lines
+    assert f'kafka_consumergroup_group_status{{{labels},status="UNKNOWN"}} 1' in lines
+    assert f'kafka_consumergroup_group_status{{{labels},status="STOP"}} 0' in lines
+    sample = re.compile(r'[a-z_]+\{([a-z_]+="(?:[^"\\]|\\.)*",?)+\} [0-9.e+-]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+    assert len({line for line in lines if line.startswith("# TYPE")}) == 6
+    other = program("topics", "list", "-o", "prometheus")
+    assert (other.code, "is for commands that measure" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--checkpoint", "absent"], "error: no such folder: absent"),
+        (["--checkpoint", "empty"], "error: no checkpoint of a Spark query is there: empty"),
+        (["--checkpoint", "absent-*"], "error: nothing is there by that pattern: absent-*"),
+        (
+            ["--checkpoint", "foreign"],
+            "error: foreign/offsets/0: version 9 of Spark's offset log; only versions 1 to 2",
+        ),
+        (["--checkpoint", "cut"], "error: damaged: cut/offsets/0: ends before the first source: cut"),
+        (["--checkpoint", "alluxio://h/x"], "error: no file system is known for alluxio://"),
+        (["--event-log", "absent"], "error: no such file or folder: absent"),
+        (["--event-log", "empty"], "error: no event log is there: empty"),
+        (["--event-log", "notes.txt"], "error: notes.txt: no event log of Spark"),
+    ],
+)
+def test_what_cannot_be_read(program: Program, topic_name: str, tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("milk\n")
+    for name, text in (("foreign", "v9\n{}\n-"), ("cut", "v1\n{}")):
+        write_checkpoint(tmp_path / name, history(topic_name, 10))
+        (tmp_path / name / "offsets" / "0").write_text(text)
+    write_checkpoint(tmp_path / "good", history(topic_name, 10, 50, 100))
+    ran = program("lag", "--checkpoint", "good", *words, "-o", "csv")
+    assert ran.code == 2
+    assert ran.err.splitlines()[0].startswith(message)
+    assert ran.out.splitlines()[1].startswith("good,"), "the rest is told"

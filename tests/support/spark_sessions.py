@@ -1,0 +1,38 @@
+"""One session of Spark on this machine for all tests of a pytest process: it takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.local.java import find_java
+from engine.pipeline.session import SparkOptions, spark_session
+
+SETTINGS = (
+    ("spark.driver.bindAddress", "127.0.0.1"),
+    ("spark.driver.host", "127.0.0.1"),
+    ("spark.sql.shuffle.partitions", "2"),
+    ("spark.ui.enabled", "false"),
+    ("spark.sql.streaming.pollingDelay", "20ms"),
+)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on ``local[2]`` that knows ``klamm-kafka``."""
+    from klamm.spark import register
+
+    folder: Path = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
+    folders = (
+        ("spark.sql.warehouse.dir", str(folder / "warehouse")),
+        ("spark.eventLog.enabled", "true"),
+        ("spark.eventLog.dir", str(folder / "events")),
+    )
+    options = SparkOptions("local[2]", (*SETTINGS, *folders))
+    with spark_session("tests", options, java_home=find_java(user="Spark").program.resolve().parents[1]) as session:
+        register(session)
+        yield session
