@@ -13,7 +13,6 @@ from plans.building import BuiltProblem, build_problem
 from plans.capping import within_caps
 from plans.construction import Forcing, Solution, construct
 from plans.digest import input_digest
-from plans.errors import Infeasible
 from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
 from plans.loads import ByteLimits, byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
@@ -154,7 +153,9 @@ class _Planner:
         counts, leads = _counts(self.built.problem, after)
         return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
 
-    def _aim_notes(self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> list[str]:
+    def _aim_notes(
+        self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None
+    ) -> list[str]:
         """Explain shares that differ between racks, and say where a level was not reached."""
         notes = []
         problem = self.built.problem
@@ -172,9 +173,7 @@ class _Planner:
                 )
         return notes
 
-    def _score(
-        self, after: tuple[tuple[int, ...], ...], counted: Counted, proven: _Proven, remaining: int
-    ) -> Score:
+    def _score(self, after: tuple[tuple[int, ...], ...], counted: Counted, proven: _Proven, remaining: int) -> Score:
         problem, options = self.built.problem, self.built.options
         costs = costs_of(problem, after)
         bounds = Bounds(counted.moves, counted.bytes, counted.leader_changes)
@@ -221,9 +220,7 @@ class _Planner:
 
     def _file(self, after: tuple[tuple[int, ...], ...], score: Score) -> PlanFile:
         problem = self.built.problem
-        changed = [
-            (one, lists) for one, lists in zip(problem.partitions, after, strict=True) if lists != one.current
-        ]
+        changed = [(one, lists) for one, lists in zip(problem.partitions, after, strict=True) if lists != one.current]
 
         def entry(name: tuple[str, int], lists: tuple[int, ...]) -> PlanEntry:
             ids = tuple(problem.brokers[b].id for b in lists)

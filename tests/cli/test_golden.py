@@ -72,7 +72,10 @@ READING = {
     ),
     "reassign-execute-small-plan": (
         "leaderless",
-        ["reassign", "execute", "--dry-run", "--allow-replication-factor-change", "--reassignment-json-file", "small-plan.json"],
+        [
+            "reassign", "execute", "--dry-run", "--allow-replication-factor-change",
+            "--reassignment-json-file", "small-plan.json",
+        ],
         "reassign execute --dry-run",
     ),
     "reassign-generate": (

@@ -156,6 +156,12 @@ class Cluster:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
+    async def close_wire(self) -> None:
+        """Close the connections to brokers; the next ``wire`` opens new ones, to whoever answers then."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
     async def close(self) -> None:
         """Close what is open."""
         wire, self._wire = self._wire, None

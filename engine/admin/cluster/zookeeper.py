@@ -37,7 +37,9 @@ async def open_zookeeper(
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
-    opening = asyncio.create_task(_open(connect, timeout_s, connect_s_max, instead, session_timeout_ms), name="open-zookeeper")
+    opening = asyncio.create_task(
+        _open(connect, timeout_s, connect_s_max, instead, session_timeout_ms), name="open-zookeeper"
+    )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done and not await _somebody_listens(connect):

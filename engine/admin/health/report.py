@@ -165,11 +165,15 @@ class HealthFacts:
 
 def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:
     """Return the report of what the checks found, the worst first; each names ``examples_max`` cases, or (None) all."""
-    reasons = [
+    return report_of_reasons(
         HealthReason(check, check.severity, len(found), tuple(found[:examples_max]))
         for check, found in findings
         if found
-    ]
-    reasons.sort(key=lambda reason: reason.severity is not Severity.CRITICAL)
+    )
+
+
+def report_of_reasons(found: Iterable[HealthReason]) -> HealthReport:
+    """Return the report of these reasons, the worst first."""
+    reasons = sorted(found, key=lambda reason: reason.severity is not Severity.CRITICAL)
     status = HealthStatus(reasons[0].severity.value) if reasons else HealthStatus.OK
     return HealthReport(status, tuple(reasons))
