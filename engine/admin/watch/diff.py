@@ -1,0 +1,257 @@
+"""What happened between two frames of one cluster. Pure, and quick: what both frames share is not looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from engine.admin.cluster.target import Side
+from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
+from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+
+WATCHED_WITHIN_MS = 100
+"""ZooKeeper tells of a change that is watched within so long."""
+
+
+class _MakeEvent(Protocol):
+    """Makes an event of one partition."""
+
+    def __call__(self, kind: EventKind, old: str, new: str, broker: int | None = None, reason: str = "") -> Event: ...
+
+
+_SECRET = ("password", "secret", "jaas", "credential")
+
+
+def diff(before: Frame, after: Frame) -> tuple[Event, ...]:
+    """Return what happened between two frames of one feed, in an order that reads well: causes first.
+
+    What was not known before is no event when it becomes known.
+    """
+    return tuple(_events(before, after))
+
+
+def _events(before: Frame, after: Frame) -> Iterator[Event]:
+    yield from _links(before, after)
+    if before.cluster is not None and after.cluster is not None:
+        if before.cluster is not after.cluster:
+            yield from _brokers(before, after, before.cluster, after.cluster)
+            yield from _controller(before, after, before.cluster, after.cluster)
+            yield from _broker_configs(after, before.cluster, after.cluster)
+            if before.stage(Stage.METADATA).read_at_ms is not None:
+                yield from _topics(before, after, before.cluster, after.cluster)
+        if before.log_dirs is not after.log_dirs:
+            yield from _log_dirs(before, after)
+        if before.groups is not after.groups and before.stage(Stage.GROUPS).read_at_ms is not None:
+            yield from _groups(before, after)
+
+
+def _links(before: Frame, after: Frame) -> Iterator[Event]:
+    for side in Side:
+        was, now = before.link(side), after.link(side)
+        if was.state is now.state:
+            continue
+        name = "ZooKeeper" if side is Side.ZOOKEEPER else "brokers"
+        if was.state is LinkState.CONNECTED:
+            yield Event(after.at_ms, EventKind.CONNECTION_LOST, name, was.state, now.state, reason=now.cause)
+        elif now.state is LinkState.CONNECTED and was.state in (LinkState.LOST, LinkState.DENIED):
+            yield Event(after.at_ms, EventKind.CONNECTION_BACK, name, was.state, now.state)
+
+
+def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
+    if was.brokers is now.brokers:
+        return
+    old, new = ({broker.id: broker for broker in one.brokers} for one in (was, now))
+    within_ms = _within_ms(before, after, Stage.MEMBERS)
+    for broker_id in sorted(old.keys() | new.keys()):
+        first, second = old.get(broker_id), new.get(broker_id)
+        if first is None:
+            kind = EventKind.BROKER_UP
+        elif second is None:
+            kind = EventKind.BROKER_DOWN
+        elif -1 not in (first.broker_epoch, second.broker_epoch) and first.broker_epoch != second.broker_epoch:
+            kind = EventKind.BROKER_RESTARTED
+        else:
+            continue
+        yield Event(after.at_ms, kind, f"broker {broker_id}", within_ms=within_ms, broker=broker_id)
+
+
+def _controller(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
+    same_epoch = was.controller_epoch == now.controller_epoch or None in (was.controller_epoch, now.controller_epoch)
+    if was.controller_id == now.controller_id and same_epoch:
+        return
+    old, new = ("none" if one == NO_CONTROLLER else str(one) for one in (was.controller_id, now.controller_id))
+    is_gone = was.controller_id != NO_CONTROLLER and was.controller_id not in now.live_broker_ids
+    yield Event(
+        after.at_ms,
+        EventKind.CONTROLLER_MOVED,
+        "controller",
+        old,
+        new,
+        _within_ms(before, after, Stage.MEMBERS),
+        broker=None if now.controller_id == NO_CONTROLLER else now.controller_id,
+        reason=f"broker {was.controller_id} is down" if is_gone else "",
+    )
+
+
+def _broker_configs(after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
+    if was.broker_configs is now.broker_configs:
+        return
+    for broker_id in sorted(
+        was.broker_configs.keys() | now.broker_configs.keys(), key=lambda one: (one is not None, one)
+    ):
+        old, new = was.broker_configs.get(broker_id, {}), now.broker_configs.get(broker_id, {})
+        if old != new:
+            subject = "all brokers" if broker_id is None else f"broker {broker_id}"
+            yield Event(after.at_ms, EventKind.BROKER_CONFIG_CHANGED, subject, *_changed(old, new), broker=broker_id)
+
+
+def _topics(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
+    if was.topics is now.topics:
+        return
+    old = {topic.name: topic for topic in was.topics}
+    within_ms = _within_ms(before, after, Stage.METADATA)
+    for topic in now.topics:
+        first = old.pop(topic.name, None)
+        if first is topic:
+            continue
+        if first is None:
+            count = str(len(topic.partitions))
+            yield Event(after.at_ms, EventKind.TOPIC_CREATED, topic.name, "", count, within_ms, topic=topic.name)
+        elif first.topic_id != topic.topic_id and first.topic_id and topic.topic_id:
+            yield Event(after.at_ms, EventKind.TOPIC_RECREATED, topic.name, within_ms=within_ms, topic=topic.name)
+        else:
+            yield from _topic(before, after, first, topic)
+    for name in old:
+        yield Event(after.at_ms, EventKind.TOPIC_DELETED, name, within_ms=within_ms, topic=name)
+
+
+def _topic(before: Frame, after: Frame, was: TopicSnapshot, now: TopicSnapshot) -> Iterator[Event]:
+    if now.is_marked_for_deletion and not was.is_marked_for_deletion:
+        yield Event(after.at_ms, EventKind.TOPIC_DELETION_STARTED, now.name, topic=now.name)
+    if was.configs is not None and now.configs is not None and was.configs != now.configs:
+        changed = _changed(was.configs, now.configs)
+        yield Event(after.at_ms, EventKind.TOPIC_CONFIG_CHANGED, now.name, *changed, topic=now.name)
+    if was.partitions is now.partitions:
+        return
+    if len(was.partitions) < len(now.partitions):
+        counts = str(len(was.partitions)), str(len(now.partitions))
+        yield Event(after.at_ms, EventKind.PARTITIONS_ADDED, now.name, *counts, topic=now.name)
+    old = {partition.partition: partition for partition in was.partitions}
+    for partition in now.partitions:
+        first = old.get(partition.partition)
+        if first is not None and first is not partition:
+            yield from _partition(before, after, TopicPartition(now.name, partition.partition), first, partition)
+
+
+def _partition(
+    before: Frame, after: Frame, name: TopicPartition, was: PartitionSnapshot, now: PartitionSnapshot
+) -> Iterator[Event]:
+    within_ms = _state_within_ms(before, after, name)
+    live = after.cluster.live_broker_ids if after.cluster is not None else frozenset()
+
+    def event(kind: EventKind, old: str, new: str, broker: int | None = None, reason: str = "") -> Event:
+        return Event(after.at_ms, kind, str(name), old, new, within_ms, broker, name.topic, name.partition, reason)
+
+    if was.leader != now.leader:
+        reason = f"broker {was.leader} is down" if was.leader != NO_LEADER and was.leader not in live else ""
+        if now.leader == NO_LEADER:
+            yield event(EventKind.PARTITION_OFFLINE, _leader(was), _leader(now), was.leader, reason)
+        else:
+            if not reason and now.leader == now.preferred_leader:
+                reason = "the preferred replica leads again"
+            yield event(EventKind.LEADER_CHANGED, _leader(was), _leader(now), now.leader, reason)
+    if was.isr != now.isr and set(was.isr) != set(now.isr):
+        yield _isr_event(event, was, now, live)
+    yield from _reassignment(event, was, now)
+
+
+def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot, live: frozenset[int]) -> Event:
+    left = [broker for broker in was.isr if broker not in now.isr]
+    came = [broker for broker in now.isr if broker not in was.isr]
+    kind = EventKind.ISR_CHANGED if left and came else EventKind.ISR_SHRANK if left else EventKind.ISR_GREW
+    told = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
+    told += [f"{broker} came back" for broker in came]
+    who = (left or came)[0] if len(left) + len(came) == 1 else None
+    return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(told))
+
+
+def _reassignment(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot) -> Iterator[Event]:
+    old, new = was.assignment, now.assignment
+    if old == new:
+        return
+    if new.is_being_reassigned and not old.is_being_reassigned:
+        yield event(EventKind.REASSIGNMENT_STARTED, _ids(new.origin_replicas), _ids(new.target_replicas))
+    elif new.is_being_reassigned:
+        if old.target_replicas != new.target_replicas:
+            yield event(EventKind.REASSIGNMENT_CHANGED, _ids(old.target_replicas), _ids(new.target_replicas))
+    elif old.is_being_reassigned and set(new.replicas) == set(old.origin_replicas):
+        yield event(EventKind.REASSIGNMENT_CANCELLED, _ids(old.target_replicas), _ids(new.replicas))
+    else:
+        # One that began and ended between two looks is seen by its result.
+        yield event(EventKind.REASSIGNMENT_FINISHED, _ids(old.origin_replicas), _ids(new.replicas))
+
+
+def _log_dirs(before: Frame, after: Frame) -> Iterator[Event]:
+    old = {(one.broker, one.log_dir): one.error for one in before.log_dirs if one.log_dir is not None}
+    for one in after.log_dirs:
+        key = one.broker, one.log_dir
+        if key not in old or bool(old[key]) == bool(one.error):
+            continue
+        kind = EventKind.LOG_DIR_FAILED if one.error else EventKind.LOG_DIR_BACK
+        within_ms = _within_ms(before, after, Stage.LOG_DIRS)
+        subject = f"broker {one.broker}: {one.log_dir}"
+        yield Event(after.at_ms, kind, subject, within_ms=within_ms, broker=one.broker, reason=one.error or "")
+
+
+def _groups(before: Frame, after: Frame) -> Iterator[Event]:
+    old = {(group.lag.group, group.lag.type): group for group in before.groups}
+    within_ms = _within_ms(before, after, Stage.GROUPS)
+    for group in after.groups:
+        first = old.pop((group.lag.group, group.lag.type), None)
+        subject, state = f"group {group.name}", group.lag.state or ""
+        if first is None:
+            yield Event(after.at_ms, EventKind.GROUP_APPEARED, subject, "", state, within_ms)
+        elif first.lag.state != group.lag.state and first.lag.state and group.lag.state:
+            yield Event(after.at_ms, EventKind.GROUP_STATE_CHANGED, subject, first.lag.state, state, within_ms)
+    for name, _ in old:
+        yield Event(after.at_ms, EventKind.GROUP_VANISHED, f"group {name}", within_ms=within_ms)
+
+
+def _within_ms(before: Frame, after: Frame, stage: Stage) -> int | None:
+    """Return for how long a change of this stage's data could have gone unseen."""
+    was_ms, now_ms = before.stage(stage).read_at_ms, after.stage(stage).read_at_ms
+    if was_ms is None or now_ms is None:
+        return None
+    if after.stage(stage).source is StageSource.WATCH and before.link(Side.ZOOKEEPER).state is LinkState.CONNECTED:
+        return WATCHED_WITHIN_MS
+    return max(0, now_ms - was_ms)
+
+
+def _state_within_ms(before: Frame, after: Frame, name: TopicPartition) -> int | None:
+    if after.stage(Stage.METADATA).source is not StageSource.ROTATION:
+        return _within_ms(before, after, Stage.METADATA)
+    was_ms, now_ms = before.read_at_ms.get(name), after.read_at_ms.get(name)
+    return None if was_ms is None or now_ms is None else max(0, now_ms - was_ms)
+
+
+def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, str]:
+    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    return _settings(old, keys), _settings(new, keys)
+
+
+def _settings(configs: Mapping[str, str], keys: list[str]) -> str:
+    return ", ".join(f"{key}={_shown(key, configs[key])}" for key in keys if key in configs)
+
+
+def _shown(key: str, value: str) -> str:
+    return "[hidden]" if any(word in key for word in _SECRET) else value
+
+
+def _leader(partition: PartitionSnapshot) -> str:
+    return "none" if partition.leader == NO_LEADER else str(partition.leader)
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))

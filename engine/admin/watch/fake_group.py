@@ -1,0 +1,73 @@
+"""A made-up consumer group for ``FakeCluster``: it reads at one speed, and its lag is judged as a real one's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.groups.values import GroupMember, GroupState, GroupType
+from engine.admin.lag.results import group_lag
+from engine.admin.lag.rules import Point
+from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.watch.frame import PartitionOffsets, WatchedGroup
+from engine.common.model import TopicPartition
+
+_POINTS_MAX = 10
+
+
+class FakeGroup:
+    """One group of consumers of one topic.
+
+    Args:
+        reads: records of each partition in a second.
+        rate: records that come to each partition in a second.
+        members: how many consumers there are; none makes the group empty, and it reads nothing.
+    """
+
+    def __init__(self, name: str, topic: str, *, reads: float, rate: float, members: int, now_ms: int) -> None:
+        self.name, self.topic = name, topic
+        self.committed: dict[TopicPartition, int] = {}
+        self._reads = reads if members else 0.0
+        self._rate = max(rate, 1.0)
+        self._member_ids = [f"{name}-{number}" for number in range(1, members + 1)]
+        self._points: dict[TopicPartition, list[Point]] = {}
+        self._since_ms = self._now_ms = now_ms
+
+    def read(self, seconds: float, ends: Mapping[TopicPartition, PartitionOffsets], now_ms: int) -> None:
+        """Read for so long, and commit."""
+        self._now_ms = now_ms
+        for name, offset in self.committed.items():
+            end = ends[name].end
+            self.committed[name] = min(end, offset + round(self._reads * seconds))
+            self._points[name] = [*self._points.get(name, ()), Point(now_ms, self.committed[name], end)][-_POINTS_MAX:]
+
+    def watched(self, ends: Mapping[TopicPartition, PartitionOffsets], coordinator: int | None) -> WatchedGroup:
+        """Return the group as a frame has it."""
+        owners = dict(zip(self.committed, self._member_ids * len(self.committed), strict=False))
+        state = GroupState.STABLE if self._member_ids else GroupState.EMPTY
+        partitions = {
+            name: PartitionSample(offset, ends[name].end, 0, name in owners, owners.get(name))
+            for name, offset in self.committed.items()
+        }
+        series = {
+            name: self._points.get(name) or [Point(self._now_ms, one.committed, one.end)]
+            for name, one in partitions.items()
+        }
+        sample = GroupSample(self.name, GroupType.CLASSIC, state, partitions)
+        lag = group_lag(sample, series, self._times(partitions), self._now_ms)
+        members = tuple(
+            GroupMember(
+                member, None, self.name, f"/10.0.0.{number}", tuple(n for n, who in owners.items() if who == member)
+            )
+            for number, member in enumerate(self._member_ids, 1)
+        )
+        return WatchedGroup(lag, members, coordinator, "range" if members else "", self._since_ms)
+
+    def _times(self, partitions: Mapping[TopicPartition, PartitionSample]) -> Times:
+        """When the unread records came, at the cluster's rate."""
+        times: Times = {}
+        for name, one in partitions.items():
+            if one.committed is not None and one.end is not None and one.committed < one.end:
+                at_ms = self._now_ms - round((one.end - one.committed) / self._rate * 1_000)
+                times[Place(name, one.committed)] = UnreadRecord(one.committed, at_ms)
+        return times
