@@ -48,8 +48,8 @@ class CreateTopic:
         topic = self.topic
         change = await (await topic_changer(cluster)).create(topic, validate_only=True)
         words = ["topics", "create", topic.name]
-        for option, value in (("partitions", topic.partition_count), ("replication-factor", topic.replication_factor)):
-            words += [] if value is None else [f"--{option}", str(value)]
+        for option, number in (("partitions", topic.partition_count), ("replication-factor", topic.replication_factor)):
+            words += [] if number is None else [f"--{option}", str(number)]
         for key, value in topic.configs.items():
             words += ["--config", f"{key}={value}"]
         return Prepared(
