@@ -45,6 +45,7 @@ class Session:
     log: LogRing = field(default_factory=LogRing)
     clock: Callable[[], float] = time.monotonic
     screenshot: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(default_factory=Path.cwd)
     timeout_s: float = 30.0
     make_cluster: Callable[[ClusterTarget, float], Cluster] = lambda target, timeout_s: Cluster(
