@@ -119,6 +119,12 @@ class Cluster:
             )
         return self._wire
 
+    async def close_wire(self) -> None:
+        """Close the connections to brokers; the next ``wire`` opens new ones, to whoever answers then."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
     async def close(self) -> None:
         """Close what is open."""
         wire, self._wire = self._wire, None

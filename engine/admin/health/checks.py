@@ -3,34 +3,113 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 
 from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
-from engine.common.snapshot import PartitionSnapshot
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
 DELETION_STUCK_MS = 60_000
 ZOOKEEPER_SLOW_MS = 100.0
 
+_OF_TOPICS = (
+    Check.UNKNOWN_SETTINGS,
+    Check.OFFLINE_PARTITIONS,
+    Check.UNDER_MIN_ISR,
+    Check.UNDER_REPLICATED_DEAD_BROKER,
+    Check.UNDER_REPLICATED_LAGGING,
+    Check.UNDER_REPLICATED_MOVING,
+)
+"""Findings that name a topic or a partition, in the order of the report."""
 
-def assess(facts: HealthFacts) -> HealthReport:
-    """Return what is wrong with a cluster."""
+
+@dataclass(slots=True)
+class _TopicFindings:
+    """What is to be said of one topic, or of all of them added up. It depends on who lives and on min ISR."""
+
+    found: dict[Check, list[str]] = field(default_factory=dict)
+    missing: Counter[int] = field(default_factory=Counter)
+    """Replicas on brokers that do not live."""
+    preferred: Counter[int] = field(default_factory=Counter)
+    """Partitions by the live broker that should lead them."""
+    elsewhere: Counter[int] = field(default_factory=Counter)
+    """Those of them that another one leads."""
+    moving: dict[str, str] = field(default_factory=dict)
+    """Partitions that are being reassigned, and why one gets no further."""
+    moving_topics: set[str] = field(default_factory=set)
+
+    def add(self, other: _TopicFindings) -> None:
+        for check, lines in other.found.items():
+            self.found.setdefault(check, []).extend(lines)
+        for mine, theirs in (
+            (self.missing, other.missing),
+            (self.preferred, other.preferred),
+            (self.elsewhere, other.elsewhere),
+        ):
+            for broker, count in theirs.items():
+                mine[broker] += count
+        if other.moving:
+            self.moving |= other.moving
+            self.moving_topics |= other.moving_topics
+
+
+class TopicMemory:
+    """What was found of each topic, for whoever looks at one snapshot after the other that share what did not change.
+
+    A topic that is the same object, with the same brokers alive and the same min ISR, is not looked into again.
+    """
+
+    def __init__(self) -> None:
+        self._live: Set[int] = frozenset()
+        self._topics: dict[str, tuple[TopicSnapshot, int, _TopicFindings]] = {}
+        self._all: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], _TopicFindings] | None = None
+
+    def of(self, facts: HealthFacts) -> _TopicFindings:
+        """Return what is to be said of all topics together."""
+        live = facts.snapshot.live_broker_ids
+        if live != self._live:
+            self._live, self._all = live, None
+            self._topics.clear()
+        topics = facts.snapshot.topics
+        if self._all is not None and self._all[0] is topics and self._all[1] is facts.min_isr:
+            return self._all[2]
+        if len(self._topics) > len(topics):
+            there = {topic.name for topic in topics}
+            self._topics = {name: known for name, known in self._topics.items() if name in there}
+        total = _TopicFindings()
+        for topic in topics:
+            total.add(self._of_topic(topic, facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)))
+        self._all = topics, facts.min_isr, total
+        return total
+
+    def _of_topic(self, topic: TopicSnapshot, min_isr: int) -> _TopicFindings:
+        known = self._topics.get(topic.name)
+        if known is not None and known[0] is topic and known[1] == min_isr:
+            return known[2]
+        found = _topic(topic, self._live, min_isr)
+        self._topics[topic.name] = topic, min_isr, found
+        return found
+
+
+def assess(facts: HealthFacts, memory: TopicMemory | None = None) -> HealthReport:
+    """Return what is wrong with a cluster. With a ``memory``, topics that it knows are not looked into again."""
+    topics = (memory or TopicMemory()).of(facts)
     return report_of(
         [
             *_controller(facts),
-            (Check.MISSING_BROKERS, _missing_brokers(facts)),
+            (Check.MISSING_BROKERS, _missing_brokers(topics)),
             (Check.SILENT_BROKERS, [f"broker {b}: {why}" for b, why in sorted(facts.silent_brokers.items())]),
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
-            (Check.UNKNOWN_SETTINGS, [f"topic {t.name}" for t in facts.snapshot.topics if t.configs is None]),
-            *_partitions(facts),
+            *((check, topics.found.get(check, [])) for check in _OF_TOPICS),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
-            (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(facts)),
-            (Check.RUNNING_REASSIGNMENTS, _running(facts)),
-            (Check.LEAKED_THROTTLES, _throttles(facts)),
+            (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
+            (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
+            (Check.LEAKED_THROTTLES, _throttles(facts, topics)),
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
         ]
@@ -51,35 +130,49 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         yield Check.SEVERAL_CONTROLLERS, [f"broker {broker} takes broker {who} for it" for broker, who in told]
 
 
-def _missing_brokers(facts: HealthFacts) -> list[str]:
-    live = facts.snapshot.live_broker_ids
-    counts = Counter(broker for _, p in _all(facts) for broker in p.replicas if broker not in live)
-    return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in sorted(counts.items())]
+def _missing_brokers(topics: _TopicFindings) -> list[str]:
+    counts = sorted(topics.missing.items())
+    return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
 
 
-def _partitions(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
-    live = facts.snapshot.live_broker_ids
-    found: dict[Check, list[str]] = {
-        check: []
-        for check in (
-            Check.OFFLINE_PARTITIONS,
-            Check.UNDER_MIN_ISR,
-            Check.UNDER_REPLICATED_DEAD_BROKER,
-            Check.UNDER_REPLICATED_LAGGING,
-            Check.UNDER_REPLICATED_MOVING,
-        )
-    }
-    for name, partition in _all(facts):
-        if partition.leader not in live:
-            found[Check.OFFLINE_PARTITIONS].append(f"{name} (leader {_leader(partition)}, replicas {_ids(partition)})")
-        else:
-            min_isr = facts.min_isr.get(name.topic, DEFAULT_MIN_ISR)
-            if len(partition.isr) < min_isr:
-                found[Check.UNDER_MIN_ISR].append(f"{name} ({len(partition.isr)} in sync, {min_isr} wanted)")
+def _topic(topic: TopicSnapshot, live: Set[int], min_isr: int) -> _TopicFindings:
+    """Return what is to be said of one topic; of one that is being deleted, only that its settings are not known."""
+    told = _TopicFindings()
+    if topic.configs is None:
+        told.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
+    if topic.is_marked_for_deletion:
+        return told
+    for partition in topic.partitions:
+        _count_brokers(told, partition, live)
+        is_led, is_moving = partition.leader in live, partition.assignment.is_being_reassigned
+        if is_led and len(partition.isr) >= min_isr and not partition.is_under_replicated and not is_moving:
+            continue
+        name = str(TopicPartition(topic.name, partition.partition))
+        if not is_led:
+            line = f"{name} (leader {_leader(partition)}, replicas {_ids(partition)})"
+            told.found.setdefault(Check.OFFLINE_PARTITIONS, []).append(line)
+        elif len(partition.isr) < min_isr:
+            line = f"{name} ({len(partition.isr)} in sync, {min_isr} wanted)"
+            told.found.setdefault(Check.UNDER_MIN_ISR, []).append(line)
         if partition.is_under_replicated:
             cause, who = _cause(partition, live)
-            found[cause].append(f"{name} (broker {', '.join(map(str, who))} not in sync)")
-    yield from found.items()
+            line = f"{name} (broker {', '.join(map(str, who))} not in sync)"
+            told.found.setdefault(cause, []).append(line)
+        if is_moving:
+            told.moving[name] = _held_up(partition, live)
+            told.moving_topics.add(topic.name)
+    return told
+
+
+def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
+    for broker in partition.replicas:
+        if broker not in live:
+            told.missing[broker] += 1
+    preferred = partition.preferred_leader
+    if preferred in live and not partition.assignment.is_being_reassigned:
+        told.preferred[preferred] += 1
+        if partition.leader != preferred:
+            told.elsewhere[preferred] += 1
 
 
 def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[int]]:
@@ -101,31 +194,19 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
     return [f"broker {broker}: {path}" for broker, paths in sorted(facts.offline_log_dirs.items()) for path in paths]
 
 
-def _imbalance(facts: HealthFacts) -> list[str]:
+def _imbalance(topics: _TopicFindings) -> list[str]:
     """Return the brokers that lead too few of the partitions they are preferred for; dead ones cannot lead."""
-    live = facts.snapshot.live_broker_ids
-    preferred: Counter[int] = Counter()
-    elsewhere: Counter[int] = Counter()
-    for _, partition in _all(facts):
-        if partition.preferred_leader in live and not partition.assignment.is_being_reassigned:
-            preferred[partition.preferred_leader] += 1
-            elsewhere[partition.preferred_leader] += partition.leader != partition.preferred_leader
     return [
-        f"broker {broker} does not lead {count} of the {preferred[broker]} partitions it is preferred for"
-        for broker, count in sorted(elsewhere.items())
-        if count * 100 > preferred[broker] * IMBALANCE_PERCENT_MAX
+        f"broker {broker} does not lead {count} of the {topics.preferred[broker]} partitions it is preferred for"
+        for broker, count in sorted(topics.elsewhere.items())
+        if count * 100 > topics.preferred[broker] * IMBALANCE_PERCENT_MAX
     ]
 
 
-def _running(facts: HealthFacts) -> list[str]:
-    moving = {
-        str(name): _held_up(partition, facts.snapshot.live_broker_ids)
-        for name, partition in _all(facts)
-        if partition.assignment.is_being_reassigned
-    }
+def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that get no further stand first, for only some are shown.
-    told = [f"{name}{why}" for name, why in sorted(moving.items(), key=lambda item: not item[1])]
-    return told + [name for name in facts.listed_reassignments if name not in moving]
+    told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
+    return told + [name for name in facts.listed_reassignments if name not in topics.moving]
 
 
 def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
@@ -134,17 +215,16 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
     return f" (waits for {', '.join(dead)}, dead)" if dead else ""
 
 
-def _throttles(facts: HealthFacts) -> list[str]:
+def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     """Return throttles that serve no reassignment: of topics that do not move; of brokers where nothing moves."""
-    moving = {name.topic for name, partition in _all(facts) if partition.assignment.is_being_reassigned}
     found = [
         f"topic {topic.name}: {key}={topic.configs[key]}"
         for topic in facts.snapshot.topics
-        if topic.name not in moving and topic.configs is not None
+        if topic.configs and topic.name not in topics.moving_topics
         for key in REPLICA_LISTS
         if topic.configs.get(key)
     ]
-    if moving or facts.listed_reassignments:
+    if topics.moving or facts.listed_reassignments:
         return found
     for broker, configs in sorted(facts.snapshot.broker_configs.items(), key=lambda item: item[0] or -1):
         whose = "all brokers" if broker is None else f"broker {broker}"
@@ -160,14 +240,6 @@ def _deletions(facts: HealthFacts) -> list[str]:
 def _zookeeper(facts: HealthFacts) -> list[str]:
     slow = facts.zookeeper_ms is not None and facts.zookeeper_ms > ZOOKEEPER_SLOW_MS
     return [f"a read takes {facts.zookeeper_ms:.0f} ms"] if slow else []
-
-
-def _all(facts: HealthFacts) -> Iterator[tuple[TopicPartition, PartitionSnapshot]]:
-    """Give all partitions but those of topics that are being deleted."""
-    for topic in facts.snapshot.topics:
-        if not topic.is_marked_for_deletion:
-            for partition in topic.partitions:
-                yield TopicPartition(topic.name, partition.partition), partition
 
 
 def _leader(partition: PartitionSnapshot) -> str:

@@ -147,11 +147,15 @@ class HealthFacts:
 
 def report_of(findings: Iterable[tuple[Check, list[str]]]) -> HealthReport:
     """Return the report of what the checks found, the worst first."""
-    reasons = [
+    return report_of_reasons(
         HealthReason(check, check.severity, len(found), tuple(found[:EXAMPLES_MAX]))
         for check, found in findings
         if found
-    ]
-    reasons.sort(key=lambda reason: reason.severity is not Severity.CRITICAL)
+    )
+
+
+def report_of_reasons(found: Iterable[HealthReason]) -> HealthReport:
+    """Return the report of these reasons, the worst first."""
+    reasons = sorted(found, key=lambda reason: reason.severity is not Severity.CRITICAL)
     status = HealthStatus(reasons[0].severity.value) if reasons else HealthStatus.OK
     return HealthReport(status, tuple(reasons))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,15 +54,23 @@ class LagMeter:
         self._options = options
         self._history: History | None = None
         self._cluster_id: str | None = None
+        self.latest: dict[_Key, GroupSample] = {}
+        """The groups as the last measuring saw them, with their members."""
 
-    async def measure(self, on_look: OnLook | None = None) -> tuple[LagAnswer, list[str]]:
+    async def measure(
+        self, on_look: OnLook | None = None, *, found: FoundGroups | None = None
+    ) -> tuple[LagAnswer, list[str]]:
         """Look as often as needed and return the answer, and complaints about the history.
+
+        Args:
+            found: the groups to look at, where somebody has found them already.
 
         Raises:
             AdminError: nothing at all could be learnt.
         """
         history, complaints = await self._begin()
-        found = await find_groups(self._cluster, self._scope)
+        if found is None:
+            found = await find_groups(self._cluster, self._scope)
         latest: dict[_Key, GroupSample] = {}
         failures = list(found.failures)
         asked = found
@@ -82,7 +90,14 @@ class LagMeter:
                 on_look(look + 1, len(asked.brokers) + len(asked.zookeeper))
             if not (asked.brokers or asked.zookeeper):
                 break
+        self.latest = latest
         return await self._answer(latest, history, failures), complaints
+
+    def forget_all_but(self, groups: Collection[str]) -> None:
+        """Forget what was seen of groups that are gone: whoever measures for hours needs the room."""
+        if self._history is not None:
+            for key in [key for key in self._history.points if key[0] not in groups]:
+                del self._history.points[key]
 
     async def _begin(self) -> tuple[History, list[str]]:
         if self._history is not None:

@@ -49,13 +49,16 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """One group at a moment; ``state`` None is not known."""
+    """One group at a moment; ``state`` and ``members`` None are not known."""
 
     group: str
     type: GroupType
     state: GroupState | None
     partitions: Mapping[TopicPartition, PartitionSample]
     error: str | None = None
+    members: tuple[GroupMember, ...] | None = None
+    protocol: str = ""
+    """Name of the assignment strategy; empty while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class _Half:
     owners: Mapping[TopicPartition, GroupMember]
     offsets: GroupOffsets
     error: str | None = None
+    protocol: str = ""
 
     def partitions(self, is_wanted: IsWanted) -> list[TopicPartition]:
         return sorted(name for name in {*self.offsets, *self.owners} if is_wanted(name.topic))
@@ -130,7 +134,7 @@ def _half_at_broker(name: str, described: GroupDescription | Unknown, committed:
     owners = {partition: member for member in described.members for partition in member.assignment or ()}
     if isinstance(committed, Unknown):
         offsets = dict.fromkeys(owners, committed)
-    return _Half(name, described.type, described.state, described.members, owners, offsets, error)
+    return _Half(name, described.type, described.state, described.members, owners, offsets, error, described.protocol)
 
 
 async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Half]:
@@ -154,7 +158,8 @@ async def _in_zookeeper(cluster: Cluster, found: FoundGroups) -> list[_Half]:
 
 def _group(half: _Half, ends: Ends, starts: Ends, is_wanted: IsWanted) -> GroupSample:
     partitions = {name: _partition(half, name, ends.get(name), starts.get(name)) for name in half.partitions(is_wanted)}
-    return GroupSample(half.group, half.type, half.state, partitions, half.error)
+    members = None if half.state is None else tuple(half.members)
+    return GroupSample(half.group, half.type, half.state, partitions, half.error, members, half.protocol)
 
 
 def _partition(

@@ -25,7 +25,7 @@ from engine.admin.watch.frame import (
     StageSource,
     StageStatus,
 )
-from engine.admin.watch.judging import health_of
+from engine.admin.watch.judging import HealthMemory
 from engine.common.assignment import assign_replicas
 from engine.common.model import (
     NO_CONTROLLER,
@@ -119,6 +119,7 @@ class FakeCluster:
         self._frozen: Frame | None = None
         self._sequence = 0
         self._last: Frame | None = None
+        self._health = HealthMemory()
         self.partition_bytes = partition_bytes
         for name, count in (SMALL_TOPICS if topics is None else topics).items():
             self.create_topic(name, count, replication_factor=min(replication_factor, brokers), min_isr=min_isr)
@@ -312,7 +313,7 @@ class FakeCluster:
             **self._data(),  # type: ignore[arg-type]
         )
         fresh = self._frozen_parts(fresh)
-        fresh = replace(fresh, health=health_of(fresh))
+        fresh = replace(fresh, health=self._health.judge(fresh))
         if self._last is not None:
             fresh = replace(fresh, events=diff(self._last, fresh))
         self._last = fresh

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from engine.admin.health.checks import assess
-from engine.admin.health.report import HealthFacts, HealthReport
+from engine.admin.health.checks import TopicMemory, assess
+from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons
 from engine.admin.watch.frame import Frame, Stage
 
 
-def health_of(frame: Frame) -> HealthReport | None:
-    """Return what the checks say of a frame; None while topics and partitions were never read."""
-    if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
-        return None
-    return assess(facts_of(frame))
+class HealthMemory:
+    """Judges one frame after the other. Topics that are as they were are not judged again."""
+
+    def __init__(self) -> None:
+        self._memory = TopicMemory()
+
+    def judge(self, frame: Frame) -> HealthReport | None:
+        """Return what the checks say of a frame; None while topics and partitions were never read."""
+        if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+            return None
+        report = assess(facts_of(frame), self._memory)
+        settings = frame.stage(Stage.SETTINGS)
+        if settings.read_at_ms is None and not settings.error:
+            # They are read after everything else: that they are not known yet is no trouble.
+            return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
+        return report
 
 
 def facts_of(frame: Frame) -> HealthFacts:
     """Return what the checks look at. What a feed has not read yet is left out, as where nobody tells it."""
     assert frame.cluster is not None
+    words = frame.words
     return HealthFacts(
         frame.cluster,
         min_isr=frame.min_isr,
         listed_reassignments=frame.listed_reassignments,
-        seen_controllers={broker: said.controller_id for broker, said in frame.words.items() if not said.trouble},
-        offline_log_dirs={
-            broker: said.offline_log_dirs for broker, said in frame.words.items() if said.offline_log_dirs
-        },
-        silent_brokers={broker: said.trouble for broker, said in frame.words.items() if said.trouble},
+        seen_controllers={broker: said.controller_id for broker, said in words.items() if not said.trouble},
+        offline_log_dirs={broker: said.offline_log_dirs for broker, said in words.items() if said.offline_log_dirs},
+        silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
         unreadable_topics=frame.unreadable,

@@ -1,0 +1,119 @@
+"""How the feed stands with both sides, and how each stage fares: kept here by those who read, told in frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.target import Side
+from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageStatus
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.zk.errors import AuthFailed, NoAuth
+
+_DENIED_CODES = frozenset(
+    code for code in ErrorCode if "AUTHORIZATION_FAILED" in code.name or "AUTHENTICATION" in code.name
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something could not be read, for a person."""
+
+    message: str
+    is_denied: bool = False
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what an error means."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, AdminError) and error.where:
+        message = f"{message}: {error.where}"
+    denied = isinstance(error, NoAuth | AuthFailed) or (isinstance(error, Refused) and error.code in _DENIED_CODES)
+    return Failure(message, denied)
+
+
+class Board:
+    """Links and stages of one feed. Times are the wall clock's."""
+
+    def __init__(self, clock: Clock, addresses: Mapping[Side, str]) -> None:
+        """``addresses`` are those of the sides that may be asked."""
+        self._clock = clock
+        now_ms = clock.now_ms()
+        self.links: dict[Side, Link] = {
+            side: Link(LinkState.CONNECTING, addresses[side], now_ms) if side in addresses else Link(LinkState.UNUSED)
+            for side in Side
+        }
+        self.stages: dict[Stage, StageStatus] = {stage: StageStatus() for stage in Stage}
+
+    # Links
+
+    def is_connected(self, side: Side) -> bool:
+        return self.links[side].state is LinkState.CONNECTED
+
+    def answered(self, side: Side) -> None:
+        """This side has just answered something."""
+        link, now_ms = self.links[side], self._clock.now_ms()
+        if link.state is not LinkState.CONNECTED:
+            link = Link(LinkState.CONNECTED, link.address, now_ms)
+        self.links[side] = replace(link, last_answer_ms=now_ms)
+
+    def lost(self, side: Side, failure: Failure, next_try_ms: int | None = None) -> None:
+        """This side does not answer, or refuses."""
+        link = self.links[side]
+        state = LinkState.DENIED if failure.is_denied else LinkState.LOST
+        since_ms = link.since_ms if link.state is state else self._clock.now_ms()
+        self.links[side] = replace(link, state=state, since_ms=since_ms, cause=failure.message, next_try_ms=next_try_ms)
+
+    def trying(self, side: Side) -> None:
+        """This side is being tried right now."""
+        self.links[side] = replace(self.links[side], next_try_ms=None)
+
+    # Stages
+
+    def unreadable(self, stage: Stage, why: str) -> None:
+        """Nobody tells this stage."""
+        self.stages[stage] = replace(self.stages[stage], source=None, error=why, next_at_ms=None)
+
+    def begun(self, stage: Stage) -> None:
+        self.stages[stage] = replace(self.stages[stage], started_at_ms=self._clock.now_ms(), next_at_ms=None)
+
+    def read(
+        self,
+        stage: Stage,
+        source: StageSource,
+        *,
+        cost_ms: float | None = None,
+        requests: int = 0,
+        interval_ms: int | None = None,
+        next_at_ms: int | None = None,
+        missing: tuple[str, ...] = (),
+        read_at_ms: int | None = None,
+    ) -> None:
+        """A stage was read well; ``read_at_ms`` None is now."""
+        at_ms = self._clock.now_ms() if read_at_ms is None else read_at_ms
+        before = self.stages[stage]
+        cost_ms = before.cost_ms if cost_ms is None else cost_ms
+        self.stages[stage] = StageStatus(
+            source, at_ms, None, cost_ms, requests or before.requests, interval_ms, next_at_ms, missing=missing
+        )
+
+    def failed(self, stage: Stage, failure: Failure, *, next_at_ms: int | None = None) -> None:
+        """A stage could not be read; its data stay as old as they are."""
+        self.stages[stage] = replace(
+            self.stages[stage],
+            started_at_ms=None,
+            error=failure.message,
+            is_denied=failure.is_denied,
+            next_at_ms=next_at_ms,
+        )
+
+    def told(self) -> dict[Stage, StageStatus]:
+        """Return how all stages fare now. What is watched holds as long as ZooKeeper answers."""
+        found = dict(self.stages)
+        heard_ms = self.links[Side.ZOOKEEPER].last_answer_ms
+        for stage, status in found.items():
+            if status.source is StageSource.WATCH and status.read_at_ms is not None and heard_ms is not None:
+                found[stage] = replace(status, read_at_ms=max(status.read_at_ms, heard_ms))
+        return found

@@ -1,0 +1,181 @@
+"""What brokers tell a feed: each function reads one stage once. Nothing is kept here.
+
+What it costs, with B brokers, P partitions, and G groups: metadata one request; offsets B and P / 2,000; reassignments
+one (none where ZooKeeper tells them); log dirs B; groups B for the list, and per reading at most GROUPS_PER_READING
+groups with one request each and a few for their ends and first unread records; probes two for each broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.asking import FAILURES, answer_limit, batches_of
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.configs.by_wire import WireConfigReader, read_effective, read_overrides
+from engine.admin.configs.values import EntityType, settings_of
+from engine.admin.groups.group_reading import list_groups
+from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers
+from engine.admin.groups.values import ListedGroup
+from engine.admin.health.reading import probe_brokers
+from engine.admin.lag.measuring import LagMeter
+from engine.admin.lag.results import GroupLag
+from engine.admin.lag.rules import LagStatus
+from engine.admin.offsets.asking import FoundOffset, ask_offsets
+from engine.admin.watch.frame import BrokerWords, WatchedGroup
+from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.protocol.apis.metadata import MetadataResponse
+
+METADATA_LIMIT_S = 5.0
+"""A broker that has not answered by then is left, and the next one asked."""
+
+GROUPS_PER_READING = 50
+"""So many groups are measured at once; where there are more, in turn."""
+
+_PARTITIONS_PER_REQUEST = 2_000
+
+
+async def read_metadata(wire: WireCluster) -> MetadataResponse:
+    """Return what any broker tells of all brokers and topics.
+
+    Raises:
+        Unreachable: nobody answers in time.
+    """
+    try:
+        async with asyncio.timeout(METADATA_LIMIT_S) as limit:
+            return await wire.metadata(None)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise Unreachable(f"no answer within {METADATA_LIMIT_S:g} s") from error
+
+
+async def read_ends(
+    wire: WireCluster, topics: Iterable[TopicSnapshot], live: frozenset[int]
+) -> tuple[dict[TopicPartition, int], tuple[str, ...], int]:
+    """Return where the logs end, a line for each broker that did not tell, and how many requests it took."""
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for topic in topics:
+        for p in topic.partitions:
+            if p.leader != NO_LEADER and p.leader in live:
+                by_leader.setdefault(p.leader, []).append(TopicPartition(topic.name, p.partition))
+    ends: dict[TopicPartition, int] = {}
+    missing: list[str] = []
+
+    async def ask(leader: int, names: list[TopicPartition]) -> int:
+        count = 0
+        try:
+            for batch in batches_of(names, _PARTITIONS_PER_REQUEST):
+                count += 1
+                async with answer_limit(wire, leader):
+                    found = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))
+                ends.update({name: one.offset for name, one in found.items() if isinstance(one, FoundOffset)})
+            wire.silent.pop(leader, None)
+        except FAILURES as error:
+            missing.append(f"broker {leader}: {error}")
+        return count
+
+    counts = await asyncio.gather(*(ask(leader, names) for leader, names in sorted(by_leader.items())))
+    return ends, tuple(missing), sum(counts)
+
+
+async def read_wire_settings(
+    wire: WireCluster, topics: Sequence[TopicSnapshot]
+) -> tuple[dict[str, Mapping[str, str]], dict[int | None, Mapping[str, str]], dict[str, int], tuple[str, ...]]:
+    """Return overrides of topics, dynamic settings of brokers, min ISR in effect, and what was not told."""
+    names = [topic.name for topic in topics]
+    missing: list[str] = []
+    overrides = await read_overrides(wire, names, missing.append)
+    told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
+    effective = await read_effective(wire, list(told), "min.insync.replicas", missing.append)
+    brokers: dict[int | None, Mapping[str, str]] = {}
+    for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
+        settings = settings_of(one)
+        if settings:
+            brokers[None if one.entity_name is None else int(one.entity_name)] = settings
+    min_isr = {name: int(value) for name, value in effective.items() if value is not None and value.isdecimal()}
+    return told, brokers, min_isr, tuple(missing)
+
+
+async def read_words(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, BrokerWords]:
+    """Ask each broker, over its own connection, whom it takes for the controller, and which log dirs are offline."""
+    probes = await probe_brokers(snapshot, cluster.target.client_properties, {})
+    return {
+        broker: BrokerWords(one.controller_id, one.offline_log_dirs, one.trouble or "")
+        for broker, one in probes.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroups:
+    """What one reading of the groups told; ``missing`` has a line for each thing that it did not."""
+
+    groups: tuple[WatchedGroup, ...]
+    missing: tuple[str, ...]
+    requests: int
+
+
+class GroupReader:
+    """Reads groups again and again: all states each time, lag and members of GROUPS_PER_READING of them in turn."""
+
+    def __init__(self, meter: LagMeter) -> None:
+        self._meter = meter
+        self._known: dict[str, WatchedGroup] = {}
+        self._turn: list[str] = []
+
+    async def read(self, wire: WireCluster, now_ms: int) -> ReadGroups:
+        """Return all groups as far as they are known by now.
+
+        Raises:
+            AdminError: no broker lists its groups.
+        """
+        listing = await list_groups(wire)
+        listed = {group.group: group for group in listing.groups if is_of_consumers(group)}
+        missing = [f"broker {broker}: {why}" for broker, why in sorted(listing.failures.items())]
+        if listing.failures and not listed and len(listing.failures) >= len(await wire.nodes()):
+            broker, why = next(iter(listing.failures.items()))
+            raise as_error(why, f"broker {broker}")
+        # A broker that did not answer keeps its groups as they were.
+        silent = set(listing.failures)
+        kept = {name: one for name, one in self._known.items() if one.coordinator in silent and name not in listed}
+        chosen = self._next(listed)
+        found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
+        answer, _ = await self._meter.measure(found=found)
+        measured = {one.group: one for one in answer.groups}
+        missing += [f"{error}: {error.where}" if error.where else str(error) for error in answer.failures]
+        groups = {name: self._watched(one, measured.get(name), now_ms) for name, one in listed.items()}
+        self._known = kept | groups
+        self._meter.forget_all_but(self._known)
+        requests = len(await wire.nodes()) + 2 * len(chosen)
+        return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)
+
+    def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
+        """Return whose turn it is to be measured: those that never were, then those that waited longest."""
+        there = [name for name in self._turn if name in listed]
+        known = set(there)
+        ordered = [name for name in listed if name not in known] + there
+        chosen = ordered[:GROUPS_PER_READING]
+        self._turn = ordered[GROUPS_PER_READING:] + chosen
+        return chosen
+
+    def _watched(self, listed: ListedGroup, lag: GroupLag | None, now_ms: int) -> WatchedGroup:
+        known = self._known.get(listed.group)
+        has_lag = lag is not None or (known is not None and known.has_lag)
+        if lag is None:
+            lag = _unmeasured(listed) if known is None else replace(known.lag, state=listed.state)
+        sample = self._meter.latest.get((listed.group, lag.type))
+        members = sample.members if sample is not None else None if known is None else known.members
+        protocol = sample.protocol if sample is not None else "" if known is None else known.protocol
+        since_ms = known.since_ms if known is not None and known.lag.state == lag.state else now_ms
+        return WatchedGroup(lag, members, listed.coordinator, protocol, since_ms, has_lag)
+
+
+def _unmeasured(listed: ListedGroup) -> GroupLag:
+    return GroupLag(
+        listed.group, listed.type, listed.state, LagStatus.UNKNOWN, None, None, None, None, None, None, None,
+        0, 0, 0, 0, None, (),
+    )  # fmt: skip

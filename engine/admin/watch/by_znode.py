@@ -1,0 +1,473 @@
+"""What ZooKeeper tells a feed: by watches at once, and the states of partitions in rotation where no broker is asked.
+
+One task reads, one thing after the other, so an older answer never comes after a newer one. A watch only says that
+something is to be read again.
+
+What it costs: at the start each topic's znode and settings are read once, and each partition's state where no broker
+tells it. From then on a look at ZooKeeper's speed every two seconds, what changes, and READS_PER_S states a second
+(where brokers tell them: none): below ten requests a second while little changes. After a broker came or went, up to
+SUSPECTS_PER_S states are read in a second until all that it had to do with were read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.target import Side
+from engine.admin.cluster.zookeeper import open_zookeeper
+from engine.admin.watch.board import Board, Failure, failure_of
+from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
+from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.merging import Assignments
+from engine.admin.watch.rotation import Rotation
+from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS
+from engine.common.clock import Clock
+from engine.common.errors import CoordinationError
+from engine.common.model import NO_CONTROLLER, BrokerInfo, TopicPartition
+from engine.zk.client import ReadOutcome, ZkClient
+from engine.zk.errors import AuthFailed, NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
+from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.session_keeper import SessionEvent
+from engine.zk.watches import WatchEvent, WatchEventKind
+from engine.zk.znodes.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
+from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
+from engine.zk.znodes.config_znodes import (
+    DEFAULT_ENTITY,
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigType,
+)
+from engine.zk.znodes.controller_znodes import ControllerZNode
+from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode
+from engine.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
+
+CONNECT_S = 10.0
+LOOK_EVERY_S = 2.0
+"""So often ZooKeeper's speed is looked at, which also shows whether it still answers."""
+LOOK_LIMIT_S = 4.0
+_SLICE = 500
+_MANY = 100
+_ROTATE_EVERY_S = 0.2
+_TOPICS_PREFIX = f"{TopicsZNode.path}/"
+_NOTICES = (IsrChangeNotificationZNode.path, ConfigEntityChangeNotificationZNode.path)
+_ALL_SETTINGS = "all settings"
+
+
+class ZooKeeperSide:
+    """Keeps a session open, and what is known up to date with it.
+
+    Args:
+        on_news: called after something was learnt; with True where it is to be shown at once.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        knowledge: Knowledge,
+        board: Board,
+        clock: Clock,
+        on_news: Callable[[bool], None],
+    ) -> None:
+        self.requests = 0
+        """So many requests were sent to ZooKeeper: pings, and watches armed again after an event, are not counted."""
+        self._connect = connect
+        self._knowledge = knowledge
+        self._board = board
+        self._clock = clock
+        self._on_news = on_news
+        self._rotation = Rotation()
+        self._wake = asyncio.Event()
+        self._dirty: dict[str, None] = {}
+        self._watched: set[str] = set()
+        self._seen_changes: set[str] = set()
+        self._unreadable: dict[str, str] = {}
+        self._is_paused = False
+        self._is_open = False
+        """There is a session, and its connection stands, as far as ZooKeeper's client knows."""
+        self._is_over = False
+
+    def pause(self, is_paused: bool) -> None:
+        """Ask nothing, or go on."""
+        self._is_paused = is_paused
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Read again what watches told, and all states where brokers do not tell them."""
+        self._dirty.update(dict.fromkeys(self._everything()))
+        self._rotation.suspect(self._partitions())
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Follow ZooKeeper until cancelled, in one session after the other."""
+        back_off_ms = BACK_OFF_MS
+        while True:
+            self._board.trying(Side.ZOOKEEPER)
+            try:
+                zk = await open_zookeeper(self._connect, timeout_s=CONNECT_S)
+            except (Unreachable, ZooKeeperError) as error:
+                cause = error.__cause__ if isinstance(error.__cause__, AuthFailed) else error
+                self._lose(failure_of(cause), self._clock.now_ms() + back_off_ms)
+                await self._pause_for(back_off_ms)
+                back_off_ms = min(back_off_ms * 2, BACK_OFF_MAX_MS)
+                continue
+            back_off_ms = BACK_OFF_MS
+            try:
+                await self._follow(zk)
+            finally:
+                await zk.close()
+
+    async def _pause_for(self, back_off_ms: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(back_off_ms / 1000):
+                self._wake.clear()
+                await self._wake.wait()
+
+    # One client, with as many sessions as it takes
+
+    async def _follow(self, zk: ZkClient) -> None:
+        kafka = KafkaZkClient(zk)
+        self._is_open, self._is_over = True, False
+        self._watched.clear()
+        self._seen_changes.clear()
+        zk.add_session_listener(self._on_session)
+        for path in (BrokerIdsZNode.path, TopicsZNode.path, DeleteTopicsZNode.path, *_NOTICES):
+            zk.watch_children(path, self._on_watch)
+        for path in (ControllerZNode.path, ReassignPartitionsZNode.path):
+            zk.watch_data(path, self._on_watch)
+        self._board.answered(Side.ZOOKEEPER)
+        self._dirty = dict.fromkeys(self._everything())
+        looked_s = rotated_s = 0.0
+        loop = asyncio.get_running_loop()
+        while not self._is_over:
+            if self._is_open and not self._is_paused:
+                await self._step(kafka, self._read_dirty)
+                if loop.time() - looked_s >= LOOK_EVERY_S:
+                    looked_s = loop.time()
+                    await self._step(kafka, self._look)
+                elapsed_s = min(2.0, loop.time() - rotated_s)
+                if not self._knowledge.states_by_wire and elapsed_s >= _ROTATE_EVERY_S:
+                    rotated_s = loop.time()
+                    await self._step(kafka, partial(self._rotate, elapsed_s=elapsed_s))
+            await self._wait_for_news(0.25 if self._rotation.suspect_count else 1.0)
+
+    async def _step(self, kafka: KafkaZkClient, read: Callable[[KafkaZkClient], Awaitable[None]]) -> None:
+        try:
+            await read(kafka)
+        except SessionLost:
+            # The session's own events say how it goes on.
+            self._dirty.update(dict.fromkeys(self._everything()))
+
+    async def _wait_for_news(self, limit_s: float) -> None:
+        if self._dirty and not self._is_paused and self._is_open:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        match event:
+            case SessionEvent.SUSPENDED:
+                self._is_open = False
+                self._lose(Failure("the connection broke"))
+            case SessionEvent.LOST:
+                self._is_open = False
+                self._lose(Failure("the session is over"))
+            case SessionEvent.AUTH_FAILED:
+                self._lose(Failure("the credentials were refused", is_denied=True))
+                self._is_over = True
+            case SessionEvent.RECONNECTED | SessionEvent.NEW_SESSION:
+                self._is_open = True
+                self._board.answered(Side.ZOOKEEPER)
+                self._dirty.update(dict.fromkeys(self._everything()))
+        self._wake.set()
+
+    def _lose(self, failure: Failure, next_try_ms: int | None = None) -> None:
+        self._knowledge.members_by_znode = self._knowledge.assignments_by_znode = False
+        self._board.lost(Side.ZOOKEEPER, failure, next_try_ms)
+        for stage in (Stage.MEMBERS, Stage.SETTINGS):
+            self._board.failed(stage, Failure(f"ZooKeeper: {failure.message}", failure.is_denied))
+        if not self._knowledge.states_by_wire:
+            self._board.failed(Stage.METADATA, Failure(f"ZooKeeper: {failure.message}", failure.is_denied))
+        self._on_news(True)
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.path.startswith(_TOPICS_PREFIX):
+            # One topic: what is to be read is kept by its path.
+            self._dirty[event.path] = None
+            if event.kind is WatchEventKind.DELETED:
+                self._dirty[TopicsZNode.path] = None
+        else:
+            self._dirty[event.path] = None
+        self._wake.set()
+
+    def _everything(self) -> Sequence[str]:
+        """What is to be read anew: members first, for they are what a person wants to know first."""
+        topics = (TopicZNode.path(name) for name in sorted(self._watched))
+        rest = (DeleteTopicsZNode.path, ReassignPartitionsZNode.path, IsrChangeNotificationZNode.path, _ALL_SETTINGS)
+        return (BrokerIdsZNode.path, TopicsZNode.path, *topics, *rest)
+
+    # Reading
+
+    async def _read_dirty(self, kafka: KafkaZkClient) -> None:
+        """Read all that watches spoke of, one thing after the other."""
+        while self._dirty and not self._is_paused and self._is_open:
+            topics = [path for path in self._dirty if path.startswith(_TOPICS_PREFIX)][:_SLICE]
+            if next(iter(self._dirty)) in topics:
+                for path in topics:
+                    del self._dirty[path]
+                await self._read_topics(kafka, [path.removeprefix(_TOPICS_PREFIX) for path in topics])
+                continue
+            path = next(iter(self._dirty))
+            del self._dirty[path]
+            stage, read = self._reader_of(path)
+            try:
+                await read(kafka)
+            except SessionLost:
+                raise
+            except (ZooKeeperError, ZnodeFormatError) as error:
+                self._board.failed(stage, failure_of(error))
+                self._on_news(False)
+
+    def _reader_of(self, path: str) -> tuple[Stage, Callable[[KafkaZkClient], Awaitable[None]]]:
+        match path:
+            case BrokerIdsZNode.path | ControllerZNode.path:
+                return Stage.MEMBERS, self._read_members
+            case TopicsZNode.path:
+                return Stage.METADATA, self._read_topic_names
+            case DeleteTopicsZNode.path:
+                return Stage.METADATA, self._read_marks
+            case ReassignPartitionsZNode.path:
+                return Stage.REASSIGNMENTS, self._read_listed
+            case IsrChangeNotificationZNode.path:
+                return Stage.METADATA, self._read_isr_notices
+            case ConfigEntityChangeNotificationZNode.path:
+                return Stage.SETTINGS, self._read_config_notices
+            case _:
+                return Stage.SETTINGS, self._read_settings
+
+    async def _read_members(self, kafka: KafkaZkClient) -> None:
+        for path in (BrokerIdsZNode.path, ControllerZNode.path):
+            self._dirty.pop(path, None)
+        known = {broker.id for broker in self._knowledge.brokers}
+        ids = await kafka.get_broker_ids()
+        told = await kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, one: _registration(ids[i], one))
+        controller_id = await kafka.get_controller_id()
+        epoch = await kafka.get_controller_epoch()
+        cluster_id = await kafka.get_cluster_id()
+        self._count(len(ids) + 4)
+        brokers = [broker for broker, _ in filter(None, told)]
+        self._knowledge.take_members(
+            brokers,
+            {broker.id: registration for broker, registration in filter(None, told)},
+            NO_CONTROLLER if controller_id is None else controller_id,
+            None if epoch is None else epoch.controller_epoch,
+            cluster_id,
+        )
+        self._knowledge.members_by_znode = True
+        self._board.read(Stage.MEMBERS, StageSource.WATCH, requests=len(ids) + 4)
+        changed = known ^ set(ids)
+        self._rotation.suspect(name for name, replicas in self._replicas().items() if changed.intersection(replicas))
+        self._on_news(True)
+
+    async def _read_topic_names(self, kafka: KafkaZkClient) -> None:
+        names = set(await kafka.get_all_topics())
+        self._count(1)
+        for name in self._watched - names:
+            kafka.client.unwatch(TopicZNode.path(name), self._on_watch)
+            self._dirty.pop(TopicZNode.path(name), None)
+        new = sorted(names - self._watched)
+        for name in new:
+            kafka.client.watch_data(TopicZNode.path(name), self._on_watch)
+        gone = self._watched - names
+        self._watched = names
+        if gone:
+            self._knowledge.take_topic_znodes(dict.fromkeys(gone))
+            self._knowledge.forget_settings_but(names)
+        for start in range(0, len(new), _SLICE):
+            await self._read_topics(kafka, new[start : start + _SLICE])
+        self._knowledge.assignments_by_znode = True
+        if new and self._board.stages[Stage.SETTINGS].read_at_ms is not None:
+            await self._read_topic_settings(kafka, new)
+        self._on_news(True)
+
+    async def _read_topics(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
+        read = await kafka.read_topics(names)
+        self._count(len(names))
+        found: dict[str, tuple[bytes | None, Assignments] | None] = {}
+        for name, one in read.items():
+            if isinstance(one, SessionLost):
+                raise one
+            if isinstance(one, CoordinationError):
+                self._unreadable[name] = str(one)
+            else:
+                self._unreadable.pop(name, None)
+                found[name] = None if one is None else (one.topic_id, one.assignment)
+        self._knowledge.unreadable = tuple(self._unreadable.values())
+        self._knowledge.take_topic_znodes(found)
+        self._rotation.set_partitions(self._partitions())
+        self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=len(names))
+        self._on_news(True)
+
+    async def _read_marks(self, kafka: KafkaZkClient) -> None:
+        marked_at_ms = await kafka.get_topic_deletion_times()
+        self._count(1 + len(marked_at_ms))
+        self._knowledge.take_marks(marked_at_ms)
+        self._on_news(False)
+
+    async def _read_listed(self, kafka: KafkaZkClient) -> None:
+        listed = await kafka.get_reassignments() or {}
+        self._count(1)
+        self._knowledge.listed_reassignments = tuple(sorted(map(str, listed)))
+        self._on_news(False)
+
+    async def _read_isr_notices(self, kafka: KafkaZkClient) -> None:
+        """Brokers before 2.7's protocol leave notices for the controller: whose ISR they changed."""
+        if self._knowledge.states_by_wire:
+            self._on_news(True)
+            return
+        notices = await kafka.get_isr_change_notifications()
+        self._count(1 + len(notices.names))
+        self._rotation.suspect(notices.values)
+
+    # Settings
+
+    async def _read_settings(self, kafka: KafkaZkClient) -> None:
+        self._seen_changes = set(await _children(kafka.client, ConfigEntityChangeNotificationZNode.path))
+        brokers = await kafka.get_entity_names(ConfigType.BROKER)
+        await self._read_broker_settings(kafka, brokers)
+        names = sorted(self._watched)
+        for start in range(0, len(names), _SLICE):
+            await self._read_topic_settings(kafka, names[start : start + _SLICE])
+        self._count(2)
+        self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=len(names) + len(brokers) + 2)
+        self._on_news(False)
+
+    async def _read_config_notices(self, kafka: KafkaZkClient) -> None:
+        names = await _children(kafka.client, ConfigEntityChangeNotificationZNode.path)
+        new = sorted(name for name in names if name not in self._seen_changes)
+        self._seen_changes = set(names)
+        told = await kafka.client.get_many(map(ConfigEntityChangeNotificationSequenceZNode.path, new))
+        self._count(1 + len(new))
+        entities: dict[tuple[str, str], None] = {}
+        for name, outcome in zip(new, told, strict=True):
+            if not isinstance(outcome, ZooKeeperError):
+                with contextlib.suppress(ZnodeFormatError):
+                    kind, _, entity = ConfigEntityChangeNotificationSequenceZNode.decode(name, outcome[0]).partition(
+                        "/"
+                    )
+                    entities[kind, entity] = None
+        topics = [entity for kind, entity in entities if kind == ConfigType.TOPIC.value and entity in self._watched]
+        if topics:
+            await self._read_topic_settings(kafka, topics)
+        if any(kind == ConfigType.BROKER.value for kind, _ in entities):
+            await self._read_broker_settings(kafka, await kafka.get_entity_names(ConfigType.BROKER))
+        self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=1 + len(new) + len(topics))
+        self._on_news(False)
+
+    async def _read_topic_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
+        told = await kafka.get_topic_configs(names)
+        self._count(len(names))
+        self._knowledge.take_settings(
+            {name: one for name, one in told.items() if not isinstance(one, CoordinationError)}
+        )
+
+    async def _read_broker_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
+        told = await kafka.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
+        self._count(len(names))
+        found: dict[int | None, Mapping[str, str]] = {}
+        for name, one in zip(names, told.values(), strict=True):
+            if not isinstance(one, CoordinationError) and one and (name == DEFAULT_ENTITY or name.isdecimal()):
+                found[None if name == DEFAULT_ENTITY else int(name)] = one
+        self._knowledge.take_settings({}, found)
+
+    # States in rotation, and ZooKeeper's own speed
+
+    async def _rotate(self, kafka: KafkaZkClient, elapsed_s: float) -> None:
+        names = self._rotation.take(elapsed_s)
+        if not names:
+            if self._knowledge.assignments_by_znode and not self._partitions():
+                self._board.read(Stage.METADATA, StageSource.ROTATION)
+            return
+        now_ms = self._clock.now_ms()
+        told = await kafka.get_partition_states(names)
+        self._count(len(names))
+        states = {}
+        for name, state in told.items():
+            if isinstance(state, SessionLost):
+                raise state
+            if not isinstance(state, CoordinationError):
+                states[name] = state
+        self._rotation.was_read(names, now_ms)
+        self._knowledge.take_states(states, now_ms)
+        oldest = self._rotation.age_of_oldest(now_ms, self._knowledge.read_at_ms)
+        if oldest is not None:
+            self._board.read(Stage.METADATA, StageSource.ROTATION, read_at_ms=now_ms - oldest, requests=len(names))
+        self._suspect_leaderless(states)
+        if self._rotation.suspect_count == 0:
+            self._on_news(len(names) > _MANY)
+
+    def _suspect_leaderless(self, states: Iterable[TopicPartition]) -> None:
+        """Partitions that a dead broker leads will have another leader soon."""
+        live = {broker.id for broker in self._knowledge.brokers}
+        waiting = []
+        for name in states:
+            topic = self._knowledge.topics.get(name.topic)
+            if topic is not None and name.partition < len(topic.partitions):
+                partition = topic.partitions[name.partition]
+                if partition.leader not in live and live.intersection(partition.isr):
+                    waiting.append(name)
+        self._rotation.suspect(waiting)
+
+    async def _look(self, kafka: KafkaZkClient) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                await kafka.controller_exists()
+        except TimeoutError:
+            # It stands still. The next look shows whether it goes on; else the session ends by itself.
+            self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))
+            return
+        self._knowledge.zookeeper_ms = (asyncio.get_running_loop().time() - started) * 1000
+        if not self._board.is_connected(Side.ZOOKEEPER):
+            self._dirty.update(dict.fromkeys(self._everything()))
+        self._count(1)
+
+    def _count(self, requests: int) -> None:
+        self.requests += requests
+        self._board.answered(Side.ZOOKEEPER)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return list(self._replicas())
+
+    def _replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            TopicPartition(topic, number): assigned.replicas
+            for topic, assignment in self._knowledge.assignments.items()
+            for number, assigned in assignment.items()
+        }
+
+
+def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, BrokerRegistration] | None:
+    """Return what a broker registered, with both clocks; None where it is gone or nobody understands it."""
+    if isinstance(outcome, SessionLost):
+        raise outcome
+    if isinstance(outcome, ZooKeeperError):
+        return None
+    data, stat = outcome
+    try:
+        told = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+    except ZnodeFormatError:
+        return None
+    return told.broker, BrokerRegistration(stat.ctime_ms, told.timestamp_ms, told.jmx_port)
+
+
+async def _children(zk: ZkClient, path: str) -> list[str]:
+    try:
+        return await zk.children(path)
+    except NoNode:
+        return []

@@ -1,0 +1,340 @@
+"""All that a feed knows of a cluster, gathered from many answers, and a frame of it at any time. No I/O.
+
+One fact has one source at a time. Members come from ZooKeeper while it is connected, else from Metadata. Assignments
+come from the topics' znodes while these are watched, else from Metadata and the controller's list of reassignments.
+Leaders and ISR come from Metadata while brokers are asked, else from the state znodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from engine.admin.cluster.target import Side
+from engine.admin.log_dirs.describing import LogDir
+from engine.admin.topics.values import DEFAULT_MIN_ISR
+from engine.admin.watch.diff import diff
+from engine.admin.watch.frame import (
+    BrokerRegistration,
+    BrokerWords,
+    Frame,
+    Link,
+    PartitionOffsets,
+    Stage,
+    StageStatus,
+    WatchedGroup,
+)
+from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.merging import (
+    Assignments,
+    topic_of_metadata,
+    topic_of_znode,
+    with_partitions,
+    with_reassignments,
+    with_state,
+)
+from engine.common.model import (
+    NO_CONTROLLER,
+    BrokerInfo,
+    Endpoint,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    SecurityProtocol,
+    TopicPartition,
+)
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.protocol.apis.metadata import MetadataResponse
+
+_MIN_ISR = "min.insync.replicas"
+_TOPIC_GONE = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+class Knowledge:
+    """What is known of one cluster. Belongs to one feed.
+
+    Attributes:
+        members_by_znode: brokers and controller come from ZooKeeper now.
+        assignments_by_znode: so do assignments.
+        states_by_wire: leaders and ISR come from the brokers now.
+    """
+
+    def __init__(self, source: SnapshotSource) -> None:
+        self.members_by_znode = False
+        self.assignments_by_znode = False
+        self.states_by_wire = False
+        self.brokers: tuple[BrokerInfo, ...] = ()
+        self.topics: dict[str, TopicSnapshot] = {}
+        self.registrations: Mapping[int, BrokerRegistration] = {}
+        self.assignments: dict[str, Assignments] = {}
+        """Of the topics whose znodes are watched."""
+        self.read_at_ms: dict[TopicPartition, int] = {}
+        self.min_isr: Mapping[str, int] = {}
+        self.broker_configs: Mapping[int | None, Mapping[str, str]] = {}
+        self.offsets: dict[TopicPartition, PartitionOffsets] = {}
+        self.log_dirs: tuple[LogDir, ...] = ()
+        self.logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]] = {}
+        self.groups: tuple[WatchedGroup, ...] = ()
+        self.words: Mapping[int, BrokerWords] = {}
+        self.marked_at_ms: Mapping[str, int] = {}
+        """When topics were marked for deletion."""
+        self.listed_reassignments: tuple[str, ...] = ()
+        self.zookeeper_ms: float | None = None
+        self.unreadable: tuple[str, ...] = ()
+        self._source = source
+        self._knows_members = False
+        self._cluster_id: str | None = None
+        self._controller_id = NO_CONTROLLER
+        self._controller_epoch: int | None = None
+        self._configs: dict[str, Mapping[str, str]] = {}
+        self._default_min_isr: str | None = None
+        self._snapshot: ClusterSnapshot | None = None
+        self._sequence = 0
+        self._last: Frame | None = None
+        self._health = HealthMemory()
+
+    # Members
+
+    def take_members(
+        self,
+        brokers: Iterable[BrokerInfo],
+        registrations: Mapping[int, BrokerRegistration],
+        controller_id: int,
+        controller_epoch: int | None,
+        cluster_id: str | None,
+    ) -> None:
+        """Take what ZooKeeper tells of brokers and controller."""
+        self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
+        self.registrations = registrations
+        self._controller_id, self._controller_epoch = controller_id, controller_epoch
+        self._cluster_id = cluster_id or self._cluster_id
+        self._snapshot = None
+
+    def take_metadata(self, answer: MetadataResponse) -> bool:
+        """Take what any broker tells of all topics; return whether anything changed.
+
+        A topic that another broker has not heard of yet is not there for it: the next answer tells.
+        """
+        if not self.members_by_znode:
+            self._take_nodes(answer)
+        self._cluster_id = answer.cluster_id or self._cluster_id
+        found: dict[str, TopicSnapshot] = {}
+        for one in answer.topics:
+            name = one.name
+            if name is None or one.error_code == _TOPIC_GONE or (one.error_code and not one.partitions):
+                continue
+            moving = self.assignments.get(name, {}) if self.assignments_by_znode else self._moving(name)
+            found[name] = self._dressed(topic_of_metadata(self.topics.get(name), one, moving))
+        for name in self.marked_at_ms:
+            # Brokers stop telling of a topic as soon as its deletion begins.
+            if name not in found and name in self.topics:
+                found[name] = self.topics[name]
+        return self._set_topics(found)
+
+    def _take_nodes(self, answer: MetadataResponse) -> None:
+        known = {broker.id: broker for broker in self.brokers}
+        brokers = []
+        for one in answer.brokers:
+            endpoint = Endpoint(one.host, one.port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+            fresh = BrokerInfo(one.node_id, (endpoint,), one.rack)
+            old = known.get(one.node_id)
+            same = old is not None and old.rack == one.rack and endpoint in old.endpoints
+            brokers.append(old if old is not None and same else fresh)
+        self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
+        if answer.controller_id != self._controller_id:
+            self._controller_id, self._controller_epoch, self._snapshot = answer.controller_id, None, None
+
+    # Topics
+
+    def take_topic_znodes(self, found: Mapping[str, tuple[bytes | None, Assignments] | None]) -> bool:
+        """Take what the znodes of these topics tell (None: it is gone); return whether anything changed."""
+        topics = dict(self.topics)
+        for name, told in found.items():
+            if told is None:
+                self.assignments.pop(name, None)
+                topics.pop(name, None)
+                continue
+            topic_id, assignment = told
+            self.assignments[name] = assignment
+            if name in topics or not self.states_by_wire:
+                topics[name] = self._dressed(topic_of_znode(topics.get(name), name, topic_id, assignment))
+        return self._set_topics(topics)
+
+    def take_states(self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch | None], now_ms: int) -> bool:
+        """Take what state znodes tell; return whether anything changed."""
+        by_topic: dict[str, dict[int, LeaderIsrAndControllerEpoch | None]] = {}
+        for name, state in states.items():
+            by_topic.setdefault(name.topic, {})[name.partition] = state
+            self.read_at_ms[name] = now_ms
+        topics = dict(self.topics)
+        for topic, told in by_topic.items():
+            if topic in topics:
+                known = topics[topic]
+                partitions = [with_state(p, told[p.partition]) if p.partition in told else p for p in known.partitions]
+                topics[topic] = with_partitions(known, partitions)
+        return self._set_topics(topics)
+
+    def take_reassignments(self, running: Mapping[TopicPartition, ReplicaAssignment]) -> bool:
+        """Take the controller's list of reassignments; return whether anything changed."""
+        changed = with_reassignments(self.topics, running)
+        return self._set_topics(self.topics | changed) if changed else False
+
+    def take_marks(self, marked_at_ms: Mapping[str, int]) -> None:
+        """Take which topics are marked for deletion, and since when."""
+        self.marked_at_ms = marked_at_ms
+        self._set_topics({name: self._dressed(topic) for name, topic in self.topics.items()})
+
+    def take_settings(
+        self,
+        configs: Mapping[str, Mapping[str, str]],
+        broker_configs: Mapping[int | None, Mapping[str, str]] | None = None,
+        min_isr: Mapping[str, int] | None = None,
+    ) -> None:
+        """Take settings of topics, of those that were read, and of brokers.
+
+        Args:
+            min_isr: in effect, where a broker tells; else it follows from the topic's and the cluster's settings.
+        """
+        self._configs.update(configs)
+        if broker_configs is not None and broker_configs != self.broker_configs:
+            self.broker_configs, self._snapshot = broker_configs, None
+            self._default_min_isr = broker_configs.get(None, {}).get(_MIN_ISR)
+        told = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
+        if any(self.min_isr.get(name) != number for name, number in told.items()):
+            self.min_isr = {**self.min_isr, **told}
+        self._set_topics({name: self._dressed(topic) for name, topic in self.topics.items()})
+
+    def forget_settings_but(self, topics: Iterable[str]) -> None:
+        """Forget what belongs to topics that are gone."""
+        there = set(topics)
+        for name in self._configs.keys() - there:
+            del self._configs[name]
+        if self.min_isr.keys() - there:
+            self.min_isr = {name: number for name, number in self.min_isr.items() if name in there}
+
+    # The rest
+
+    def take_ends(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
+        """Take the ends of logs; one that was not told keeps its last one, unless its partition is gone."""
+        offsets = {name: one for name, one in self.offsets.items() if name in ends or self._has_partition(name)}
+        for name, end in ends.items():
+            known = offsets.get(name)
+            if known is None or known.end != end:
+                offsets[name] = PartitionOffsets(end, now_ms)
+        self.offsets = offsets
+
+    def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
+        """Take what brokers told of their log dirs. A silent broker's replicas stay as they were last told."""
+        told = list(dirs)
+        answered = {one.broker for one in told if one.log_dir is not None}
+        logs: dict[TopicPartition, list[ReplicaLog]] = {}
+        for one in told:
+            for r in one.replicas:
+                log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
+                logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
+        live = {broker.id for broker in self.brokers}
+        for name, known in self.logs.items():
+            kept = [log for log in known if log.broker not in answered and log.broker in live]
+            if kept and self._has_partition(name):
+                logs.setdefault(name, []).extend(kept)
+        self.logs = {name: tuple(sorted(found, key=_log_order)) for name, found in logs.items()}
+        self.log_dirs = tuple(replace(one, replicas=()) for one in told)
+
+    def coordinators_may_be_asked(self) -> bool:
+        """Whether there can be groups at brokers: they live in a topic that is made when the first one comes."""
+        return GROUP_METADATA_TOPIC in self.topics
+
+    # Frames
+
+    def frame(self, now_ms: int, links: Mapping[Side, Link], stages: Mapping[Stage, StageStatus]) -> Frame:
+        """Return a frame of all this, with what happened since the one before."""
+        self._sequence += 1
+        fresh = Frame(
+            self._sequence,
+            now_ms,
+            links,
+            stages,
+            self._cluster(now_ms),
+            dict(self.read_at_ms) if not self.states_by_wire else {},
+            self.registrations,
+            self.min_isr,
+            self.offsets,
+            self.log_dirs,
+            self.logs,
+            self.groups,
+            self.words,
+            {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
+            self.listed_reassignments,
+            self.zookeeper_ms,
+            self.unreadable,
+        )
+        fresh = replace(fresh, health=self._health.judge(fresh))
+        if self._last is not None:
+            fresh = replace(fresh, events=diff(self._last, fresh))
+        # Only what the next diff needs is kept of a frame.
+        self._last = fresh
+        return fresh
+
+    def _cluster(self, now_ms: int) -> ClusterSnapshot | None:
+        if self._snapshot is None and self._knows_members:
+            self._snapshot = ClusterSnapshot(
+                self.brokers,
+                tuple(self.topics.values()),
+                self._source,
+                now_ms,
+                self._cluster_id,
+                self._controller_id,
+                self._controller_epoch,
+                self.broker_configs,
+            )
+        return self._snapshot
+
+    # Inside
+
+    def _set_brokers(self, brokers: tuple[BrokerInfo, ...]) -> None:
+        self._knows_members = True
+        if brokers != self.brokers or self._snapshot is None:
+            self.brokers, self._snapshot = brokers if brokers != self.brokers else self.brokers, None
+
+    def _set_topics(self, topics: Mapping[str, TopicSnapshot]) -> bool:
+        same = len(topics) == len(self.topics) and all(self.topics.get(name) is one for name, one in topics.items())
+        if same:
+            return False
+        self.topics = dict(sorted(topics.items()))
+        self._snapshot = None
+        for name in [name for name in self.read_at_ms if name.topic not in self.topics]:
+            del self.read_at_ms[name]
+        return True
+
+    def _dressed(self, topic: TopicSnapshot) -> TopicSnapshot:
+        """Return the topic with its settings and its mark; itself where it has them."""
+        configs, marked = self._configs.get(topic.name), topic.name in self.marked_at_ms
+        if configs == topic.configs and (configs is None) == (topic.configs is None):
+            configs = topic.configs
+        if configs is topic.configs and marked == topic.is_marked_for_deletion:
+            return topic
+        return replace(topic, configs=configs, is_marked_for_deletion=marked)
+
+    def _moving(self, name: str) -> Assignments:
+        topic = self.topics.get(name)
+        if topic is None:
+            return {}
+        return {p.partition: p.assignment for p in topic.partitions if p.assignment.is_being_reassigned}
+
+    def _min_isr_of(self, configs: Mapping[str, str]) -> int:
+        texts = configs.get(_MIN_ISR), self._default_min_isr
+        numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
+        return next(numbers, DEFAULT_MIN_ISR)
+
+    def _has_partition(self, name: TopicPartition) -> bool:
+        topic = self.topics.get(name.topic)
+        return topic is not None and name.partition < len(topic.partitions)
+
+
+def _lag(offset_lag: int | None) -> int:
+    return -1 if offset_lag is None else offset_lag
+
+
+def _log_order(log: ReplicaLog) -> tuple[int, bool]:
+    return log.broker, log.is_future

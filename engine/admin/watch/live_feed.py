@@ -1,0 +1,426 @@
+"""The feed of a living cluster: watches and polls run side by side, and a frame is made of it all at each tick.
+
+ZooKeeper tells of brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
+as its share of the time allows. A side that is gone is tried again by itself; its stages keep their last good data and
+say why they are not younger. A change of members makes a frame at once and has the metadata read at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.asking import FAILURES
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.remedies import Parameter, Phrase
+from engine.admin.cluster.target import ClusterTarget, Side
+from engine.admin.groups.scope import GroupScope
+from engine.admin.lag.measuring import LagMeter, LagOptions
+from engine.admin.log_dirs.describing import read_log_dirs
+from engine.admin.topics.by_wire import read_reassignments
+from engine.admin.watch import by_wire
+from engine.admin.watch.board import Board, Failure, failure_of
+from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
+from engine.admin.watch.frame import Frame, Stage, StageSource
+from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.schedule import StageSchedule
+from engine.common.clock import Clock, SystemClock
+from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.common.snapshot import SnapshotSource
+
+if TYPE_CHECKING:
+    from engine.admin.watch.by_znode import ZooKeeperSide
+
+_log = logging.getLogger(__name__)
+
+FRAME_GAP_S = 0.05
+"""Frames are at least so long apart, however much happens."""
+
+OPERATION_S = 10.0
+"""What one reading may take at most."""
+
+_LOOKS_AFTER_S = (0.15, 0.3, 0.6)
+"""So long after brokers came or went metadata is read again, beside the usual readings."""
+
+_REASSIGNMENTS_LIMIT_S = 3.0
+_NO_BROKERS = "no broker is registered in ZooKeeper"
+_WAITS = "no broker is named, and ZooKeeper has not told of any yet"
+
+_Told = tuple[int, tuple[str, ...]]
+"""How many requests a reading took, and a line for each thing that was not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WireStage:
+    """How a stage is read from brokers."""
+
+    stage: Stage
+    interval_ms: int | None
+    """None is the feed's tick."""
+    share: float
+    """Of the time, how much reading it may take."""
+
+
+_WIRE_STAGES = (
+    _WireStage(Stage.METADATA, None, 0.5),
+    _WireStage(Stage.REASSIGNMENTS, None, 0.3),
+    _WireStage(Stage.OFFSETS, None, 0.2),
+    _WireStage(Stage.LOG_DIRS, 10_000, 0.1),
+    _WireStage(Stage.GROUPS, 5_000, 0.2),
+    _WireStage(Stage.SETTINGS, 30_000, 0.05),
+    _WireStage(Stage.PROBES, 10_000, 0.2),
+)
+_MOVING_LOG_DIRS_MS = 2_000
+"""While partitions move, sizes are read so often."""
+
+
+class LiveFeed:
+    """Watches one cluster. See ``Feed`` for how to use it.
+
+    Args:
+        target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
+
+    Raises:
+        BadRequest: the target is a snapshot, which does not live.
+    """
+
+    def __init__(self, target: ClusterTarget, *, interval_s: float = 1.0, clock: Clock | None = None) -> None:
+        if target.snapshot is not None:
+            hint = Phrase("name a living cluster, with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
+            raise BadRequest("a snapshot cannot be watched", hint=hint)
+        self._target = target
+        self._clock = clock or SystemClock()
+        self._interval_s = interval_within_bounds(interval_s)
+        self._box = FrameBox()
+        self._urgent = asyncio.Event()
+        self._go = asyncio.Event()
+        self._go.set()
+        self._has_ended = False
+        self._seen_brokers: tuple[BrokerInfo, ...] = ()
+        self._elections_until_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._uses_wire = target.may_ask_brokers
+        source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
+        self._knowledge = Knowledge(source)
+        self._knowledge.states_by_wire = self._uses_wire
+        self._board = Board(self._clock, _addresses(target))
+        self._wire = _wire_of(target)
+        self._slow = _wire_of(target)
+        """Connections of their own for what takes long: brokers answer in the order of the questions."""
+        self._groups: by_wire.GroupReader | None = None
+        self._zookeeper: ZooKeeperSide | None = None
+        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in _WIRE_STAGES}
+        self._wakes = {one.stage: asyncio.Event() for one in _WIRE_STAGES}
+
+    @property
+    def status(self) -> FeedStatus:
+        is_paused = not self._go.is_set()
+        name, box = self._target.name, self._box
+        return FeedStatus(name, self._interval_s, is_paused, self._has_ended, box.made, box.left_out)
+
+    @property
+    def latest(self) -> Frame | None:
+        return self._box.latest
+
+    @property
+    def playback(self) -> Playback | None:
+        return None
+
+    @property
+    def zookeeper_requests(self) -> int:
+        """How many requests were sent to ZooKeeper so far."""
+        return 0 if self._zookeeper is None else self._zookeeper.requests
+
+    async def start(self) -> None:
+        if self._target.may_ask_zookeeper and self._target.zookeeper is not None:
+            from engine.admin.watch.by_znode import ZooKeeperSide
+
+            self._zookeeper = ZooKeeperSide(
+                self._target.zookeeper, self._knowledge, self._board, self._clock, self._on_news
+            )
+            self._spawn("zookeeper", self._zookeeper.run)
+        if self._uses_wire:
+            for one in _WIRE_STAGES:
+                self._spawn(one.stage, partial(self._run_stage, one.stage))
+        else:
+            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.GROUPS, Stage.PROBES):
+                self._board.unreadable(stage, "only brokers tell it, and they are not to be asked")
+        self._spawn("frames", self._make_frames)
+
+    def frames(self) -> AsyncIterator[Frame]:
+        return self._box.frames()
+
+    def pause(self) -> None:
+        self._go.clear()
+        if self._zookeeper is not None:
+            self._zookeeper.pause(True)
+
+    def resume(self) -> None:
+        self._go.set()
+        if self._zookeeper is not None:
+            self._zookeeper.pause(False)
+
+    def refresh(self, stages: Collection[Stage] = ()) -> None:
+        for stage in self._schedules:
+            if not stages or stage in stages:
+                self._trigger(stage)
+        if self._zookeeper is not None and (not stages or {Stage.MEMBERS, Stage.METADATA, Stage.SETTINGS} & {*stages}):
+            self._zookeeper.refresh()
+
+    def set_interval(self, interval_s: float) -> None:
+        self._interval_s = interval_within_bounds(interval_s)
+        self._trigger(Stage.METADATA)
+
+    async def close(self) -> None:
+        self._has_ended = True
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._wire.close()
+        await self._slow.close()
+        self._box.close()
+
+    # Frames
+
+    async def _make_frames(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_s = loop.time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, next_s - loop.time())):
+                    await self._urgent.wait()
+            self._urgent.clear()
+            await self._go.wait()
+            next_s = loop.time() + self._interval_s
+            self._box.put(self._knowledge.frame(self._clock.now_ms(), dict(self._board.links), self._board.told()))
+            await asyncio.sleep(FRAME_GAP_S)
+
+    def _on_news(self, is_urgent: bool) -> None:
+        """ZooKeeper has told something; where members or topics came or went, brokers are asked at once."""
+        if is_urgent:
+            self._urgent.set()
+            self._trigger(Stage.METADATA)
+        if self._knowledge.brokers is not self._seen_brokers:
+            # Elections follow: they are over within a tick, mostly.
+            self._seen_brokers = self._knowledge.brokers
+            loop = asyncio.get_running_loop()
+            self._elections_until_s = loop.time() + sum(_LOOKS_AFTER_S)
+            for after_s in _LOOKS_AFTER_S:
+                loop.call_later(after_s, self._trigger, Stage.METADATA)
+
+    # Stages at brokers
+
+    async def _run_stage(self, stage: Stage) -> None:
+        schedule, wake = self._schedules[stage], self._wakes[stage]
+        while True:
+            await self._go.wait()
+            now_ms = self._clock.monotonic_ms()
+            if not schedule.is_due(now_ms):
+                await _wait(wake, ((schedule.next_ms or now_ms) - now_ms) / 1000)
+            elif not self._may_read(stage):
+                await _wait(wake, 0.2)
+            else:
+                await self._read(stage, schedule)
+
+    def _may_read(self, stage: Stage) -> bool:
+        if stage is Stage.METADATA:
+            return True
+        if stage in (Stage.REASSIGNMENTS, Stage.SETTINGS) and self._knowledge.assignments_by_znode:
+            return False
+        metadata = self._board.stages[Stage.METADATA]
+        return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
+
+    async def _read(self, stage: Stage, schedule: StageSchedule) -> None:
+        clock, board = self._clock, self._board
+        schedule.start(clock.monotonic_ms())
+        board.begun(stage)
+        if stage is Stage.METADATA:
+            board.trying(Side.WIRE)
+        try:
+            requests, missing = await _READERS[stage](self)
+        except FAILURES as error:
+            self._fail(stage, schedule, failure_of(error))
+        except (TimeoutError, OSError) as error:
+            self._fail(stage, schedule, Failure(str(error) or f"no answer within {OPERATION_S:g} s"))
+        else:
+            cost_ms = schedule.succeed(clock.monotonic_ms(), round(self._interval_s * 1000))
+            if stage is Stage.LOG_DIRS and self._is_moving():
+                schedule.hasten(_MOVING_LOG_DIRS_MS, cost_ms)
+            board.answered(Side.WIRE)
+            board.read(
+                stage, StageSource.POLL, cost_ms=cost_ms, requests=requests, interval_ms=schedule.interval_ms,
+                next_at_ms=self._wall(schedule.next_ms), missing=missing,
+            )  # fmt: skip
+
+    def _fail(self, stage: Stage, schedule: StageSchedule, failure: Failure) -> None:
+        schedule.fail(self._clock.monotonic_ms(), round(self._interval_s * 1000))
+        next_ms = self._wall(schedule.next_ms)
+        if stage is not Stage.METADATA or not self._board.is_connected(Side.ZOOKEEPER):
+            self._board.failed(stage, failure, next_at_ms=next_ms)
+        if stage is Stage.METADATA:
+            was_by_wire = self._knowledge.states_by_wire
+            self._knowledge.states_by_wire = False
+            self._board.lost(Side.WIRE, failure, next_ms)
+            if was_by_wire:
+                self._urgent.set()
+                if self._zookeeper is not None:
+                    # From now on the states of partitions come from there.
+                    self._zookeeper.refresh()
+
+    async def _read_metadata(self) -> _Told:
+        self._find_brokers()
+        try:
+            answer = await by_wire.read_metadata(await self._wire.wire())
+        except FAILURES:
+            await self._wire.close_wire()
+            await self._slow.close_wire()
+            raise
+        before, is_first = self._knowledge.brokers, self._board.stages[Stage.METADATA].read_at_ms is None
+        self._knowledge.states_by_wire = True
+        has_changed = self._knowledge.take_metadata(answer)
+        is_electing = asyncio.get_running_loop().time() < self._elections_until_s
+        if not self._knowledge.members_by_znode:
+            self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0)
+        if is_first or before is not self._knowledge.brokers or (has_changed and is_electing):
+            self._urgent.set()
+        return 1, ()
+
+    async def _read_reassignments(self) -> _Told:
+        wire = await self._wire.wire()
+        running = await read_reassignments(wire, limit_s=_REASSIGNMENTS_LIMIT_S, is_patient=False)
+        if not self._knowledge.assignments_by_znode:
+            self._knowledge.take_reassignments(running)
+        return 1, ()
+
+    async def _read_offsets(self) -> _Told:
+        live = frozenset(broker.id for broker in self._knowledge.brokers)
+        wire = await self._wire.wire()
+        ends, missing, requests = await by_wire.read_ends(wire, self._knowledge.topics.values(), live)
+        self._knowledge.take_ends(ends, self._clock.now_ms())
+        return requests, missing
+
+    async def _read_log_dirs(self) -> _Told:
+        dirs = await read_log_dirs(self._slow)
+        self._knowledge.take_log_dirs(dirs)
+        silent = tuple(f"broker {one.broker}: {one.error}" for one in dirs if one.log_dir is None)
+        if silent and len(silent) == len(dirs):
+            raise Unreachable("; ".join(silent))
+        return len({one.broker for one in dirs}), silent
+
+    async def _read_groups(self) -> _Told:
+        if not self._knowledge.coordinators_may_be_asked():
+            self._knowledge.groups = ()
+            return 0, ()
+        wire = await self._slow.wire()
+        if self._groups is None:
+            options = LagOptions(looks_max=1)
+            meter = LagMeter(self._slow, GroupScope(), lambda topic: True, options)
+            self._groups = by_wire.GroupReader(meter)
+        read = await self._groups.read(wire, self._clock.now_ms())
+        self._knowledge.groups = read.groups
+        return read.requests, read.missing
+
+    async def _read_settings(self) -> _Told:
+        topics = list(self._knowledge.topics.values())
+        wire = await self._slow.wire()
+        configs, brokers, min_isr, missing = await by_wire.read_wire_settings(wire, topics)
+        if not self._knowledge.assignments_by_znode:
+            self._knowledge.take_settings(configs, brokers, min_isr)
+            self._knowledge.forget_settings_but(self._knowledge.topics)
+        return len(topics) // 250 + len(brokers) + 2, missing
+
+    async def _read_probes(self) -> _Told:
+        frame = self._box.latest
+        if frame is None or frame.cluster is None:
+            return 0, ()
+        self._knowledge.words = await by_wire.read_words(self._slow, frame.cluster)
+        return 2 * len(self._knowledge.words), ()
+
+    # Inside
+
+    def _find_brokers(self) -> None:
+        """Have connections go to the brokers that were named, and to all that are known to live.
+
+        Raises:
+            Unreachable: none was named, and none is known.
+        """
+        known = tuple(
+            (endpoint.host, endpoint.port)
+            for broker in self._knowledge.brokers
+            for endpoint in broker.endpoints
+            if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
+        )
+        addresses = tuple(dict.fromkeys((*self._target.bootstrap, *known)))
+        if not addresses:
+            raise Unreachable(_NO_BROKERS if self._knowledge.members_by_znode else _WAITS)
+        for cluster in (self._wire, self._slow):
+            cluster.target = replace(cluster.target, bootstrap=addresses)
+
+    def _is_moving(self) -> bool:
+        topics = self._knowledge.topics.values()
+        return any(p.assignment.is_being_reassigned for topic in topics for p in topic.partitions)
+
+    def _trigger(self, stage: Stage) -> None:
+        self._schedules[stage].trigger(self._clock.monotonic_ms())
+        self._wakes[stage].set()
+
+    def _wall(self, monotonic_ms: int | None) -> int | None:
+        if monotonic_ms is None:
+            return None
+        return self._clock.now_ms() + monotonic_ms - self._clock.monotonic_ms()
+
+    def _spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(asyncio.create_task(self._kept_going(name, work), name=f"watch-{name}"))
+
+    async def _kept_going(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run one part of the feed; whatever it runs into, the others go on, and it begins anew."""
+        while True:
+            try:
+                await work()
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                _log.exception("A part of the feed failed and begins anew. part=%s", name)
+                if name in self._schedules:
+                    self._fail(Stage(name), self._schedules[Stage(name)], Failure(f"{type(error).__name__}: {error}"))
+                await asyncio.sleep(1.0)
+
+
+_READERS: Mapping[Stage, Callable[[LiveFeed], Awaitable[_Told]]] = {
+    Stage.METADATA: LiveFeed._read_metadata,
+    Stage.REASSIGNMENTS: LiveFeed._read_reassignments,
+    Stage.OFFSETS: LiveFeed._read_offsets,
+    Stage.LOG_DIRS: LiveFeed._read_log_dirs,
+    Stage.GROUPS: LiveFeed._read_groups,
+    Stage.SETTINGS: LiveFeed._read_settings,
+    Stage.PROBES: LiveFeed._read_probes,
+}
+
+
+def _addresses(target: ClusterTarget) -> dict[Side, str]:
+    """Return where the sides are that may be asked."""
+    found = {}
+    if target.may_ask_zookeeper and target.zookeeper is not None:
+        found[Side.ZOOKEEPER] = target.zookeeper
+    if target.may_ask_brokers:
+        found[Side.WIRE] = ",".join(f"{host}:{port}" for host, port in target.bootstrap)
+    return found
+
+
+def _wire_of(target: ClusterTarget) -> Cluster:
+    """Return the cluster's wire side alone: the feed keeps the only session with ZooKeeper."""
+    return Cluster(replace(target, zookeeper=None, via=Side.WIRE), timeout_s=OPERATION_S)
+
+
+async def _wait(event: asyncio.Event, limit_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, limit_s)):
+            await event.wait()
+    event.clear()

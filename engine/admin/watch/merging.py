@@ -1,0 +1,162 @@
+"""New answers merged into what is known, keeping each object that is as it was: so that frames share it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from operator import is_
+
+from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+Assignments = Mapping[int, ReplicaAssignment]
+"""By partition number."""
+
+
+def topic_of_metadata(known: TopicSnapshot | None, answer: MetadataResponseTopic, moving: Assignments) -> TopicSnapshot:
+    """Return a topic as a Metadata answer tells it; what Metadata does not tell (settings, marks) stays as known.
+
+    Args:
+        moving: assignments with adding and removing replicas, as far as these are known from elsewhere.
+    """
+    topic_id = None if answer.topic_id == ZERO_TOPIC_ID else answer.topic_id
+    if known is not None and known.topic_id and topic_id and known.topic_id != topic_id:
+        known = None
+    old = {} if known is None else {partition.partition: partition for partition in known.partitions}
+    partitions = [
+        _partition_of_metadata(old.get(one.partition_index), one, moving.get(one.partition_index))
+        for one in answer.partitions
+    ]
+    partitions.sort(key=_number)
+    if known is None:
+        return TopicSnapshot(answer.name or "", tuple(partitions), topic_id, None)
+    return with_partitions(known, partitions, topic_id)
+
+
+def with_partitions(
+    known: TopicSnapshot, partitions: list[PartitionSnapshot], topic_id: bytes | None = None
+) -> TopicSnapshot:
+    """Return the topic with these partitions, and with this id where one is told; itself where nothing is new."""
+    topic_id = topic_id or known.topic_id
+    is_same = len(partitions) == len(known.partitions) and topic_id == known.topic_id
+    if is_same and all(map(is_, partitions, known.partitions)):
+        return known
+    return replace(known, partitions=tuple(partitions), topic_id=topic_id)
+
+
+def topic_of_znode(
+    known: TopicSnapshot | None, name: str, topic_id: bytes | None, assignment: Assignments
+) -> TopicSnapshot:
+    """Return a topic as its znode tells it; the states of partitions stay as known."""
+    if known is not None and known.topic_id and topic_id and known.topic_id != topic_id:
+        known = None
+    old = {} if known is None else {partition.partition: partition for partition in known.partitions}
+    partitions = [
+        with_assignment(old[number], assigned) if number in old else PartitionSnapshot(number, assigned)
+        for number, assigned in sorted(assignment.items())
+    ]
+    if known is None:
+        return TopicSnapshot(name, tuple(partitions), topic_id, None)
+    return with_partitions(known, partitions, topic_id)
+
+
+def with_assignment(known: PartitionSnapshot, assignment: ReplicaAssignment) -> PartitionSnapshot:
+    """Return the partition with this assignment; itself where it has it."""
+    return known if known.assignment == assignment else replace(known, assignment=assignment)
+
+
+def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | None) -> PartitionSnapshot:
+    """Return the partition with the state that its znode tells (None: there is no such znode); itself where it has it.
+
+    A state of a lower version than the known one is an old answer, and is not taken.
+    """
+    if state is None:
+        return known if known.leader == NO_LEADER and not known.isr else replace(known, leader=NO_LEADER, isr=())
+    told = state.leader_and_isr
+    if (
+        known.zk_version is not None
+        and told.partition_epoch <= known.zk_version
+        and told.leader_epoch <= (known.leader_epoch or 0)
+    ):
+        return known
+    return replace(
+        known,
+        leader=told.leader,
+        isr=told.isr,
+        leader_epoch=told.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        zk_version=told.partition_epoch,
+        leader_recovery_state=told.leader_recovery_state,
+    )
+
+
+def with_reassignments(
+    topics: Mapping[str, TopicSnapshot], running: Mapping[TopicPartition, ReplicaAssignment]
+) -> dict[str, TopicSnapshot]:
+    """Return those of the topics that are changed by what is being reassigned, and by what no longer is.
+
+    A listing that names other replicas than the topic has is older or younger than what is known of the topic: the
+    next answers bring them together.
+    """
+    changed: dict[str, TopicSnapshot] = {}
+    by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
+    for name, assignment in running.items():
+        by_topic.setdefault(name.topic, {})[name.partition] = assignment
+    for topic in topics.values():
+        moving = by_topic.get(topic.name, {})
+        if not moving and not any(p.assignment.is_being_reassigned for p in topic.partitions):
+            continue
+        partitions = [with_assignment(p, assignment_of(p.replicas, moving.get(p.partition))) for p in topic.partitions]
+        merged = with_partitions(topic, partitions)
+        if merged is not topic:
+            changed[topic.name] = merged
+    return changed
+
+
+def assignment_of(replicas: Iterable[int], moving: ReplicaAssignment | None) -> ReplicaAssignment:
+    """Return the assignment of a partition with these replicas, of which ``moving`` is told elsewhere."""
+    plain = tuple(replicas)
+    return ReplicaAssignment(plain) if moving is None or set(moving.replicas) != set(plain) else moving
+
+
+def _partition_of_metadata(
+    known: PartitionSnapshot | None, answer: MetadataResponsePartition, moving: ReplicaAssignment | None
+) -> PartitionSnapshot:
+    leader_epoch = None if answer.leader_epoch < 0 else answer.leader_epoch
+    if known is not None and moving is None and _is_same(known, answer, leader_epoch):
+        return known
+    if known is not None and leader_epoch is not None and leader_epoch < (known.leader_epoch or 0):
+        # A broker that has not heard of the latest election yet.
+        return known
+    assignment = assignment_of(answer.replica_nodes, moving)
+    if known is None:
+        return PartitionSnapshot(
+            answer.partition_index, assignment, answer.leader_id, tuple(answer.isr_nodes), leader_epoch
+        )
+    known = with_assignment(known, assignment)
+    if _is_same(known, answer, leader_epoch):
+        return known
+    # What only ZooKeeper tells belongs to a state that has passed.
+    return replace(
+        known,
+        leader=answer.leader_id,
+        isr=tuple(answer.isr_nodes),
+        leader_epoch=leader_epoch,
+        controller_epoch=None,
+        zk_version=None,
+    )
+
+
+def _is_same(known: PartitionSnapshot, answer: MetadataResponsePartition, leader_epoch: int | None) -> bool:
+    return (
+        known.leader == answer.leader_id
+        and known.leader_epoch == leader_epoch
+        and list(known.isr) == answer.isr_nodes
+        and list(known.assignment.replicas) == answer.replica_nodes
+    )
+
+
+def _number(partition: PartitionSnapshot) -> int:
+    return partition.partition

@@ -1,0 +1,76 @@
+"""Which partition states are read next where only ZooKeeper tells them: a few at each tick, in turn. Pure.
+
+A state znode cannot be watched by the thousand for nothing: each watch costs a read, and another after each event. So
+states are read in rotation, the oldest first, and before them those that something speaks against: a broker that had
+to do with them came or went, or ZooKeeper was told of a changed ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+
+from engine.common.model import TopicPartition
+
+READS_PER_S = 8
+"""So many states are read in a second while nothing happens. Together with the watches that is below ten requests."""
+
+SUSPECTS_PER_S = 2_000
+"""So many states are read in a second while there are partitions that something speaks against."""
+
+
+class Rotation:
+    """The order in which states are read. The time is any clock that does not go back."""
+
+    def __init__(self) -> None:
+        self._read_ms: dict[TopicPartition, int] = {}
+        self._queue: list[tuple[int, TopicPartition]] = []
+        self._suspects: dict[TopicPartition, None] = {}
+
+    @property
+    def suspect_count(self) -> int:
+        return len(self._suspects)
+
+    def set_partitions(self, names: Iterable[TopicPartition]) -> None:
+        """Say which partitions there are now. New ones are suspects: nothing is known of them."""
+        wanted = set(names)
+        for name in [name for name in self._read_ms if name not in wanted]:
+            del self._read_ms[name]
+            self._suspects.pop(name, None)
+        for name in wanted - self._read_ms.keys():
+            self._read_ms[name] = 0
+            heappush(self._queue, (0, name))
+            self._suspects[name] = None
+
+    def suspect(self, names: Iterable[TopicPartition]) -> None:
+        """Have these read before all others."""
+        self._suspects.update((name, None) for name in names if name in self._read_ms)
+
+    def take(self, elapsed_s: float) -> list[TopicPartition]:
+        """Return what to read after ``elapsed_s`` in which nothing was read; ``was_read`` says that it was."""
+        chosen = list(self._suspects)[: max(1, round(SUSPECTS_PER_S * elapsed_s))]
+        for name in chosen:
+            del self._suspects[name]
+        taken = set(chosen)
+        ordinary = max(1, round(READS_PER_S * elapsed_s)) - len(chosen)
+        while ordinary > 0 and self._queue:
+            read_ms, name = heappop(self._queue)
+            # An entry is void where its partition is gone, or was read since.
+            if self._read_ms.get(name) == read_ms and name not in taken:
+                chosen.append(name)
+                taken.add(name)
+                ordinary -= 1
+        return chosen
+
+    def was_read(self, names: Iterable[TopicPartition], now_ms: int) -> None:
+        """These were read, or tried; their turn comes again after all others'."""
+        for name in names:
+            if name in self._read_ms:
+                self._read_ms[name] = now_ms
+                heappush(self._queue, (now_ms, name))
+
+    def age_of_oldest(self, now_ms: int, read_at_ms: Mapping[TopicPartition, int]) -> int | None:
+        """Return the age of the oldest state that was read; None: not all have been read yet."""
+        if len(read_at_ms) < len(self._read_ms):
+            return None
+        return max((now_ms - at for at in read_at_ms.values()), default=0)

@@ -1,0 +1,74 @@
+"""When a stage is read next: as often as wanted, less often where reading takes long, and later after failures. Pure.
+
+That is the feed's back-pressure: a stage never takes more than its share of the time, however large the cluster is.
+Times are milliseconds of one clock.
+"""
+
+from __future__ import annotations
+
+BACK_OFF_MS = 1_000
+BACK_OFF_MAX_MS = 10_000
+
+
+class StageSchedule:
+    """The times of one stage.
+
+    Args:
+        interval_ms: time from the begin of a reading to the next one's; None is the feed's own tick.
+        share: of the time, how much reading may take: what takes 300 ms with a share of 0.1 is read every 3 s.
+    """
+
+    def __init__(self, interval_ms: int | None, share: float) -> None:
+        self._wanted_ms = interval_ms
+        self._share = share
+        self._failures = 0
+        self._must_repeat = False
+        self.started_ms: int | None = None
+        """When the reading began that is going on."""
+        self.next_ms: int | None = 0
+        """When it is read next; None while it is being read."""
+        self.interval_ms = interval_ms or 0
+        """How long it last was from one reading to the next."""
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.next_ms is not None and now_ms >= self.next_ms
+
+    def trigger(self, now_ms: int) -> None:
+        """Have it read now; once more where it is being read, for that reading may have begun too early."""
+        if self.started_ms is not None:
+            self._must_repeat = True
+        else:
+            self.next_ms = now_ms
+            self._failures = 0
+
+    def start(self, now_ms: int) -> None:
+        """Reading begins."""
+        self.started_ms, self.next_ms, self._must_repeat = now_ms, None, False
+
+    def succeed(self, now_ms: int, tick_ms: int) -> int:
+        """Reading ended well; return what it took."""
+        cost_ms = self._end(now_ms)
+        self._failures = 0
+        self.interval_ms = max(self._wanted_ms or tick_ms, round(cost_ms / self._share))
+        self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)
+        return cost_ms
+
+    def hasten(self, interval_ms: int, cost_ms: int) -> None:
+        """Have the next reading come so soon this once, as far as the share allows."""
+        if self.next_ms is not None:
+            sooner_ms = max(interval_ms, round(cost_ms / self._share))
+            self.next_ms += min(0, sooner_ms - self.interval_ms)
+            self.interval_ms = min(self.interval_ms, sooner_ms)
+
+    def fail(self, now_ms: int, tick_ms: int) -> None:
+        """Reading failed: the next try comes later after each failure."""
+        cost_ms = self._end(now_ms)
+        back_off_ms = min(BACK_OFF_MAX_MS, BACK_OFF_MS * 2**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        self.interval_ms = max(self._wanted_ms or tick_ms, back_off_ms)
+        self.next_ms = now_ms if self._must_repeat else now_ms + max(0, back_off_ms - cost_ms, back_off_ms // 2)
+
+    def _end(self, now_ms: int) -> int:
+        started_ms = now_ms if self.started_ms is None else self.started_ms
+        self.started_ms = None
+        return now_ms - started_ms
