@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
@@ -106,9 +105,14 @@ class Dashboard(App[int], inherit_bindings=False):
             self.main.draw(is_new_data=True)
 
     @property
+    def newest(self) -> Frame | None:
+        """The newest frame, shown or held back."""
+        return self._held or self.board.frame
+
+    @property
     def now_ms(self) -> int | None:
         """The time by the newest frame's clock; a recording stands still between frames."""
-        frame = self._held or self.board.frame
+        frame = self.newest
         if frame is None:
             return None
         if self.session.feed.playback is not None or self.received_at is None:
@@ -151,13 +155,13 @@ class Dashboard(App[int], inherit_bindings=False):
         """Leave nothing running."""
         await self.close_feed()
 
-    def finish_screenshot(self) -> None:
+    def finish_screenshot(self, code: int = 0) -> None:
         """Write the picture that was asked for at the start, and end."""
         path = self.session.screenshot
         if path is not None and self.return_value is None:
             self.session.screenshot = None
             path.write_text(self.export_screenshot(title="klamm top"), encoding="utf-8")
-            self.exit(0)
+            self.exit(code)
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
@@ -177,8 +181,3 @@ class Dashboard(App[int], inherit_bindings=False):
 def has_utf8(encoding: str | None) -> bool:
     """Whether a terminal's encoding knows all characters that the dashboard draws."""
     return (encoding or "").lower().replace("-", "").startswith("utf")
-
-
-def is_dumb(environment: os._Environ[str] | dict[str, str]) -> bool:
-    """Whether the terminal cannot move its cursor."""
-    return environment.get("TERM") in ("dumb", "unknown")

@@ -296,7 +296,8 @@ class Board:
 
     def _in_by_broker(self) -> dict[int, float]:
         found: dict[int, float] = dict.fromkeys(self.live, 0.0)
-        if self._then() is None:
+        then = self._then()
+        if then is None or self.frame is None or self._offsets_ms(self.frame) <= self._offsets_ms(then):
             return {}
         for item in self.items:
             rate = self.partition_in(item.name) if item.partition.leader in found else None

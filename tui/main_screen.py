@@ -27,7 +27,7 @@ from tui.pages import brokers as brokers_page
 from tui.pages import groups, logs, overview, partitions, plans, reassignments, spark, timeline, topics, zookeeper
 from tui.pages.page import Page, View
 from tui.saving import Saving
-from tui.status import source_lines, status_line
+from tui.status import source_lines, standing_of, status_lines
 from tui.table_model import Rows, TableModel
 from tui.units import plain
 from tui.widgets.line_table import LineTable
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from tui.app import Dashboard
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
+_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
+"""Eleven titles have to fit into 120 columns."""
+_NAME_MAX = 40
+
+
+def fitted_name(name: str) -> Line:
+    """Return the cluster's name, cut where it would leave no room for anything else."""
+    return line((name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…", Tone.STRONG))
 
 
 class MainScreen(Screen[None]):
@@ -46,7 +54,7 @@ class MainScreen(Screen[None]):
     CSS = """
     MainScreen { layout: vertical; }
     #title { height: 1; background: $panel; }
-    #status { height: 1; background: $panel; }
+    #status { height: auto; max-height: 3; background: $panel; }
     #tabs { margin-bottom: 1; }
     #summary { padding: 0 2; }
     #summary.-shown { margin-bottom: 1; }
@@ -150,7 +158,12 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin where it was asked for."""
         self.query_one("#overview", LinesView).set_maker(
-            lambda width, height: overview.overview_lines(self.dashboard.board, width, height)
+            lambda width, height: overview.overview_lines(
+                self.dashboard.board,
+                width,
+                height,
+                is_seen=standing_of(self.dashboard.newest, self.dashboard.now_ms).is_seen,
+            )
         )
         self.go_to(Location(self.dashboard.session.page), is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
@@ -216,14 +229,14 @@ class MainScreen(Screen[None]):
             return
         app = self.dashboard
         self.query_one("#title", LinesView).set_lines([self._title()])
-        frame = app.board.frame
-        self.query_one("#status", LinesView).set_lines([line(" ", *status_line(frame, now_ms=app.now_ms))])
+        told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
+        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
 
     def _title(self) -> Line:
         app = self.dashboard
         session = app.session
         name = session.target.name if session.target is not None else session.feed.status.name
-        crumbs: list[Any] = [(" klamm ", Tone.ACCENT), (plain(name), Tone.STRONG)]
+        crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *fitted_name(plain(name))]
         for crumb in self.location.breadcrumbs:
             crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
         marks: list[Any] = []
@@ -238,10 +251,12 @@ class MainScreen(Screen[None]):
             marks.append((f"  /{plain(self.model.filter.text)}", Tone.ACCENT))
         if self.model.tags:
             marks.append((f"  {len(self.model.tags)} tagged", Tone.ACCENT))
-        word = overview.health_word(app.board)
+        word = overview.health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
         every = f"  every {session.feed.status.interval_s:g}s "
         left = line(*crumbs, *marks)
         right = line(word, (every, Tone.QUIET))
+        if width_of(left) + width_of(right) + 2 > self.size.width:
+            right = line(word, " ")
         gap = self.size.width - width_of(left) - width_of(right)
         return line(*left, " " * max(2, gap), *right)
 
@@ -256,7 +271,7 @@ class MainScreen(Screen[None]):
         registry = self.dashboard.session.registry
         tabs = [
             KeyItem(
-                key_label(registry.named(f"page.{name}").keys[0]), title, f"page.{name}",
+                key_label(registry.named(f"page.{name}").keys[0]), _TAB_TITLES.get(name, title), f"page.{name}",
                 is_current=name == self.page_name,
             )
             for name, _, title in PAGES

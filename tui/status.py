@@ -7,7 +7,7 @@ from enum import StrEnum
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, Link, LinkState, Stage
 from tui.cells import Tone
-from tui.lines import Line, Span, line
+from tui.lines import Line, Span, line, wrapped
 from tui.units import NOTHING, plain, span
 
 
@@ -20,6 +20,11 @@ class Standing(StrEnum):
     DEGRADED = "degraded"
     DISCONNECTED = "disconnected"
     DENIED = "denied"
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what is shown is how the cluster is now, as far as anybody can tell."""
+        return self in (Standing.LIVE, Standing.DEGRADED)
 
 
 _TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED: Tone.WARN}
@@ -58,16 +63,17 @@ def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, i
     return max(late, key=lambda one: one[1], default=None)
 
 
-def status_line(frame: Frame | None, *, now_ms: int | None = None) -> Line:
-    """Return the line: the word, the age of the last good data, the cause and the next try."""
+def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) -> list[Line]:
+    """Return the word, the age of the last good data, the causes and the next try; no cause is cut if avoidable."""
     standing = standing_of(frame, now_ms)
     word: Span = (f"{_SIGNS.get(standing, '✖')} {standing.value}", _TONES.get(standing, Tone.BAD))
     if standing is Standing.CONNECTING:
         word = (word[0], Tone.ACCENT)
     if frame is None:
-        return line(word, ("  nothing was read so far", Tone.QUIET))
+        return [line(word, ("  nothing was read so far", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
-    return line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET), *_causes(frame, now_ms))
+    pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
+    return wrapped(pieces, width)
 
 
 def _age(frame: Frame, now_ms: int) -> str:
@@ -82,19 +88,17 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
     for side in Side:
         link = frame.link(side)
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
-            spans.append((f"  {_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
+            spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
     for stage, status in frame.stages.items():
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
-            spans.append((f"  {sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
+            spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
         elif status.missing:
-            spans.append((f"  {stage.value.replace('_', ' ')}: {plain(status.missing[0])}", Tone.WARN))
+            spans.append((f"{stage.value.replace('_', ' ')}: {plain(status.missing[0])}", Tone.WARN))
     late = oldest_late_stage(frame, now_ms)
     if late is not None and not spans:
         stage, age_ms = late
-        spans.append(
-            (f"  {stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN)
-        )
+        spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
     return spans
 
 

@@ -19,42 +19,45 @@ WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStat
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
 _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
 _WIDE = 120
-_LABEL = 18
-_FIGURE = 9
+_LABEL = 17
+_FIGURE = 7
 
 
-def overview_lines(board: Board, width: int, height: int) -> list[Line]:
+def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = True) -> list[Line]:
     """Return the screen's lines for a room of ``width`` by ``height``."""
     inner = width - 2
+    health = _health(board, inner if width < _WIDE else (inner - 3) // 2, 8 if width >= _WIDE else 4, is_seen=is_seen)
     if width >= _WIDE:
         half = (inner - 3) // 2
-        left = [*_health(board, half, 8), (), *_figures(board, half, columns=2)]
-        right = _charts(board, inner - half - 3, chart_height=3 if height >= 40 else 2)
+        left = [*health, (), *_figures(board, half, columns=2)]
+        right = _charts(board, inner - half - 3, chart_height=min(6, max(2, (height - 12) // 6)))
         top = beside(left, right, left_width=half)
     else:
-        room = max(2, height - 14)
-        top = [*_health(board, inner, min(4, room)), (), *_figures(board, inner, columns=3), ()]
+        top = [*health, (), *_figures(board, inner, columns=3), ()]
         top += _charts(board, inner, chart_height=1)[: max(0, height - len(top) - 4)]
     lines = [*top, (), *_events(board, inner, max(0, height - len(top) - 2))]
     return [((" ", Tone.PLAIN), *one) for one in lines[:height]]
 
 
-def health_word(board: Board) -> tuple[str, Tone]:
-    """Return how the cluster is in a word, with a sign for eyes without colour."""
+def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
+    """Return how the cluster is in a word, with a sign for eyes without colour; or how it was when last seen."""
     health = board.frame.health if board.frame is not None else None
     if health is None:
         return "not known yet", Tone.QUIET
+    if not is_seen:
+        return f"? was {WORDS[health.status]} when last seen", Tone.QUIET
     return f"{_SIGNS[health.status]} {WORDS[health.status]}", _TONES[health.status]
 
 
-def _health(board: Board, width: int, lines_max: int) -> list[Line]:
+def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[Line]:
     health = board.frame.health if board.frame is not None else None
     if health is None:
         return [line(("how the cluster is, is not known yet: topics and partitions were not read so far", Tone.QUIET))]
-    word, tone = health_word(board)
+    word, tone = health_word(board, is_seen=is_seen)
     if not health.reasons:
-        return [line((word.upper(), tone), ("   nothing is wrong", Tone.QUIET))]
-    lines: list[Line] = [line((word.upper(), tone))]
+        told = "   nothing is wrong" if is_seen else ""
+        return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
+    lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
     shown = list(health.reasons)[: max(1, (lines_max - 1) // 2)]
     for reason in shown:
         lines += _reason(reason, width)

@@ -23,6 +23,8 @@ from tui.table_model import TableModel
 from tui.units import plain
 
 GAP = 2
+_MORE = 4
+"""The place on the right that says how many columns there is no room for."""
 _MARK = 2
 """The place on the left where a tag or the cursor stands."""
 
@@ -138,12 +140,13 @@ class LineTable(ScrollView, can_focus=True):
             self._widths[column.name] = max(self._widths.get(column.name, 0), column.width, needed, title)
         room = self.size.width - _MARK - 1
         kept = list(columns)
-        while len(kept) > 1 and self._needed(kept) > room:
+        while len(kept) > 1 and self._needed(kept) + (_MORE if len(kept) < len(columns) else 0) > room:
             worst = max(range(len(kept)), key=lambda index: (kept[index].rank, index))
             if kept[worst].rank == 0:
                 break
             del kept[worst]
         self._hidden = len(columns) - len(kept)
+        room -= _MORE if self._hidden else 0
         spare = room - self._needed(kept)
         self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
         if spare < 0 or not any(column.is_wide for column in kept):

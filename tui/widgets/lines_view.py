@@ -186,7 +186,8 @@ class KeyBar(_Toned, Widget):
             segments.append(Segment(item.key, self.tone_style(tone) + Style(bold=True)))
             if title:
                 style = self.tone_style(name)
-                segments.append(Segment(f" {title}", style + Style(underline=True) if item.is_current else style))
+                segments.append(Segment(" ", self.rich_style))
+                segments.append(Segment(title, style + Style(underline=True) if item.is_current else style))
             segments.append(Segment("  ", self.rich_style))
         return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
 
