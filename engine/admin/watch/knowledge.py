@@ -107,7 +107,7 @@ class Knowledge:
         """Take what ZooKeeper tells of brokers and controller."""
         self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
         self.registrations = registrations
-        self._controller_id, self._controller_epoch = controller_id, controller_epoch
+        self._set_controller(controller_id, controller_epoch)
         self._cluster_id = cluster_id or self._cluster_id
         self._snapshot = None
 
@@ -143,7 +143,8 @@ class Knowledge:
             brokers.append(old if old is not None and same else fresh)
         self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
         if answer.controller_id != self._controller_id:
-            self._controller_id, self._controller_epoch, self._snapshot = answer.controller_id, None, None
+            self._set_controller(answer.controller_id, None)
+            self._snapshot = None
 
     # Topics
 
@@ -291,6 +292,12 @@ class Knowledge:
         return self._snapshot
 
     # Inside
+
+    def _set_controller(self, controller_id: int, controller_epoch: int | None) -> None:
+        if controller_id != self._controller_id:
+            # What brokers said before they heard of the new one says nothing.
+            self.words = {broker: replace(said, controller_id=None) for broker, said in self.words.items()}
+        self._controller_id, self._controller_epoch = controller_id, controller_epoch
 
     def _set_brokers(self, brokers: tuple[BrokerInfo, ...]) -> None:
         self._knows_members = True

@@ -1,0 +1,252 @@
+"""A recording: the frames of a feed in a file, each as what changed since the one before it.
+
+The file begins with a line of JSON that says what it is:
+
+    {"klamm_recording": 1, "shape": "…", "klamm": "…", "cluster": "…"}
+
+Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
+and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. Every KEY_EVERY-th record is a
+whole frame, so that any place is reached quickly. Whatever is cut off or damaged ends the recording there; what stands
+before it is played.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.watch.feed import Feed
+from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame_changes import changes_of, frame_of
+from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.value_codec import shape_of
+from engine.common.version import VERSION
+
+FORMAT_VERSION = 1
+KEY_EVERY = 60
+"""So many records, and the next one is a whole frame."""
+
+RECORD_BYTES_MAX = 256 * 1024 * 1024
+_HEAD_BYTES_MAX = 4096
+_RECORD = struct.Struct(">IIBQ")
+_WHOLE, _CHANGES = 0, 1
+
+
+class FrameWriter:
+    """Writes frames into a new file; close it at the end. What was written before a crash can be read.
+
+    Raises:
+        BadRequest: the file exists already, or cannot be made.
+    """
+
+    def __init__(self, path: Path, cluster: str) -> None:
+        head = {
+            "klamm_recording": FORMAT_VERSION,
+            "shape": shape_of(Frame),
+            "klamm": VERSION,
+            "cluster": cluster[:1000],
+        }
+        try:
+            self._file: BinaryIO = open(path, "xb")  # noqa: SIM115
+        except FileExistsError:
+            raise BadRequest("the file exists already", where=str(path), hint="name another, or remove it") from None
+        except OSError as error:
+            raise BadRequest(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+        self._file.write(json.dumps(head).encode() + b"\n")
+        self._last: Frame | None = None
+        self.count = 0
+        self.size_bytes = self._file.tell()
+
+    def write(self, frame: Frame) -> None:
+        """Append a frame.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        is_whole = self.count % KEY_EVERY == 0
+        changes = changes_of(None if is_whole else self._last, frame)
+        data = zlib.compress(json.dumps(changes, separators=(",", ":")).encode(), 3)
+        kind = _WHOLE if is_whole else _CHANGES
+        self._file.write(_RECORD.pack(len(data), zlib.crc32(data), kind, frame.at_ms) + data)
+        self._file.flush()
+        self._last = frame
+        self.count += 1
+        self.size_bytes += _RECORD.size + len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a record's data lie in the file."""
+
+    offset: int
+    size: int
+    crc: int
+    is_whole: bool
+    at_ms: int
+
+
+class Recording:
+    """A recording, open for reading; close it at the end.
+
+    Raises:
+        NotFound: there is no such file.
+        BadRequest: it is no recording, or one that this klamm cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            raise NotFound("no such recording", where=str(path)) from None
+        except OSError as error:
+            raise BadRequest(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        self.cut_short = ""
+        """Why it ends before its end; empty where it is whole."""
+        try:
+            self.cluster = self._read_head()
+            self._places = self._read_places()
+        except BaseException:
+            self._file.close()
+            raise
+        self._position = -1
+        self._frame: Frame | None = None
+        self._health = HealthMemory()
+
+    @property
+    def count(self) -> int:
+        """How many frames it has, at least one."""
+        return len(self._places)
+
+    def time_of(self, position: int) -> int:
+        """Return when a frame was made."""
+        return self._places[position].at_ms
+
+    def position_at(self, at_ms: int) -> int:
+        """Return the last frame that is not later; the first where all are."""
+        return max((i for i, place in enumerate(self._places) if place.at_ms <= at_ms), default=0)
+
+    def frame(self, position: int) -> Frame:
+        """Return a frame, with its health.
+
+        Raises:
+            BadRequest: it is damaged; the frames before it are not.
+        """
+        start = self._position + 1
+        if self._frame is None or position < start - 1 or self._key_of(position) > self._position:
+            start = self._key_of(position)
+        for index in range(start, position + 1):
+            self._frame = self._read(index)
+            self._position = index
+        assert self._frame is not None
+        if self._frame.health is None:
+            self._frame = replace(self._frame, health=self._health.judge(self._frame))
+        return self._frame
+
+    def events_between(self, before: int, position: int) -> tuple[Frame, ...]:
+        """Return the frames after one position up to another, for what happened in them."""
+        return tuple(self.frame(index) for index in range(before + 1, position + 1))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _key_of(self, position: int) -> int:
+        while position and not self._places[position].is_whole:
+            position -= 1
+        return position
+
+    def _read(self, index: int) -> Frame:
+        place = self._places[index]
+        self._file.seek(place.offset)
+        data = self._file.read(place.size)
+        try:
+            if zlib.crc32(data) != place.crc:
+                raise ValueError("the checksum does not fit")
+            changes = json.loads(zlib.decompress(data))
+            return frame_of(None if place.is_whole else self._frame, changes)
+        except (ValueError, TypeError, KeyError, zlib.error) as error:
+            raise BadRequest(f"frame {index} is damaged: {error}", where=str(self._path)) from error
+
+    def _read_head(self) -> str:
+        where, line = str(self._path), self._file.readline(_HEAD_BYTES_MAX)
+        try:
+            head = json.loads(line)
+            version, shape = head["klamm_recording"], head["shape"]
+        except (ValueError, KeyError, TypeError):
+            raise BadRequest("not a recording of klamm", where=where) from None
+        if version != FORMAT_VERSION or shape != shape_of(Frame):
+            made_by = head.get("klamm", "another version")
+            raise BadRequest(
+                f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read",
+                where=where,
+                hint=f"play it with klamm {made_by}",
+            )
+        return str(head.get("cluster", ""))
+
+    def _read_places(self) -> list[_Place]:
+        """Find all records without reading them; what does not fit ends the recording."""
+        places: list[_Place] = []
+        size = os.fstat(self._file.fileno()).st_size
+        offset = self._file.tell()
+        while offset < size:
+            head = self._file.read(_RECORD.size)
+            if len(head) < _RECORD.size:
+                self.cut_short = "the file is cut off"
+                break
+            length, crc, kind, at_ms = _RECORD.unpack(head)
+            if kind not in (_WHOLE, _CHANGES) or length > RECORD_BYTES_MAX or (not places and kind != _WHOLE):
+                self.cut_short = f"what follows frame {len(places)} is no record"
+                break
+            if offset + _RECORD.size + length > size:
+                self.cut_short = "the file is cut off"
+                break
+            places.append(_Place(offset + _RECORD.size, length, crc, kind == _WHOLE, at_ms))
+            offset += _RECORD.size + length
+            self._file.seek(offset)
+        if not places:
+            raise BadRequest("the recording has no whole frame", where=str(self._path))
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a recording came to."""
+
+    frames: int
+    size_bytes: int
+    seconds: float
+
+
+async def record(feed: Feed, path: Path) -> Recorded:
+    """Record a feed into a new file until it ends, or whoever waits for this is cancelled. No terminal is needed.
+
+    The feed is started and closed here.
+
+    Raises:
+        BadRequest: the file exists already, or cannot be written.
+    """
+    writer = FrameWriter(path, feed.status.name)
+    first_ms = last_ms = 0
+    try:
+        await feed.start()
+        async for frame in feed.frames():
+            try:
+                writer.write(frame)
+            except OSError as error:
+                raise BadRequest(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+            first_ms, last_ms = first_ms or frame.at_ms, frame.at_ms
+    finally:
+        await feed.close()
+        writer.close()
+    return Recorded(writer.count, writer.size_bytes, (last_ms - first_ms) / 1000)

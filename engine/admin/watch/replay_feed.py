@@ -1,0 +1,169 @@
+"""The feed of a recording: played as it was, faster, slower, step by step, from any place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.watch.events import Event
+from engine.admin.watch.feed import FeedStatus, FrameBox, Playback
+from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.recording import Recording
+
+SPEED_MAX = 1_000.0
+_GAP_MAX_S = 5.0
+"""Where nothing was recorded for longer, nobody waits for longer either."""
+_EVENTS_ON_THE_WAY = 600
+"""A jump over more frames than that does not tell what happened in all of them."""
+
+
+class ReplayFeed:
+    """Plays a recording. Its frames are numbered anew: a later one replaces an earlier one, wherever it was recorded.
+
+    After a jump back, the frame's time is earlier than that of the frame before.
+
+    Raises:
+        NotFound: there is no such file.
+        BadRequest: it is no recording, or one that this klamm cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._recording = Recording(path)
+        self._path = path
+        self._box = FrameBox()
+        self._position = 0
+        self._shown = -1
+        self._speed = 1.0
+        self._sequence = 0
+        self._go = asyncio.Event()
+        self._go.set()
+        self._moved = asyncio.Event()
+        self._has_ended = False
+        self._task: asyncio.Task[None] | None = None
+        self.cut_short = self._recording.cut_short
+
+    @property
+    def status(self) -> FeedStatus:
+        name = f"{self._recording.cluster} ({self._path.name})"
+        return FeedStatus(
+            name, 1.0 / self._speed, not self._go.is_set(), self._has_ended, self._box.made, self._box.left_out
+        )
+
+    @property
+    def latest(self) -> Frame | None:
+        return self._box.latest
+
+    @property
+    def playback(self) -> Playback | None:
+        return self
+
+    async def start(self) -> None:
+        self._show(0)
+        self._task = asyncio.create_task(self._play(), name="replay-feed")
+
+    def frames(self) -> AsyncIterator[Frame]:
+        return self._box.frames()
+
+    def pause(self) -> None:
+        self._go.clear()
+
+    def resume(self) -> None:
+        """Go on; at the end, begin again."""
+        if self._position >= self.count - 1:
+            self.seek(0)
+        self._go.set()
+
+    def refresh(self, stages: Collection[Stage] = ()) -> None:
+        """There is nothing to read anew."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """The recording has its own; ``set_speed`` changes how fast it is played."""
+
+    async def close(self) -> None:
+        self._has_ended = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._recording.close()
+        self._box.close()
+
+    # Playback
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @property
+    def count(self) -> int:
+        return self._recording.count
+
+    @property
+    def first_ms(self) -> int:
+        return self._recording.time_of(0)
+
+    @property
+    def last_ms(self) -> int:
+        return self._recording.time_of(self.count - 1)
+
+    @property
+    def speed(self) -> float:
+        return self._speed
+
+    def set_speed(self, speed: float) -> None:
+        if not 0 < speed <= SPEED_MAX:
+            raise ValueError(f"a speed is above 0, and at most {SPEED_MAX:g}")
+        self._speed = speed
+        self._moved.set()
+
+    def step(self, count: int) -> None:
+        self.pause()
+        self.seek(self._position + count)
+
+    def seek(self, position: int) -> None:
+        self._show(min(max(0, position), self.count - 1))
+        self._moved.set()
+
+    def seek_time(self, at_ms: int) -> None:
+        self.seek(self._recording.position_at(at_ms))
+
+    # Inside
+
+    async def _play(self) -> None:
+        while True:
+            await self._go.wait()
+            if self._position >= self.count - 1:
+                self.pause()
+                continue
+            after_ms = self._recording.time_of(self._position + 1) - self._recording.time_of(self._position)
+            self._moved.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_GAP_MAX_S, max(0, after_ms) / 1000) / self._speed):
+                    await self._moved.wait()
+                    continue
+            if self._go.is_set():
+                self._show(self._position + 1)
+
+    def _show(self, position: int) -> None:
+        """Offer a frame; on the way forward, with what happened in the frames in between."""
+        try:
+            events = self._events_until(position)
+            frame = self._recording.frame(position)
+        except BadRequest as error:
+            # The frames before the damage are shown; the position stays at the last of them.
+            self.cut_short = str(error)
+            self.pause()
+            return
+        self._position = self._shown = position
+        self._sequence += 1
+        self._box.put(replace(frame, sequence=self._sequence, events=events))
+
+    def _events_until(self, position: int) -> tuple[Event, ...]:
+        if position <= self._shown:
+            return ()
+        start = max(self._shown, position - _EVENTS_ON_THE_WAY)
+        return tuple(event for frame in self._recording.events_between(start, position) for event in frame.events)

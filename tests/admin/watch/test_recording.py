@@ -1,0 +1,220 @@
+"""Recordings: what is played is what was recorded; damage ends it there; another version is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from event_loop import in_event_loop
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
+from engine.admin.watch.fake_feed import SCENES, FakeFeed
+from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame_changes import changes_of, frame_of
+from engine.admin.watch.recording import KEY_EVERY, FrameWriter, Recording, record
+from engine.admin.watch.replay_feed import ReplayFeed
+from engine.common.model import TopicPartition
+
+
+def _frames(count: int) -> list[Frame]:
+    """Frames of a cluster in which much happens."""
+    cluster = small_cluster()
+    frames = []
+    for tick in range(count):
+        cluster.advance()
+        match tick:
+            case 3:
+                cluster.kill(2)
+            case 5:
+                cluster.create_topic("new", 3, replication_factor=2)
+            case 7:
+                cluster.start(2)
+            case 9:
+                cluster.reassign(TopicPartition("orders", 1), (3, 2, 1))
+            case 11:
+                cluster.delete_topic("audit")
+            case 12:
+                cluster.set_topic_config("orders", "retention.ms", "1000")
+            case 13:
+                cluster.set_broker_config(1, "log.cleaner.threads", "2")
+        frames.append(cluster.frame())
+    return frames
+
+
+def _written(path: Path, frames: list[Frame]) -> None:
+    writer = FrameWriter(path, "shop")
+    for frame in frames:
+        writer.write(frame)
+    writer.close()
+
+
+@pytest.mark.parametrize("scene", sorted(set(SCENES) - {"big"}))
+def test_each_state_of_a_feed_is_recorded_whole(scene: str) -> None:
+    frame = SCENES[scene]().frame()
+    text = json.dumps(changes_of(None, frame))
+    assert frame_of(None, json.loads(text)) == replace(frame, health=None)
+
+
+def test_changes_make_the_next_frame_out_of_the_one_before() -> None:
+    frames = _frames(20)
+    played = frame_of(None, json.loads(json.dumps(changes_of(None, frames[0]))))
+    for before, after in pairwise(frames):
+        played = frame_of(played, json.loads(json.dumps(changes_of(before, after))))
+        assert played == replace(after, health=None)
+
+
+def test_what_did_not_change_is_not_written_and_stays_the_same_object() -> None:
+    cluster = FakeCluster(3, {"still": 50, "busy": 1}, rate=0)
+    first = cluster.frame()
+    cluster.move_leader(TopicPartition("busy", 0), 3)
+    second = cluster.frame()
+    changes = json.loads(json.dumps(changes_of(first, second)))
+    assert "still" not in json.dumps(changes["cluster"])
+    played = frame_of(first, changes)
+    assert played.cluster is not None and first.cluster is not None
+    assert played.cluster.topic("still") is first.cluster.topic("still")
+
+
+def test_a_recording_plays_what_was_recorded_from_any_place(tmp_path: Path) -> None:
+    frames = _frames(KEY_EVERY + 15)
+    _written(tmp_path / "r", frames)
+    recording = Recording(tmp_path / "r")
+    assert recording.count == len(frames) and recording.cluster == "shop" and not recording.cut_short
+    for position in (0, 14, 3, KEY_EVERY + 14, KEY_EVERY, KEY_EVERY - 1, 5):
+        assert recording.frame(position) == frames[position], position
+    recording.close()
+
+
+@pytest.mark.parametrize("missing", [1, 30, 200])
+def test_a_recording_that_is_cut_off_plays_up_to_there(tmp_path: Path, missing: int) -> None:
+    frames = _frames(12)
+    _written(tmp_path / "r", frames)
+    data = (tmp_path / "r").read_bytes()
+    (tmp_path / "r").write_bytes(data[:-missing])
+    recording = Recording(tmp_path / "r")
+    assert 0 < recording.count < 12
+    assert "cut off" in recording.cut_short
+    assert recording.frame(recording.count - 1) == frames[recording.count - 1]
+    recording.close()
+
+
+@in_event_loop
+async def test_a_recording_that_is_damaged_plays_up_to_there(tmp_path: Path) -> None:
+    frames = _frames(12)
+    _written(tmp_path / "r", frames[:6])
+    good = (tmp_path / "r").stat().st_size
+    (tmp_path / "r").unlink()
+    _written(tmp_path / "r", frames)
+    data = bytearray((tmp_path / "r").read_bytes())
+    data[good + 40] ^= 0xFF
+    (tmp_path / "r").write_bytes(data)
+    feed = ReplayFeed(tmp_path / "r")
+    await feed.start()
+    feed.seek(5)
+    assert feed.position == 5 and not feed.cut_short
+    feed.seek(8)
+    assert feed.position == 5 and "frame 6 is damaged" in feed.cut_short and feed.status.is_paused
+    await feed.close()
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        Recording(tmp_path / "nothing")
+    for content in (b"", b"PK\3\4", b'{"version": 1}\n', b"[1]\n", b"\xff" * 5000):
+        (tmp_path / "r").write_bytes(content)
+        with pytest.raises(BadRequest, match="not a recording"):
+            Recording(tmp_path / "r")
+    _written(tmp_path / "empty", [])
+    with pytest.raises(BadRequest, match="no whole frame"):
+        Recording(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("key", ["klamm_recording", "shape"])
+def test_a_recording_of_another_version_is_refused_and_says_whose(tmp_path: Path, key: str) -> None:
+    _written(tmp_path / "r", _frames(2))
+    head, rest = (tmp_path / "r").read_bytes().split(b"\n", 1)
+    other = json.loads(head) | {key: "other", "klamm": "9.9"}
+    (tmp_path / "r").write_bytes(json.dumps(other).encode() + b"\n" + rest)
+    with pytest.raises(BadRequest, match=r"klamm 9\.9"):
+        Recording(tmp_path / "r")
+
+
+def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "r").write_text("precious")
+    with pytest.raises(BadRequest, match="exists"):
+        FrameWriter(tmp_path / "r", "shop")
+    assert (tmp_path / "r").read_text() == "precious"
+    with pytest.raises(BadRequest, match="cannot be written"):
+        FrameWriter(tmp_path / "no" / "such" / "r", "shop")
+
+
+@in_event_loop
+async def test_a_feed_is_recorded_without_a_terminal(tmp_path: Path) -> None:
+    feed = FakeFeed(small_cluster(), plays=False)
+    recording = asyncio.create_task(record(feed, tmp_path / "r"))
+    while feed.latest is None:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        feed.tick()
+        await asyncio.sleep(0.001)
+    await feed.close()
+    told = await recording
+    assert told.frames == 6 and told.seconds == 5.0
+    assert told.size_bytes == (tmp_path / "r").stat().st_size
+    recorded = Recording(tmp_path / "r")
+    assert recorded.count == 6
+    recorded.close()
+
+
+@in_event_loop
+async def test_a_replay_goes_on_by_itself_at_its_speed_and_stops_at_the_end(tmp_path: Path) -> None:
+    frames = _frames(6)
+    _written(tmp_path / "r", frames)
+    feed = ReplayFeed(tmp_path / "r")
+    feed.set_speed(200)
+    await feed.start()
+    seen = []
+    async for frame in feed.frames():
+        seen.append(frame)
+        if frame.at_ms == frames[-1].at_ms:
+            break
+    assert sum((frame.events for frame in seen), ()) == sum((frame.events for frame in frames[1:]), ())
+    async with asyncio.timeout(5):
+        while not feed.status.is_paused:
+            await asyncio.sleep(0.001)
+    feed.resume()
+    assert feed.position == 0
+    await feed.close()
+    assert feed.status.has_ended
+
+
+@in_event_loop
+async def test_steps_and_jumps_show_their_frame_at_once_with_what_happened_on_the_way(tmp_path: Path) -> None:
+    frames = _frames(15)
+    _written(tmp_path / "r", frames)
+    feed = ReplayFeed(tmp_path / "r")
+    await feed.start()
+    assert (feed.first_ms, feed.last_ms, feed.count) == (frames[0].at_ms, frames[-1].at_ms, 15)
+    feed.step(2)
+    assert feed.status.is_paused and feed.position == 2
+    feed.seek(10)
+    assert feed.latest is not None
+    assert feed.latest.events == sum((frame.events for frame in frames[3:11]), ())
+    assert feed.latest.events
+    before = feed.latest.sequence
+    feed.seek_time(frames[4].at_ms + 500)
+    assert feed.position == 4 and feed.latest.sequence > before and feed.latest.at_ms == frames[4].at_ms
+    assert feed.latest.events == ()
+    feed.step(-100)
+    assert feed.position == 0
+    feed.seek(100)
+    assert feed.position == 14
+    for speed in (0, -1, 1e9):
+        with pytest.raises(ValueError, match="speed"):
+            feed.set_speed(speed)
+    await feed.close()
