@@ -68,6 +68,19 @@ PAGES = (
     ("zookeeper", "0", "ZooKeeper"),
     ("logs", "l", "Logs"),
 )
+_PAGE_HELP = {
+    "overview": "Is the cluster well, and why not.",
+    "brokers": "Who is there, what each carries, and what stopping it would cost.",
+    "topics": "Topics with the state of their partitions, traffic and sizes.",
+    "partitions": "Leader, ISR and offsets of every partition.",
+    "groups": "Consumer groups: lag in records and time, and its trend.",
+    "reassignments": "What is being moved: bytes, rate, time left, and what stands still.",
+    "plans": "A plan file beside the cluster: :plan FILE opens one.",
+    "timeline": "All that happened while the dashboard looked.",
+    "spark": "Streaming queries of Spark.",
+    "zookeeper": "The znodes, decoded.",
+    "logs": "What the dashboard itself has logged.",
+}
 """The screens by name, with their keys and titles."""
 
 
@@ -76,10 +89,7 @@ def _on(*names: str) -> frozenset[str]:
 
 
 def _page_actions() -> tuple[Action, ...]:
-    return tuple(
-        Action(f"page.{name}", (key,), title, f"Show {title if name == 'zookeeper' else title.lower()}.", Group.SCREENS)
-        for name, key, title in PAGES
-    )
+    return tuple(Action(f"page.{name}", (key,), title, _PAGE_HELP[name], Group.SCREENS) for name, key, title in PAGES)
 
 
 ACTIONS: tuple[Action, ...] = (

@@ -35,7 +35,6 @@ class Dashboard(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f20"  # the registry has the key
     CSS = """
-    Screen { background: $background; color: $foreground; }
     Toast { background: $panel; }
     CommandPalette > Vertical { margin-top: 3; }
     """
@@ -50,6 +49,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._held: Frame | None = None
         self._reader: asyncio.Task[None] | None = None
         self._is_plain_text = is_plain_text
+        self._told: set[str] = set()
         for name, palette in session.palettes.items():
             self.register_theme(theme_of(name, palette))
         self.theme = session.theme if session.theme in session.palettes else "dark"
@@ -93,6 +93,7 @@ class Dashboard(App[int], inherit_bindings=False):
 
     def take(self, frame: Frame) -> None:
         """Take a frame; while the view is held still, it waits."""
+        self._tell_trouble()
         self.received_at = self.session.clock()
         if self.is_paused:
             waiting = self._held
@@ -103,6 +104,13 @@ class Dashboard(App[int], inherit_bindings=False):
         self.board.take(frame)
         if self.main is not None:
             self.main.draw(is_new_data=True)
+
+    def _tell_trouble(self) -> None:
+        """Say once when what is shown is no longer written down."""
+        trouble = getattr(self.session.feed, "trouble", "")
+        if trouble and trouble not in self._told:
+            self._told.add(trouble)
+            self.notify(trouble, severity="error", timeout=60, markup=False)
 
     @property
     def newest(self) -> Frame | None:

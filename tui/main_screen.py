@@ -52,7 +52,7 @@ class MainScreen(Screen[None]):
     """Shows one location at a time; remembers how each table was arranged."""
 
     CSS = """
-    MainScreen { layout: vertical; }
+    MainScreen { layout: vertical; background: $background; color: $foreground; }
     #title { height: 1; background: $panel; }
     #status { height: auto; max-height: 3; background: $panel; }
     #tabs { margin-bottom: 1; }
@@ -61,6 +61,7 @@ class MainScreen(Screen[None]):
     #overview { height: 1fr; }
     #table { height: 1fr; }
     #filter { height: 1; border: none; padding: 0 2; background: $panel; display: none; }
+    #filter:focus { border: none; }
     #filter.-shown { display: block; }
     #footer { background: $panel; }
     #small { display: none; height: 1fr; padding: 1 2; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from engine.admin.cluster.profiles import Profiles, load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
+from engine.admin.watch.recording import Recorded, record
+from engine.admin.watch.replay_feed import ReplayFeed
 from tui.actions import Registry
-from tui.app import Dashboard, has_utf8
+from tui.app import INTERRUPTED, TERMINATED, Dashboard, has_utf8
 from tui.key_file import key_file_path, load_keys
 from tui.log_ring import logs_kept
+from tui.recorded_feed import RecordedFeed
 from tui.session import Session
 from tui.themes import PALETTES, custom_themes
 
@@ -34,12 +38,50 @@ class Wishes:
     theme: str | None = None
     is_read_only: bool = False
     screenshot: Path | None = None
+    record: Path | None = None
     timeout_s: float = 30.0
 
 
 def theme_names(environment: Mapping[str, str]) -> list[str]:
     """Return the themes that can be chosen."""
     return [*PALETTES, *custom_themes(_themes_folder(environment))[0]]
+
+
+def run_replay(recording: Path, wishes: Wishes) -> int:
+    """Show a recording until it is ended; return the exit code.
+
+    Raises:
+        NotFound, BadRequest: there is no such file, or it is no recording.
+    """
+    return run_dashboard(None, wishes, ReplayFeed(recording))
+
+
+def record_headless(target: ClusterTarget, wishes: Wishes) -> tuple[Recorded | None, int]:
+    """Record without a terminal until a signal ends it; return what it came to, and the exit code.
+
+    Raises:
+        BadRequest: the file exists already, or cannot be made.
+    """
+    assert wishes.record is not None
+    return asyncio.run(_record(LiveFeed(target, interval_s=wishes.refresh_s), wishes.record))
+
+
+async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
+    codes: list[int] = []
+    loop = asyncio.get_running_loop()
+    closing: list[asyncio.Task[None]] = []
+
+    def end(code: int) -> None:
+        if not codes:
+            codes.append(code)
+            # The feed ends its frames, and the recording is closed whole.
+            closing.append(loop.create_task(feed.close(), name="end-recording"))
+
+    for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+        loop.add_signal_handler(number, end, code)
+    recorded = await record(feed, path)
+    await asyncio.gather(*closing)
+    return recorded, codes[0] if codes else 0
 
 
 def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | None = None) -> int:
@@ -60,6 +102,8 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
         if feed is None:
             assert target is not None
             feed = open_feed(target)
+            if wishes.record is not None:
+                feed = RecordedFeed(feed, wishes.record)
         session = Session(
             feed,
             target,

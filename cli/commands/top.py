@@ -33,6 +33,8 @@ SCREENS = (
         "klamm top --cluster prod --read-only --screen reassignments",
         "klamm top --refresh 2 --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092",
         "klamm top --screen brokers --screenshot brokers.svg",
+        "klamm top --record last-night.rec < /dev/null",
+        "klamm top --replay last-night.rec",
     ),
 )
 def command(
@@ -47,6 +49,13 @@ def command(
         str | None,
         typer.Option("--theme", metavar="NAME", help="dark, light, contrast, monochrome, or one of your own."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write down what is seen; without a terminal until Ctrl-C."),
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE", help="Show a recording; no cluster is asked.")
+    ] = None,
     screenshot: Annotated[
         Path | None,
         typer.Option("--screenshot", metavar="FILE.svg", help="Draw one frame into a file, and end."),
@@ -58,13 +67,16 @@ def command(
     the cluster is shown and asked about before it is done, with the command that does the same. A cluster that cannot
     be reached is no error: the dashboard says who does not answer, and goes on trying.
     """
-    _check(screen, refresh, screenshot)
-    if screenshot is None:
-        _refuse_without_terminal()
-    target = _target(invocation, is_read_only=read_only)
     import os
 
-    from tui.run import Wishes, run_dashboard, theme_names
+    _check(screen, refresh, screenshot)
+    if replay is not None and record is not None:
+        raise UsageError("--record and --replay contradict each other")
+    is_headless = record is not None and screenshot is None and not _has_terminal()
+    if screenshot is None and not is_headless:
+        _refuse_without_terminal()
+    target = None if replay is not None else _target(invocation, is_read_only=read_only)
+    from tui.run import Wishes, record_headless, run_dashboard, run_replay, theme_names
 
     known = theme_names(os.environ)
     if theme is not None and theme not in known:
@@ -75,9 +87,19 @@ def command(
         theme=theme,
         is_read_only=read_only,
         screenshot=screenshot,
+        record=record,
         timeout_s=invocation.timeout_s,
     )
-    return run_dashboard(target, wishes)
+    if replay is not None:
+        return run_replay(replay, wishes)
+    assert target is not None
+    if not is_headless:
+        return run_dashboard(target, wishes)
+    invocation.talk.say(f"recording {target.name} into {record}; Ctrl-C or TERM ends it")
+    recorded, code = record_headless(target, wishes)
+    if recorded is not None:
+        invocation.talk.say(f"{recorded.frames} frames, {recorded.size_bytes} bytes, {recorded.seconds:.0f} s")
+    return code
 
 
 def _check(screen: str, refresh: float, screenshot: Path | None) -> None:
@@ -89,11 +111,15 @@ def _check(screen: str, refresh: float, screenshot: Path | None) -> None:
         raise UsageError(f"--screenshot: there is no folder {screenshot.absolute().parent}")
 
 
-def _refuse_without_terminal() -> None:
+def _has_terminal() -> bool:
     import os
     import sys
 
-    if is_terminal(sys.stdin) and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb":
+    return is_terminal(sys.stdin) and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+
+
+def _refuse_without_terminal() -> None:
+    if _has_terminal():
         return
     hint = "draw one frame with --screenshot FILE.svg, or take down what happens with --record FILE"
     raise Stop(Failure(ExitCode.USAGE, "usage", "the dashboard needs a terminal", hint=hint))

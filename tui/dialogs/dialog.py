@@ -36,7 +36,7 @@ class Dialog(ModalScreen[Result]):
         & .dialog--title { height: auto; margin-bottom: 1; }
         & .dialog--hint { margin-top: 1; }
         & Input { background: $background; border: none; height: 1; padding: 0 1; margin-bottom: 1; }
-        & Input:focus { background: $selected; }
+        & Input:focus { background: $selected; border: none; }
         & LinesScroll { max-height: 24; }
     }
     Dialog.-wide > Vertical { width: 94%; max-width: 160; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.admin.health.report import HealthReason, HealthStatus, Severity
+from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.board import Board, Sample
@@ -172,21 +173,36 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     if lines_max < 2:
         return []
     lines = [line(("last changes", Tone.QUIET))]
-    events = list(board.events)[-(lines_max - 1) :]
-    if not events:
+    runs = _runs(board.events, lines_max - 1)
+    if not runs:
         return [*lines, line(("none since the dashboard began to look", Tone.QUIET))]
+    return [*lines, *(fitted(_run_line(run), width) for run in runs)]
+
+
+def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
+    """Return the newest events; those of one kind and one frame are one line: a broker takes hundreds along."""
+    runs: list[list[Event]] = []
+    by_kind: dict[tuple[int, str], list[Event]] = {}
     for event in reversed(events):
-        kind = kind_cell(event)
-        lines.append(
-            fitted(
-                line(
-                    (f"{clock_time(event.at_ms)}  ", Tone.QUIET),
-                    (f"{kind.text:<22}", kind.tone),
-                    (f"{plain(event.subject):<20}  ", Tone.STRONG),
-                    f"{plain(change_text(event))}  ",
-                    (plain(event.reason), Tone.QUIET),
-                ),
-                width,
-            )
-        )
-    return lines
+        key = event.at_ms, event.kind.value
+        if key in by_kind:
+            by_kind[key].append(event)
+        elif len(runs) == runs_max:
+            break
+        else:
+            by_kind[key] = [event]
+            runs.append(by_kind[key])
+    return runs
+
+
+def _run_line(run: list[Event]) -> Line:
+    event = run[-1]
+    kind = kind_cell(event)
+    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<22}", kind.tone))
+    if len(run) == 1:
+        subject = (f"{plain(event.subject):<20}  ", Tone.STRONG)
+        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
+    reasons = {one.reason for one in run}
+    why = plain(event.reason) if len(reasons) == 1 else ""
+    names = ", ".join(plain(one.subject) for one in run[::-1][:4])
+    return line(*head, (f"{count(len(run)):>3} times{'':<13}", Tone.STRONG), f"{names}, …  ", (why, Tone.QUIET))
