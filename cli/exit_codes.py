@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     UNDER_WAY = 5
     INTERNAL = 70
     INTERRUPTED = 130
+    TERMINATED = 143
 
     @property
     def meaning(self) -> str:
@@ -31,4 +32,5 @@ _MEANINGS = {
     ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",
     ExitCode.INTERNAL: "a mistake of klamm itself; KLAMM_DEBUG=1 shows where",
     ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
+    ExitCode.TERMINATED: "the dashboard or a recording was ended by TERM",
 }

@@ -14,6 +14,10 @@ ENTRIES = (
     Entry("broker", "cli.commands.broker", "One broker in the foreground, from a server.properties", _LOCAL),
     Entry("zookeeper", "cli.commands.zookeeper", "The embedded ZooKeeper in the foreground", _LOCAL),
     Entry(
+        "top", "cli.commands.top", "The dashboard: a cluster live, with every operation in reach", _CLUSTER,
+        attribute="command",
+    ),
+    Entry(
         "topics", "cli.commands.topics", "List, describe, create, alter and delete topics", _CLUSTER,
         aliases=("topic",),
     ),

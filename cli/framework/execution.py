@@ -20,7 +20,7 @@ from cli.framework.stdout import OutputClosed, closed_pipe
 from cli.framework.talk import Talk
 from cli.output.report import Report
 
-CommandResult = Report | ExitCode | None
+CommandResult = Report | ExitCode | int | None
 CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
-from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Cluster:
         """
         self.target = target
         self.zookeeper_trouble = zookeeper_trouble
-        self.accepted = accepted
+        self._accepted = accepted
         self.complain = complain
         self.observe = observe
         self.on_read = on_read
@@ -74,6 +74,27 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def check_may_change(self) -> None:
+        """Refuse a change of what must not be changed, before anything is sent. Every operation that changes asks it.
+
+        Raises:
+            BadRequest: the profile is read-only, or it is a snapshot.
+        """
+        if self.target.snapshot is not None:
+            raise BadRequest("a snapshot cannot be changed", where=str(self.target.snapshot))
+        if self.target.is_read_only:
+            hint = "take read_only out of its profile, or name the cluster by its address"
+            raise BadRequest("this cluster is read-only here", where=self.target.name, hint=hint)
+
+    def accepted(self, what_goes_on: Words) -> None:
+        """Tell the caller that from now on a change may be carried out whatever becomes of us.
+
+        Raises:
+            BadRequest: nothing may be changed here.
+        """
+        self.check_may_change()
+        self._accepted(what_goes_on)
 
     @property
     def source(self) -> Source:

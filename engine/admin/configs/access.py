@@ -84,6 +84,8 @@ async def alter_entity(
         NotFound: there is no such topic or broker.
         Refused: the cluster does not want it.
     """
+    if not validate_only:
+        cluster.check_may_change()
     both = sorted(set(additions) & set(deletions))
     if both:
         raise BadRequest(f"both set and deleted: {', '.join(both)}")

@@ -70,6 +70,7 @@ async def execute_reset(
     Raises:
         OSError: the way back could not be written; nothing was changed.
     """
+    cluster.check_may_change()
     text = offsets_text(offsets_before(planned.able), with_group=with_group)
     if text:
         write_rollback(rollback_file, text)

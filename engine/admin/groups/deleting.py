@@ -97,6 +97,7 @@ async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsTo
 
 async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[DeletedGroup], list[AdminError]]:
     """Delete groups with all their offsets; return what became of each, and the failures."""
+    cluster.check_may_change()
     rows: list[DeletedGroup] = []
     failures: list[AdminError] = []
 

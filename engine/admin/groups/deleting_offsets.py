@@ -75,6 +75,7 @@ async def delete_offsets(
     cluster: Cluster, found: FoundGroups, wanted: Sequence[DeletedOffset]
 ) -> tuple[list[DeletedOffset], list[AdminError]]:
     """Delete offsets of one group; return what became of each, and the failures."""
+    cluster.check_may_change()
     there = [one.name for one in wanted if one.result is DeletionResult.WOULD_BE_DELETED]
     if not there:
         return list(wanted), []

@@ -112,6 +112,7 @@ async def cancel_reassignments(
     Raises:
         Refused: nothing was cancelled.
     """
+    cluster.check_may_change()
     results = prepared.preview
     if prepared.running:
         cluster.accepted(goes_on)

@@ -193,6 +193,7 @@ async def execute_reassignment(
         OSError: the way back could not be written; nothing was changed.
         AdminError: nothing was started.
     """
+    cluster.check_may_change()
     async with asyncio.timeout(cluster.timeout_s):
         if prepared.moves_replicas:
             write_rollback(rollback_file, f"{plan_text(prepared.rollback)}\n")

@@ -189,6 +189,8 @@ class WireTopicChanger:
         return change
 
     async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        if not validate_only:
+            self._cluster.check_may_change()
         count = wanted.partition_count
         entity = Entity(EntityType.TOPIC, wanted.name)
         if wanted.changes_configs and count is not None:

@@ -209,6 +209,8 @@ class ZkTopicChanger:
         return change
 
     async def alter(self, wanted: TopicAlteration, *, validate_only: bool = False) -> TopicChange:
+        if not validate_only:
+            self._cluster.check_may_change()
         configs: Mapping[str, str] | None = None
         if wanted.changes_configs:
             configs = await topic_configs_after(self._kafka, wanted.name, wanted.additions, wanted.deletions)

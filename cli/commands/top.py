@@ -1,0 +1,132 @@
+"""``klamm top``: the dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.exit_codes import ExitCode
+from cli.framework.command import single_command
+from cli.framework.completing import one_of
+from cli.framework.failure import Failure
+from cli.framework.invocation import Invocation, Stop
+from cli.framework.options import Asks, Needs
+from cli.framework.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.target import ClusterTarget
+
+SCREENS = (
+    "overview", "brokers", "topics", "partitions", "groups", "reassignments", "plans", "timeline", "spark",
+    "zookeeper", "logs",
+)  # fmt: skip
+
+
+@single_command(
+    "top",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
+    examples=(
+        "klamm top",
+        "klamm top --cluster prod --read-only --screen reassignments",
+        "klamm top --refresh 2 --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092",
+        "klamm top --screen brokers --screenshot brokers.svg",
+        "klamm top --record last-night.rec < /dev/null",
+        "klamm top --replay last-night.rec",
+    ),
+)
+def command(
+    invocation: Invocation,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing, whatever key is pressed.")] = False,
+    screen: Annotated[
+        str,
+        typer.Option("--screen", metavar="NAME", help="Where to begin.", autocompletion=one_of(*SCREENS)),
+    ] = "overview",
+    refresh: Annotated[float, typer.Option("--refresh", metavar="SECONDS", help="How often to ask: 0.5 to 10.")] = 1.0,
+    theme: Annotated[
+        str | None,
+        typer.Option("--theme", metavar="NAME", help="dark, light, contrast, monochrome, or one of your own."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write down what is seen; without a terminal until Ctrl-C."),
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE", help="Show a recording; no cluster is asked.")
+    ] = None,
+    screenshot: Annotated[
+        Path | None,
+        typer.Option("--screenshot", metavar="FILE.svg", help="Draw one frame into a file, and end."),
+    ] = None,
+) -> int:
+    """Watch a cluster live, and operate it.
+
+    The first screen says whether the cluster is well, and why not. ? shows the keys of a screen, q ends. What changes
+    the cluster is shown and asked about before it is done, with the command that does the same. A cluster that cannot
+    be reached is no error: the dashboard says who does not answer, and goes on trying.
+    """
+    import os
+
+    _check(screen, refresh, screenshot)
+    if replay is not None and record is not None:
+        raise UsageError("--record and --replay contradict each other")
+    is_headless = record is not None and screenshot is None and not _has_terminal()
+    if screenshot is None and not is_headless:
+        _refuse_without_terminal()
+    target = None if replay is not None else _target(invocation, is_read_only=read_only)
+    from tui.run import Wishes, record_headless, run_dashboard, run_replay, theme_names
+
+    known = theme_names(os.environ)
+    if theme is not None and theme not in known:
+        raise UsageError(f"--theme wants one of {', '.join(known)}, not {theme!r}")
+    wishes = Wishes(
+        page=screen,
+        refresh_s=refresh,
+        theme=theme,
+        is_read_only=read_only,
+        screenshot=screenshot,
+        record=record,
+        timeout_s=invocation.timeout_s,
+    )
+    if replay is not None:
+        return run_replay(replay, wishes)
+    assert target is not None
+    if not is_headless:
+        return run_dashboard(target, wishes)
+    invocation.talk.say(f"recording {target.name} into {record}; Ctrl-C or TERM ends it")
+    recorded, code = record_headless(target, wishes)
+    if recorded is not None:
+        invocation.talk.say(f"{recorded.frames} frames, {recorded.size_bytes} bytes, {recorded.seconds:.0f} s")
+    return code
+
+
+def _check(screen: str, refresh: float, screenshot: Path | None) -> None:
+    if screen not in SCREENS:
+        raise UsageError(f"--screen wants one of {', '.join(SCREENS)}, not {screen!r}")
+    if not 0.5 <= refresh <= 10:
+        raise UsageError(f"--refresh wants 0.5 to 10 seconds, not {refresh:g}")
+    if screenshot is not None and not screenshot.absolute().parent.is_dir():
+        raise UsageError(f"--screenshot: there is no folder {screenshot.absolute().parent}")
+
+
+def _has_terminal() -> bool:
+    import os
+    import sys
+
+    return is_terminal(sys.stdin) and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+
+
+def _refuse_without_terminal() -> None:
+    if _has_terminal():
+        return
+    hint = "draw one frame with --screenshot FILE.svg, or take down what happens with --record FILE"
+    raise Stop(Failure(ExitCode.USAGE, "usage", "the dashboard needs a terminal", hint=hint))
+
+
+def _target(invocation: Invocation, *, is_read_only: bool) -> ClusterTarget:
+    from dataclasses import replace
+
+    target = invocation.target()
+    return replace(target, is_read_only=target.is_read_only or is_read_only)

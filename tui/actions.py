@@ -1,0 +1,235 @@
+"""Everything that a key, the palette, a click or ``:`` can do, in one table. Pure.
+
+Keys, footer, help, palette, ``keys.toml`` and the table of keys in the docs are all made from it, so none can differ
+from another. What changes a cluster says so here; read-only is checked against that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Group(StrEnum):
+    """Under which heading of the help an action stands."""
+
+    SCREENS = "Screens"
+    ROWS = "Rows"
+    VIEW = "View"
+    CHANGES = "Changes"
+    RECORDING = "Recording"
+    PROGRAM = "Program"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a person can do.
+
+    Attributes:
+        id: its name in ``keys.toml``.
+        keys: as Textual names them; several do the same.
+        title: in footer and palette.
+        help: what it does, in a sentence.
+        pages: the screens it belongs to; none named is all.
+        changes: it changes the cluster, so read-only refuses it.
+        in_footer: it is worth a place in the line at the bottom.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    title: str
+    help: str
+    group: Group
+    pages: frozenset[str] = frozenset()
+    changes: bool = False
+    in_footer: bool = False
+
+    def is_on(self, page: str) -> bool:
+        """Whether it can be done on this screen."""
+        return not self.pages or page in self.pages
+
+    @property
+    def key_text(self) -> str:
+        """Its keys for people: ``enter``, ``^s``, ``D``."""
+        return " ".join(key_label(key) for key in self.keys)
+
+
+PAGES = (
+    ("overview", "1", "Overview"),
+    ("brokers", "2", "Brokers"),
+    ("topics", "3", "Topics"),
+    ("partitions", "4", "Partitions"),
+    ("groups", "5", "Groups"),
+    ("reassignments", "6", "Reassignments"),
+    ("plans", "7", "Plans"),
+    ("timeline", "8", "Timeline"),
+    ("spark", "9", "Spark"),
+    ("zookeeper", "0", "ZooKeeper"),
+    ("logs", "l", "Logs"),
+)
+_PAGE_HELP = {
+    "overview": "Is the cluster well, and why not.",
+    "brokers": "Who is there, what each carries, and what stopping it would cost.",
+    "topics": "Topics with the state of their partitions, traffic and sizes.",
+    "partitions": "Leader, ISR and offsets of every partition.",
+    "groups": "Consumer groups: lag in records and time, and its trend.",
+    "reassignments": "What is being moved: bytes, rate, time left, and what stands still.",
+    "plans": "A plan file beside the cluster: :plan FILE opens one.",
+    "timeline": "All that happened while the dashboard looked.",
+    "spark": "Streaming queries of Spark.",
+    "zookeeper": "The znodes, decoded.",
+    "logs": "What the dashboard itself has logged.",
+}
+"""The screens by name, with their keys and titles."""
+
+
+def _on(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _page_actions() -> tuple[Action, ...]:
+    return tuple(Action(f"page.{name}", (key,), title, _PAGE_HELP[name], Group.SCREENS) for name, key, title in PAGES)
+
+
+ACTIONS: tuple[Action, ...] = (
+    *_page_actions(),
+    Action("row.open", ("enter",), "Open", "Open what is under the cursor.", Group.ROWS, in_footer=True),
+    Action("history.leave", ("escape",), "Back", "Close the filter, or go back to where you came from.", Group.ROWS),
+    Action("history.back", ("left_square_bracket",), "Back in history", "Go back to the screen before.", Group.ROWS),
+    Action("history.forward", ("right_square_bracket",), "Forward", "Go forward again.", Group.ROWS),
+    Action(
+        "rows.filter", ("slash",), "Filter", "Keep rows that contain a text; !text leaves out, ~text is fuzzy.",
+        Group.ROWS, in_footer=True,
+    ),
+    Action("rows.sort", ("s",), "Sort", "Sort by the next column; a click on a title sorts too.", Group.ROWS),
+    Action("rows.reverse", ("S",), "Reverse", "Turn the order round.", Group.ROWS),
+    Action("rows.tag", ("t",), "Tag", "Tag the row: an operation is about all tagged rows.", Group.ROWS),
+    Action("rows.tag_all", ("T",), "Tag all", "Tag all rows in sight, or take all tags off.", Group.ROWS),
+    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with something wrong, or all again.", Group.ROWS),
+    Action("view.pause", ("space",), "Pause", "Hold the view still; data goes on behind it.", Group.VIEW),
+    Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
+    Action("view.faster", ("plus",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
+    Action("view.slower", ("minus",), "Slower", "Ask less often, up to every 10 seconds.", Group.VIEW),
+    Action("view.source", ("i",), "Sources", "Say who told what is shown, how old it is and what it cost.", Group.VIEW),
+    Action("view.copy", ("y",), "Copy", "Copy the row, the column, the view or the command for it.", Group.VIEW),
+    Action("view.export", ("ctrl+s",), "Export", "Write the view as CSV or JSON, or the screen as SVG.", Group.VIEW),
+    Action("view.theme", ("ctrl+t",), "Theme", "Use the next theme.", Group.VIEW),
+    Action(
+        "topic.create", ("N",), "New topic", "Create a topic.", Group.CHANGES, _on("topics"), changes=True,
+    ),
+    Action(
+        "topic.grow", ("G",), "Grow", "Add partitions to the topic.", Group.CHANGES, _on("topics", "partitions"),
+        changes=True,
+    ),
+    Action(
+        "settings.alter", ("A",), "Settings", "Set or drop settings of the topic or the broker.", Group.CHANGES,
+        _on("topics", "partitions", "brokers"), changes=True, in_footer=True,
+    ),
+    Action(
+        "topic.delete", ("D",), "Delete", "Delete the topics with all their records.", Group.CHANGES, _on("topics"),
+        changes=True, in_footer=True,
+    ),
+    Action(
+        "leader.elect", ("E",), "Elect", "Give partitions back to their preferred leaders.", Group.CHANGES,
+        _on("overview", "brokers", "topics", "partitions"), changes=True, in_footer=True,
+    ),
+    Action(
+        "leader.elect_unclean", ("U",), "Elect unclean",
+        "Let any living replica lead where nobody leads; records may be lost.", Group.CHANGES,
+        _on("topics", "partitions"), changes=True,
+    ),
+    Action(
+        "reassignment.cancel", ("C",), "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",
+        Group.CHANGES, _on("reassignments"), changes=True, in_footer=True,
+    ),
+    Action(
+        "reassignment.throttle", ("H",), "Throttle", "Change how fast brokers copy for reassignments.", Group.CHANGES,
+        _on("reassignments"), changes=True, in_footer=True,
+    ),
+    Action(
+        "replicas.verify", ("V",), "Verify", "Compare the replicas of the topics, batch by batch.", Group.CHANGES,
+        _on("topics", "partitions"),
+    ),
+    Action(
+        "records.delete", ("X",), "Delete records", "Delete the oldest records of the partitions.", Group.CHANGES,
+        _on("partitions"), changes=True,
+    ),
+    Action(
+        "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets anew.", Group.CHANGES,
+        _on("groups"), changes=True, in_footer=True,
+    ),
+    Action(
+        "group.delete_offsets", ("X",), "Delete offsets", "Delete the group's committed offsets of a topic.",
+        Group.CHANGES, _on("groups"), changes=True,
+    ),
+    Action(
+        "group.delete", ("D",), "Delete", "Delete the groups with all their committed offsets.", Group.CHANGES,
+        _on("groups"), changes=True, in_footer=True,
+    ),
+    Action("replay.step", ("full_stop",), "Next frame", "Show the next frame of the recording.", Group.RECORDING),
+    Action("replay.back", ("comma",), "Frame before", "Show the frame before.", Group.RECORDING),
+    Action("replay.begin", ("less_than_sign",), "First frame", "Go to the beginning.", Group.RECORDING),
+    Action("replay.end", ("greater_than_sign",), "Last frame", "Go to the end.", Group.RECORDING),
+    Action("command.line", ("colon",), "Command", "Type where to go, as :t orders or :b 2.", Group.PROGRAM,
+           in_footer=True),
+    Action("palette", ("ctrl+p",), "Palette", "Find an action by its name.", Group.PROGRAM),
+    Action("clusters", ("ctrl+o",), "Clusters", "Choose another cluster of your profiles.", Group.PROGRAM),
+    Action("help", ("question_mark", "f1"), "Help", "Show all keys of this screen.", Group.PROGRAM, in_footer=True),
+    Action("quit", ("q",), "Quit", "End; the cluster goes on with what it was asked for.", Group.PROGRAM,
+           in_footer=True),
+)  # fmt: skip
+"""All there is."""
+
+_LABELS = {
+    "slash": "/",
+    "colon": ":",
+    "question_mark": "?",
+    "plus": "+",
+    "minus": "-",
+    "full_stop": ".",
+    "comma": ",",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "escape": "esc",
+    "question_mark_": "?",
+}
+
+
+def key_label(key: str) -> str:
+    """Return a key as people write it: ``ctrl+s`` is ``^s``."""
+    if key.startswith("ctrl+"):
+        return "^" + key_label(key.removeprefix("ctrl+"))
+    return _LABELS.get(key, key)
+
+
+def key_name(text: str) -> str:
+    """Return Textual's name of a key that a person wrote: ``/`` or ``^s``; other texts as they are."""
+    if len(text) > 1 and text.startswith("^"):
+        return "ctrl+" + text[1:]
+    names = {label: name for name, label in _LABELS.items()}
+    return names.get(text, text)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The actions with the keys that hold here."""
+
+    actions: tuple[Action, ...] = ACTIONS
+
+    def named(self, action_id: str) -> Action:
+        return next(action for action in self.actions if action.id == action_id)
+
+    def on_page(self, page: str) -> tuple[Action, ...]:
+        """Return what can be done on a screen."""
+        return tuple(action for action in self.actions if action.is_on(page))
+
+    def for_key(self, key: str, page: str) -> Action | None:
+        """Return what a key does on a screen."""
+        return next((action for action in self.on_page(page) if key in action.keys), None)
+
+    def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
+        """Return the same actions with other keys for some."""
+        return Registry(tuple(replace(one, keys=keys[one.id]) if one.id in keys else one for one in self.actions))

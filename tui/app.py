@@ -1,0 +1,191 @@
+"""The dashboard as a Textual program: takes frames from a feed, keeps the board, and ends with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.feed import Feed
+from engine.admin.watch.frame import Frame
+from tui.board import Board
+from tui.main_screen import MainScreen
+from tui.plain_text import PlainTextFilter
+from tui.session import Session
+from tui.themes import theme_of
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Dashboard(App[int], inherit_bindings=False):
+    """One dashboard over one feed at a time. The worker that reads the feed is the only one that touches it."""
+
+    TITLE = "klamm"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "f20"  # the registry has the key
+    CSS = """
+    Toast { background: $panel; }
+    CommandPalette > Vertical { margin-top: 3; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", "End", show=False, priority=True)]
+
+    def __init__(self, session: Session, *, is_plain_text: bool = False) -> None:
+        super().__init__()
+        self.session = session
+        self.board = Board()
+        self.received_at: float | None = None
+        self.is_paused = False
+        self._held: Frame | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._is_plain_text = is_plain_text
+        self._told: set[str] = set()
+        for name, palette in session.palettes.items():
+            self.register_theme(theme_of(name, palette))
+        self.theme = session.theme if session.theme in session.palettes else "dark"
+
+    @property
+    def main(self) -> MainScreen | None:
+        """The screen below all dialogs."""
+        return next((screen for screen in self.screen_stack if isinstance(screen, MainScreen)), None)
+
+    def on_mount(self) -> None:
+        """Show the screen, then begin to read."""
+        if self._is_plain_text:
+            self._filters.append(PlainTextFilter())
+        self._take_signals()
+        self.push_screen(MainScreen())
+        self._read(self.session.feed)
+        for problem in self.session.problems:
+            self.notify(problem, severity="warning", timeout=30, markup=False)
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+            try:
+                loop.add_signal_handler(number, self.exit, code)
+            except (ValueError, NotImplementedError, RuntimeError):
+                # Not in the main thread: whoever runs us there ends us in its own way.
+                return
+
+    def _read(self, feed: Feed) -> None:
+        self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
+
+    async def _take_frames(self, feed: Feed) -> None:
+        """Take frames until there are no more. What goes wrong with one frame is told and logged, and goes on."""
+        await feed.start()
+        async for frame in feed.frames():
+            try:
+                self.take(frame)
+            except Exception:
+                log.exception("a frame could not be shown")
+                self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
+
+    def take(self, frame: Frame) -> None:
+        """Take a frame; while the view is held still, it waits."""
+        self._tell_trouble()
+        self.received_at = self.session.clock()
+        if self.is_paused:
+            waiting = self._held
+            self._held = frame if waiting is None else replace(frame, events=waiting.events + frame.events)
+            if self.main is not None:
+                self.main.draw_head()
+            return
+        self.board.take(frame)
+        if self.main is not None:
+            self.main.draw(is_new_data=True)
+
+    def _tell_trouble(self) -> None:
+        """Say once when what is shown is no longer written down."""
+        trouble = getattr(self.session.feed, "trouble", "")
+        if trouble and trouble not in self._told:
+            self._told.add(trouble)
+            self.notify(trouble, severity="error", timeout=60, markup=False)
+
+    @property
+    def newest(self) -> Frame | None:
+        """The newest frame, shown or held back."""
+        return self._held or self.board.frame
+
+    @property
+    def now_ms(self) -> int | None:
+        """The time by the newest frame's clock; a recording stands still between frames."""
+        frame = self.newest
+        if frame is None:
+            return None
+        if self.session.feed.playback is not None or self.received_at is None:
+            return frame.at_ms
+        return frame.at_ms + round((self.session.clock() - self.received_at) * 1000)
+
+    def toggle_pause(self) -> None:
+        """Hold the view still, or show what came meanwhile; a recording stops and goes on."""
+        feed = self.session.feed
+        if feed.playback is not None:
+            if feed.status.is_paused:
+                feed.resume()
+            else:
+                feed.pause()
+            return
+        self.is_paused = not self.is_paused
+        held, self._held = self._held, None
+        if not self.is_paused and held is not None:
+            self.take(held)
+
+    async def switch_cluster(self, target: ClusterTarget) -> None:
+        """Look at another cluster from now on."""
+        assert self.session.open_feed is not None
+        feed = self.session.open_feed(target)
+        await self.close_feed()
+        self.session.feed, self.session.target = feed, target
+        self.board = Board()
+        self.is_paused, self._held, self.received_at = False, None, None
+        self._read(feed)
+
+    async def close_feed(self) -> None:
+        """End the feed and the task that reads it."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        await self.session.feed.close()
+
+    async def on_unmount(self) -> None:
+        """Leave nothing running."""
+        await self.close_feed()
+
+    def finish_screenshot(self, code: int = 0) -> None:
+        """Write the picture that was asked for at the start, and end."""
+        path = self.session.screenshot
+        if path is not None and self.return_value is None:
+            self.session.screenshot = None
+            path.write_text(self.export_screenshot(title="klamm top"), encoding="utf-8")
+            self.exit(code)
+
+    def action_interrupt(self) -> None:
+        """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
+        self.exit(INTERRUPTED)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Return what the palette offers: every action of the screen."""
+        main = self.main
+        if main is None:
+            return
+        for action in self.session.registry.on_page(main.page_name):
+            why_not = main.why_not(action)
+            text = f"{action.help}  {action.key_text}" + (f"  — {why_not}" if why_not else "")
+            yield SystemCommand(action.title, text, lambda action_id=action.id: main.perform(action_id))
+
+
+def has_utf8(encoding: str | None) -> bool:
+    """Whether a terminal's encoding knows all characters that the dashboard draws."""
+    return (encoding or "").lower().replace("-", "").startswith("utf")

@@ -1,0 +1,348 @@
+"""What the screens count: figures of a frame by topic and by broker, and what changes from frame to frame. Pure.
+
+Topics that did not change are the same objects from frame to frame, so their figures are kept. A frame of 50,000
+partitions costs what has changed in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from engine.admin.log_dirs.describing import LogDir
+from engine.admin.watch.events import Event
+from engine.admin.watch.frame import Frame, Stage
+from engine.common.model import NO_LEADER, BrokerInfo, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, ReplicaLog, TopicSnapshot
+
+EVENTS_MAX = 20_000
+HISTORY_MAX = 600
+RATE_OVER_MS = 10_000
+"""Rates are over the last seconds: one poll alone jumps."""
+MANY_PARTITIONS = 5_000
+"""From so many on, figures of all partitions are counted every few seconds only."""
+SELDOM_MS = 5_000
+
+
+class PartitionItem(NamedTuple):
+    """One partition with the topic it belongs to."""
+
+    topic: TopicSnapshot
+    partition: PartitionSnapshot
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.partition.partition)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts of some partitions; the counters are by broker."""
+
+    partitions: int = 0
+    offline: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    not_preferred: int = 0
+    moving: int = 0
+    replicas: Counter[int] = field(default_factory=Counter)
+    leaders: Counter[int] = field(default_factory=Counter)
+    preferred: Counter[int] = field(default_factory=Counter)
+    """How many partitions each broker is the preferred leader of."""
+    missing: Counter[int] = field(default_factory=Counter)
+    """How many partitions want each broker back in their ISR."""
+    at_risk: Counter[int] = field(default_factory=Counter)
+    """How many partitions would fall below min ISR, or go offline, without each broker."""
+
+    def add(self, other: Figures) -> None:
+        """Add the counts of other partitions."""
+        for name in ("partitions", "offline", "under_replicated", "under_min_isr", "at_min_isr", "not_preferred"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.moving += other.moving
+        for mine, theirs in (
+            (self.replicas, other.replicas),
+            (self.leaders, other.leaders),
+            (self.preferred, other.preferred),
+            (self.missing, other.missing),
+            (self.at_risk, other.at_risk),
+        ):
+            for broker, count in theirs.items():
+                mine[broker] += count
+
+
+def figures_of(topic: TopicSnapshot, min_isr: int | None) -> Figures:
+    """Count the partitions of one topic. Without a known min ISR nothing is said about it."""
+    found = Figures()
+    for partition in topic.partitions:
+        _count(found, partition, min_isr)
+    return found
+
+
+def _count(found: Figures, partition: PartitionSnapshot, min_isr: int | None) -> None:
+    replicas, isr = partition.replicas, partition.isr
+    found.partitions += 1
+    found.replicas.update(replicas)
+    if replicas:
+        found.preferred[replicas[0]] += 1
+    if partition.leader == NO_LEADER:
+        found.offline += 1
+    else:
+        found.leaders[partition.leader] += 1
+        found.not_preferred += bool(replicas) and partition.leader != replicas[0]
+    if partition.is_under_replicated:
+        found.under_replicated += 1
+        adding = partition.assignment.adding_replicas
+        found.missing.update(broker for broker in replicas if broker not in isr and broker not in adding)
+    found.moving += partition.assignment.is_being_reassigned
+    if min_isr is not None:
+        wanted = min(min_isr, len(replicas))
+        found.under_min_isr += len(isr) < wanted
+        found.at_min_isr += len(isr) == wanted
+    if len(isr) <= (min_isr or 1):
+        found.at_risk.update(isr)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one moment, as charts show it; None is a gap."""
+
+    at_ms: int
+    in_per_s: float | None
+    under_replicated: int | None
+    offline: int | None
+    lag: int | None
+    in_by_broker: dict[int, float] = field(default_factory=dict)
+
+
+class Board:
+    """The newest frame with its figures, its past, and all that has happened. Owned by the dashboard."""
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
+        self._event_count = 0
+        self._by_topic: dict[str, tuple[TopicSnapshot, int | None, Figures]] = {}
+        self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
+        self._past: deque[Frame] = deque()
+        self._total: Figures | None = None
+        self._all_items: list[PartitionItem] | None = None
+
+    def take(self, frame: Frame) -> None:
+        """Go on to a newer frame; one of another time (a seek in a recording) begins the past anew."""
+        if self.frame is not None and frame.at_ms < self.frame.at_ms:
+            self._past.clear()
+            self.samples.clear()
+        is_same_cluster = self.frame is not None and (
+            frame.cluster is self.frame.cluster and frame.min_isr is self.frame.min_isr
+        )
+        self.frame = frame
+        if not is_same_cluster:
+            self._total = None
+            self._all_items = None
+        self.events.extend(frame.events)
+        self._event_count += len(frame.events)
+        self._remember(frame)
+
+    def _remember(self, frame: Frame) -> None:
+        past = self._past
+        if not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4:
+            past.append(frame)
+        while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
+            past.popleft()
+        if self.samples and frame.at_ms - self.samples[-1].at_ms < self._sample_every_ms:
+            return
+        total = self.total if self.has_metadata else None
+        self.samples.append(
+            Sample(
+                frame.at_ms,
+                self.in_per_s,
+                None if total is None else total.under_replicated,
+                None if total is None else total.offline,
+                self.lag,
+                self._in_by_broker(),
+            )
+        )
+
+    @property
+    def _sample_every_ms(self) -> int:
+        return SELDOM_MS if len(self.items) > MANY_PARTITIONS else 0
+
+    # What is known
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether topics and partitions were ever read."""
+        frame = self.frame
+        return frame is not None and frame.cluster is not None and frame.stage(Stage.METADATA).read_at_ms is not None
+
+    @property
+    def topics(self) -> tuple[TopicSnapshot, ...]:
+        return self.frame.cluster.topics if self.frame is not None and self.frame.cluster is not None else ()
+
+    @property
+    def brokers(self) -> tuple[BrokerInfo, ...]:
+        return self.frame.cluster.brokers if self.frame is not None and self.frame.cluster is not None else ()
+
+    @property
+    def live(self) -> frozenset[int]:
+        return frozenset(broker.id for broker in self.brokers)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """All brokers, those among them that are down and hold replicas."""
+        return sorted(self.live | set(self.total.replicas))
+
+    def topic_figures(self, topic: TopicSnapshot) -> Figures:
+        """Return the counts of a topic."""
+        min_isr = None if self.frame is None else self.frame.min_isr.get(topic.name)
+        kept = self._by_topic.get(topic.name)
+        if kept is not None and kept[0] is topic and kept[1] == min_isr:
+            return kept[2]
+        figures = figures_of(topic, min_isr)
+        self._by_topic[topic.name] = topic, min_isr, figures
+        return figures
+
+    @property
+    def total(self) -> Figures:
+        """The counts of the whole cluster."""
+        if self._total is None:
+            total = Figures()
+            for topic in self.topics:
+                total.add(self.topic_figures(topic))
+            names = {topic.name for topic in self.topics}
+            for gone in [name for name in self._by_topic if name not in names]:
+                del self._by_topic[gone]
+                self._items.pop(gone, None)
+            self._total = total
+        return self._total
+
+    @property
+    def items(self) -> Sequence[PartitionItem]:
+        """All partitions, by name."""
+        if self._all_items is None:
+            self._all_items = [item for topic in self.topics for item in self.items_of(topic)]
+        return self._all_items
+
+    def items_of(self, topic: TopicSnapshot) -> list[PartitionItem]:
+        """Return the partitions of one topic."""
+        kept = self._items.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        items = [PartitionItem(topic, partition) for partition in topic.partitions]
+        self._items[topic.name] = topic, items
+        return items
+
+    def numbered_events(self) -> list[tuple[int, Event]]:
+        """Return all that happened, the newest first, each with a number of its own."""
+        first = self._event_count - len(self.events)
+        return [(first + index, event) for index, event in enumerate(self.events)][::-1]
+
+    # What moves
+
+    def _then(self) -> Frame | None:
+        """The frame that rates are counted from."""
+        return self._past[0] if self._past and self._past[0] is not self.frame else None
+
+    def partition_in(self, name: TopicPartition) -> float | None:
+        """Return how many records a second come to a partition; None where it is not known yet."""
+        then = self._then()
+        if self.frame is None or then is None:
+            return None
+        now, before = self.frame.offsets.get(name), then.offsets.get(name)
+        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        if now is None or before is None or elapsed_ms <= 0:
+            return None
+        return max(0.0, (now.end - before.end) * 1000 / elapsed_ms)
+
+    def topic_in(self, topic: TopicSnapshot) -> float | None:
+        """Return how many records a second come to a topic, over the partitions of which it is known."""
+        return _sum(self.partition_in(item.name) for item in self.items_of(topic))
+
+    def topic_bytes(self, topic: TopicSnapshot) -> int | None:
+        """Return the bytes of all replicas of a topic that brokers told of."""
+        if self.frame is None:
+            return None
+        logs = [self.frame.logs.get(item.name) for item in self.items_of(topic)]
+        known = [log for found in logs if found for log in found]
+        return sum(log.size_bytes for log in known) if known else None
+
+    def copy_rate(self, name: TopicPartition, adding: Sequence[int]) -> float | None:
+        """Return how many bytes a second new replicas of a partition get; None where it is not known yet."""
+        then = self._then()
+        if self.frame is None or then is None:
+            return None
+        elapsed_ms = self._log_dirs_ms(self.frame) - self._log_dirs_ms(then)
+        logs, before = self.frame.logs.get(name), then.logs.get(name)
+        if elapsed_ms <= 0 or logs is None or before is None:
+            return None
+        return max(0.0, (_bytes_on(logs, adding) - _bytes_on(before, adding)) * 1000 / elapsed_ms)
+
+    @property
+    def in_per_s(self) -> float | None:
+        """How many records a second come to the cluster."""
+        then = self._then()
+        if self.frame is None or then is None or not self.frame.offsets:
+            return None
+        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        if elapsed_ms <= 0:
+            return None
+        before = then.offsets
+        grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
+        return max(0.0, grown * 1000 / elapsed_ms)
+
+    def _in_by_broker(self) -> dict[int, float]:
+        found: dict[int, float] = dict.fromkeys(self.live, 0.0)
+        then = self._then()
+        if then is None or self.frame is None or self._offsets_ms(self.frame) <= self._offsets_ms(then):
+            return {}
+        for item in self.items:
+            rate = self.partition_in(item.name) if item.partition.leader in found else None
+            if rate:
+                found[item.partition.leader] += rate
+        return found
+
+    @staticmethod
+    def _log_dirs_ms(frame: Frame) -> int:
+        return frame.stage(Stage.LOG_DIRS).read_at_ms or 0
+
+    @staticmethod
+    def _offsets_ms(frame: Frame) -> int:
+        return frame.stage(Stage.OFFSETS).read_at_ms or 0
+
+    @property
+    def lag(self) -> int | None:
+        """How many records all groups together have not read."""
+        if self.frame is None:
+            return None
+        known = [group.lag.lag for group in self.frame.groups if group.lag.lag is not None]
+        return sum(known) if known else None
+
+    def broker_bytes(self, broker: int) -> int | None:
+        """Return the bytes in a broker's log dirs."""
+        dirs = [one for one in self._dirs(broker) if one.log_dir is not None]
+        return sum(one.size_bytes for one in dirs) if dirs else None
+
+    def broker_disk_share(self, broker: int) -> float | None:
+        """Return how full the fullest volume of a broker is."""
+        shares = [
+            1 - one.usable_bytes / one.total_bytes
+            for one in self._dirs(broker)
+            if one.total_bytes and one.usable_bytes is not None
+        ]
+        return max(shares, default=None)
+
+    def _dirs(self, broker: int) -> Iterator[LogDir]:
+        return (one for one in (self.frame.log_dirs if self.frame else ()) if one.broker == broker)
+
+
+def _bytes_on(logs: Sequence[ReplicaLog], brokers: Sequence[int]) -> int:
+    return sum(log.size_bytes for log in logs if log.broker in brokers and not log.is_future)
+
+
+def _sum(values: Iterator[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

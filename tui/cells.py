@@ -1,0 +1,74 @@
+"""What a table shows: columns, and cells with a tone. Pure; no widget and no colour is named here.
+
+A tone is what a cell means. A theme gives it a colour; where there is no colour, the text says it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from tui.units import NOTHING
+
+
+class Tone(StrEnum):
+    """What a text means for whoever looks at it."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    QUIET = "quiet"
+    ACCENT = "accent"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+class Cell(NamedTuple):
+    """One text of a row."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+NO_DATA = Cell(NOTHING, Tone.QUIET)
+"""Nobody tells it."""
+DENIED = Cell("⊘", Tone.WARN)
+"""The cluster does not let this user see it."""
+LOADING = Cell("…", Tone.QUIET)
+"""It has been asked for and is not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column over items of one kind.
+
+    Attributes:
+        name: in exports, in snake case.
+        title: above the column.
+        cell: makes the text of an item.
+        value: what the item is sorted and exported by; None is "not known" and sorts last.
+        rank: the higher, the earlier the column goes where the terminal is narrow; 0 always stays.
+        width: in characters at least.
+        is_figure: aligned to the right.
+        is_wide: takes the room that is left over.
+    """
+
+    name: str
+    title: str
+    cell: Callable[[Any], Cell]
+    value: Callable[[Any], Any]
+    rank: int = 0
+    width: int = 0
+    is_figure: bool = False
+    is_wide: bool = False
+
+
+def tinted(value: float | None, text: str, *, bad_from: float = 1, tone: Tone = Tone.BAD) -> Cell:
+    """Return a figure that is quiet at zero and of ``tone`` from ``bad_from`` on."""
+    if value is None:
+        return NO_DATA
+    if value >= bad_from:
+        return Cell(text, tone)
+    return Cell(text, Tone.QUIET if value == 0 else Tone.PLAIN)

@@ -1,0 +1,1 @@
+"""Windows that ask or tell: forms, confirmations, results, help, menus."""

@@ -1,0 +1,136 @@
+"""Asks before a change, and tells what became of it.
+
+``y`` goes on and ``n`` does not; there is no default, and enter does nothing. Where data can be lost, the name of what
+is lost has to be typed.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui.cells import Cell, Tone
+from tui.dialogs.dialog import Dialog
+from tui.lines import Line, line
+from tui.operations.operation import Outcome, Prepared
+from tui.widgets.lines_view import LinesScroll, LinesView
+
+
+class ConfirmDialog(Dialog[bool]):
+    """Shows what would happen, and asks."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "Yes", show=False),
+        Binding("n", "no", "No", show=False),
+        Binding("ctrl+y", "copy", "Copy the command", show=False),
+    ]
+
+    def __init__(self, prepared: Prepared) -> None:
+        word = prepared.typed
+        hint = f"type {word} and press enter   esc: no" if word else "y: yes   n: no"
+        super().__init__(prepared.question, f"{hint}   ^y copies the command")
+        self._prepared = prepared
+
+    def body(self) -> list[Widget]:
+        """Return warnings, old and new, the command, and where a name is wanted the field for it."""
+        prepared = self._prepared
+        lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
+        lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
+        command = LinesView(id="command")
+        command.set_lines([(), line(("the same as a command", Tone.QUIET)), line((prepared.command, Tone.ACCENT))])
+        widgets: list[Widget] = [LinesScroll(lines, id="preview"), command]
+        if prepared.typed is not None:
+            widgets.append(Input(placeholder=prepared.typed, id="typed"))
+        return widgets
+
+    def on_mount(self) -> None:
+        """Let the name be typed at once, where one is wanted."""
+        if self._prepared.typed is not None:
+            self.query_one("#typed", Input).focus()
+        else:
+            self.query_one("#preview", LinesScroll).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where a name is wanted, y and n are letters of it."""
+        return not (self._prepared.typed is not None and action in ("yes", "no"))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go on if it is the name."""
+        event.stop()
+        if event.value == self._prepared.typed:
+            self.dismiss(True)
+            return
+        text = f"that is not {self._prepared.typed!r}; nothing was changed so far   esc: no"
+        self.query_one("#hint", LinesView).set_lines([line((text, Tone.BAD))])
+
+    def action_yes(self) -> None:
+        """Go on."""
+        self.dismiss(True)
+
+    def action_no(self) -> None:
+        """Do not."""
+        self.dismiss(False)
+
+    def action_leave(self) -> None:
+        """Do not."""
+        self.dismiss(False)
+
+    def action_copy(self) -> None:
+        """Copy the command."""
+        self.app.copy_to_clipboard(self._prepared.command)
+        self.notify("the command is copied")
+
+
+class OutcomeDialog(Dialog[None]):
+    """Tells what became of an operation, row by row; it stays until it is closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,q", "leave", "Close", show=False),
+        Binding("ctrl+y,y", "copy", "Copy the command", show=False),
+    ]
+
+    def __init__(self, outcome: Outcome, command: str) -> None:
+        word = "done" if outcome.is_good else "not all of it was done"
+        super().__init__(f"{outcome.title}: {word}", "esc closes   y copies the command")
+        self._outcome = outcome
+        self._command = command
+        self.add_class("-wide")
+
+    def compose(self) -> ComposeResult:
+        """Put it together."""
+        yield from super().compose()
+
+    def body(self) -> list[Widget]:
+        """Return errors, rows, notes and the command."""
+        outcome = self._outcome
+        lines: list[Line] = [line(("✖ ", Tone.BAD), (text, Tone.BAD)) for text in outcome.errors]
+        lines += table_lines(outcome.columns, outcome.rows)
+        lines += [line((text, Tone.QUIET)) for text in outcome.notes]
+        if self._command:
+            lines += [(), line(("the same as a command", Tone.QUIET)), line((self._command, Tone.ACCENT))]
+        return [LinesScroll(lines, id="outcome")]
+
+    def action_copy(self) -> None:
+        """Copy the command."""
+        self.app.copy_to_clipboard(self._command)
+        self.notify("the command is copied")
+
+
+def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:
+    """Return a small table as lines, each column as wide as it needs."""
+    if not rows:
+        return []
+    widths = [max(cell_len(title), *(cell_len(row[index].text) for row in rows)) for index, title in enumerate(columns)]
+    header = line(*((f"{title:<{width + 2}}", Tone.QUIET) for title, width in zip(columns, widths, strict=True)))
+    return [
+        header,
+        *(
+            line(*((f"{cell.text:<{width + 2}}", cell.tone) for cell, width in zip(row, widths, strict=True)))
+            for row in rows
+        ),
+    ]

@@ -1,0 +1,109 @@
+"""The frame of every window: a panel in the middle, one box, closed with esc."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widget import Widget
+
+from tui.cells import Tone
+from tui.lines import Line, line
+from tui.widgets.lines_view import LinesScroll, LinesView
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result]):
+    """A window over the dashboard."""
+
+    DEFAULT_CSS = """
+    Dialog {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 80%;
+            max-width: 110;
+            height: auto;
+            max-height: 90%;
+            background: $panel;
+            padding: 1 2;
+            border-left: outer $accent;
+        }
+        & .dialog--title { height: auto; margin-bottom: 1; }
+        & .dialog--hint { margin-top: 1; }
+        & Input { background: $background; border: none; height: 1; padding: 0 1; margin-bottom: 1; }
+        & Input:focus { background: $selected; border: none; }
+        & LinesScroll { max-height: 24; }
+    }
+    Dialog.-wide > Vertical { width: 94%; max-width: 160; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close", show=False)]
+
+    def __init__(self, title: str, hint: str = "esc closes") -> None:
+        super().__init__()
+        self.dialog_title = title
+        self.hint = hint
+
+    def body(self) -> list[Widget]:
+        """Return what stands between title and hint."""
+        return []
+
+    def compose(self) -> ComposeResult:
+        """Put title, body and hint into the panel."""
+        with Vertical():
+            title = LinesView(id="title")
+            title.add_class("dialog--title")
+            title.set_lines([line((self.dialog_title, Tone.STRONG))])
+            yield title
+            yield from self.body()
+            hint = LinesView(id="hint")
+            hint.add_class("dialog--hint")
+            hint.set_lines([line((self.hint, Tone.QUIET))])
+            yield hint
+
+    def action_leave(self) -> None:
+        """Close it; nothing was chosen."""
+        self.dismiss(None)
+
+
+class TextDialog(Dialog[None]):
+    """Tells something; it stays until it is closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,q", "leave", "Close", show=False),
+        Binding("ctrl+y,y", "copy", "Copy", show=False),
+    ]
+
+    def __init__(self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False) -> None:
+        super().__init__(title, "esc closes   y copies" if copied else "esc closes")
+        self._lines = lines
+        self._copied = copied
+        self.set_class(is_wide, "-wide")
+
+    def body(self) -> list[Widget]:
+        """Return the lines."""
+        return [LinesScroll(self._lines, id="lines")]
+
+    def action_copy(self) -> None:
+        """Copy what the window is about."""
+        if self._copied:
+            self.app.copy_to_clipboard(self._copied)
+            self.notify("copied")
+
+
+class WaitDialog(Dialog[None]):
+    """Says what is being waited for; closing it leaves the work alone."""
+
+    def __init__(self, title: str, what: str) -> None:
+        super().__init__(title, "esc goes back to the dashboard; what was sent goes on")
+        self._what = what
+
+    def body(self) -> list[Widget]:
+        """Return what is waited for."""
+        view = LinesView()
+        view.set_lines([line((self._what, Tone.ACCENT))])
+        return [view]

@@ -1,0 +1,117 @@
+"""Lets one of a few things be chosen; and the line for what is typed behind ``:``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from tui.cells import Tone
+from tui.dialogs.dialog import Dialog
+from tui.lines import line
+from tui.units import plain
+from tui.widgets.lines_view import LinesView
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One thing to choose; one with a reason against it cannot be chosen."""
+
+    id: str
+    title: str
+    reason_against: str = ""
+
+
+class MenuDialog(Dialog[str]):
+    """A list; enter or a click chooses, and so does the number of the line."""
+
+    DEFAULT_CSS = """
+    MenuDialog OptionList { background: $panel; border: none; height: auto; max-height: 20; padding: 0; }
+    MenuDialog OptionList:focus { border: none; }
+    MenuDialog OptionList > .option-list--option-highlighted { background: $selected; color: $foreground; }
+    """
+
+    def __init__(self, title: str, choices: Sequence[Choice]) -> None:
+        super().__init__(title, "enter chooses   esc: none of it")
+        self._choices = choices
+
+    def body(self) -> list[Widget]:
+        """Return the list."""
+        options = []
+        for number, choice in enumerate(self._choices, 1):
+            text = f"{number}  {plain(choice.title)}"
+            text += f"   {plain(choice.reason_against)}" if choice.reason_against else ""
+            options.append(Option(Content(text), choice.id, disabled=bool(choice.reason_against)))
+        return [OptionList(*options, id="choices")]
+
+    def on_mount(self) -> None:
+        """Let the list be moved in."""
+        self.query_one(OptionList).focus()
+
+    def on_key(self, event: object) -> None:
+        """Choose by number."""
+        key = getattr(event, "key", "")
+        if key.isdecimal() and 0 < int(key) <= len(self._choices):
+            choice = self._choices[int(key) - 1]
+            if not choice.reason_against:
+                self.dismiss(choice.id)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Choose it."""
+        event.stop()
+        self.dismiss(event.option.id)
+
+
+class CommandDialog(Dialog[str]):
+    """One line to type into; the tab key completes the word."""
+
+    DEFAULT_CSS = """
+    CommandDialog { align: left bottom; background: $background 0%; }
+    CommandDialog > Vertical { width: 100%; max-width: 100%; padding: 0 1; }
+    CommandDialog .dialog--title, CommandDialog .dialog--hint { display: none; }
+    CommandDialog Input { margin: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", "Complete", show=False, priority=True)]
+
+    def __init__(self, suggest: Callable[[str], list[str]]) -> None:
+        super().__init__("Command")
+        self._suggest = suggest
+
+    def body(self) -> list[Widget]:
+        """Return the line and what could be meant."""
+        return [LinesView(id="suggestions"), Input(":", id="command", select_on_focus=False)]
+
+    def on_mount(self) -> None:
+        """Begin behind the colon."""
+        field = self.query_one(Input)
+        field.focus()
+        field.cursor_position = 1
+
+    def _words(self) -> list[str]:
+        text = self.query_one(Input).value.removeprefix(":")
+        return self._suggest(text) if text and " " not in text else []
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show what begins like this."""
+        event.stop()
+        words = self._words()[:8]
+        self.query_one("#suggestions", LinesView).set_lines([line(("  ".join(words), Tone.QUIET))] if words else [])
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go on with what was typed."""
+        event.stop()
+        self.dismiss(event.value)
+
+    def action_complete(self) -> None:
+        """Take the first word that begins like this."""
+        words = self._words()
+        if words:
+            field = self.query_one(Input)
+            field.value = f":{words[0]} "
+            field.cursor_position = len(field.value)

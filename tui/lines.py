@@ -1,0 +1,60 @@
+"""Lines of text with tones: what is drawn where there is no table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from tui.cells import Tone
+
+Span = tuple[str, Tone]
+Line = tuple[Span, ...]
+
+
+def line(*parts: str | Span) -> Line:
+    """Return a line; a text alone has no tone."""
+    return tuple((part, Tone.PLAIN) if isinstance(part, str) else part for part in parts)
+
+
+def width_of(one: Line) -> int:
+    """Return how many cells a line takes."""
+    return sum(cell_len(text) for text, _ in one)
+
+
+def fitted(one: Line, width: int) -> Line:
+    """Return the line in exactly so many cells; what is cut ends with an ellipsis."""
+    spans: list[Span] = []
+    left = width
+    for text, tone in one:
+        length = cell_len(text)
+        if length > left:
+            if left > 0:
+                spans.append((set_cell_size(text, left - 1) + "…", tone))
+            return tuple(spans)
+        spans.append((text, tone))
+        left -= length
+    return (*spans, (" " * left, Tone.PLAIN)) if left else tuple(spans)
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:
+    """Return two blocks side by side."""
+    found = []
+    for index in range(max(len(left), len(right))):
+        first = left[index] if index < len(left) else ()
+        second = right[index] if index < len(right) else ()
+        found.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
+    return found
+
+
+def wrapped(words: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
+    """Return short pieces one after the other, with a new line where the next would not fit."""
+    lines: list[Line] = []
+    current: Line = ()
+    for piece in words:
+        joined = (*current, (gap, Tone.PLAIN), *piece) if current else piece
+        if current and width_of(joined) > width:
+            lines.append(current)
+            joined = piece
+        current = joined
+    return [*lines, current] if current else lines

@@ -1,0 +1,74 @@
+"""Where one is in the dashboard: a screen and what it is about; and the way there. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tui.actions import PAGES
+
+_TITLES = {name: title for name, _, title in PAGES} | {"group": "Group"}
+_PARENTS = {"group": "groups"}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A screen, narrowed to what was opened. ``row`` is where the cursor goes first."""
+
+    page: str
+    topic: str | None = None
+    broker: int | None = None
+    group: str | None = None
+    path: str | None = None
+    row: str | None = None
+
+    @property
+    def table_name(self) -> str:
+        """What its table is remembered by: filter and order belong to the kind of screen."""
+        return self.page
+
+    @property
+    def breadcrumbs(self) -> tuple[str, ...]:
+        """The way here from the top."""
+        page = _PARENTS.get(self.page, self.page)
+        if self.page == "partitions" and self.topic is not None:
+            return _TITLES["topics"], self.topic
+        if self.page == "partitions" and self.broker is not None:
+            return _TITLES["brokers"], str(self.broker)
+        parts: list[str] = [_TITLES[page]]
+        if self.group is not None:
+            parts.append(self.group)
+        if self.path is not None and self.path != "/":
+            parts += [part for part in self.path.split("/") if part]
+        return tuple(parts)
+
+
+@dataclass(slots=True)
+class History:
+    """The screens one has seen, as a browser keeps them."""
+
+    current: Location
+    past: list[Location] = field(default_factory=list)
+    future: list[Location] = field(default_factory=list)
+
+    def visit(self, location: Location) -> None:
+        """Go to another screen; what lay ahead is forgotten."""
+        if location != self.current:
+            self.past.append(self.current)
+            self.current = location
+            self.future.clear()
+
+    def back(self) -> bool:
+        """Go back; False where one begins here."""
+        if not self.past:
+            return False
+        self.future.append(self.current)
+        self.current = self.past.pop()
+        return True
+
+    def forward(self) -> bool:
+        """Go forward again; False where one came from nowhere."""
+        if not self.future:
+            return False
+        self.past.append(self.current)
+        self.current = self.future.pop()
+        return True

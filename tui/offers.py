@@ -1,0 +1,227 @@
+"""Which operation an action means for the rows that were chosen: at once, after a form, or not, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.elections.values import ElectionScope, ElectionType
+from tui.board import PartitionItem
+from tui.operations.operation import Operation
+from tui.pages.page import View
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNeeded:
+    """One thing that an operation has to be told."""
+
+    name: str
+    label: str
+    value: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask for these first."""
+
+    title: str
+    fields: tuple[FieldNeeded, ...]
+    build: Callable[[Mapping[str, str]], Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """It cannot be done with what was chosen."""
+
+    why: str
+
+
+Offer = Operation | Ask | NotNow
+
+
+def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
+    """Return what an action means on a screen for the chosen rows."""
+    return _OFFERS[action_id](view, items)
+
+
+def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
+    """Return the topics that rows of topics or partitions are about."""
+    if not items and view.location.topic is not None:
+        return (view.location.topic,)
+    names = (item.topic.name if isinstance(item, PartitionItem) else item.name for item in items)
+    return tuple(dict.fromkeys(names))
+
+
+def _create_topic(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import CreateTopic
+
+    fields = (
+        FieldNeeded("name", "Name"),
+        FieldNeeded("partitions", "Partitions", hint="empty: the cluster's default"),
+        FieldNeeded("factor", "Replication factor", hint="empty: the cluster's default"),
+        FieldNeeded("configs", "Settings", hint="retention.ms=3600000 cleanup.policy=compact"),
+    )
+    return Ask("New topic", fields, lambda v: CreateTopic.of(v["name"], v["partitions"], v["factor"], v["configs"]))
+
+
+def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import GrowTopic
+
+    topics = topics_of(view, items)
+    if len(topics) != 1:
+        return NotNow("choose one topic to give it more partitions")
+    name = topics[0]
+    before = next((len(topic.partitions) for topic in view.board.topics if topic.name == name), 0)
+    field = FieldNeeded("partitions", "Partitions in all", str(before), f"now {before}")
+    return Ask(f"Add partitions to {name}", (field,), lambda v: GrowTopic.of(name, before, v["partitions"]))
+
+
+def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.settings import AlterSettings
+
+    if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
+        return NotNow("choose one topic or broker to alter its settings")
+    if view.location.page == "brokers":
+        entity = Entity(EntityType.BROKER, str(items[0].id))
+        cluster = view.board.frame.cluster if view.board.frame is not None else None
+        present = {} if cluster is None else dict(cluster.broker_configs.get(items[0].id, {}))
+    else:
+        name = topics_of(view, items)[0]
+        entity = Entity(EntityType.TOPIC, name)
+        found = next((topic.configs for topic in view.board.topics if topic.name == name), None)
+        present = dict(found or {})
+    told = ", ".join(f"{key}={value}" for key, value in sorted(present.items())) or "nothing of its own"
+    fields = (
+        FieldNeeded("additions", "Set", hint="retention.ms=3600000,cleanup.policy=[compact,delete]"),
+        FieldNeeded("deletions", "Drop", hint=f"set now: {told}"),
+    )
+    return Ask(f"Settings of {entity}", fields, lambda v: AlterSettings.of(entity, v["additions"], v["deletions"]))
+
+
+def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import DeleteTopics
+
+    topics = topics_of(view, items)
+    return DeleteTopics(topics) if topics else NotNow("choose a topic to delete")
+
+
+def _elect(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.elections import Elect
+
+    return Elect(ElectionType.PREFERRED, _scope(view, items))
+
+
+def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.elections import Elect
+
+    return Elect(ElectionType.UNCLEAN, _scope(view, items)) if items else NotNow("choose a topic or partition")
+
+
+def _scope(view: View, items: Sequence[Any]) -> ElectionScope:
+    """Return the partitions that are meant: all, those of topics, those that a broker should lead, or single ones."""
+    match view.location.page:
+        case "topics":
+            return ElectionScope(tuple((topic.name, None) for topic in items))
+        case "partitions":
+            return ElectionScope(tuple((item.topic.name, item.partition.partition) for item in items))
+        case "brokers":
+            wanted = {item.id for item in items}
+            led = (item for item in view.board.items if item.partition.preferred_leader in wanted)
+            return ElectionScope(tuple((item.topic.name, item.partition.partition) for item in led))
+    return ElectionScope()
+
+
+def _cancel(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import CancelReassignments
+
+    if not items:
+        return NotNow("nothing is being moved")
+    return CancelReassignments(tuple(item.name for item in items))
+
+
+def _throttle(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import ChangeThrottle
+
+    field = FieldNeeded("rate", "Bytes a second", hint="50000000 is 50 MB/s, for each broker")
+    return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
+
+
+def _verify(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.replicas import VerifyReplicas
+
+    topics = topics_of(view, items)
+    return VerifyReplicas(topics) if topics else NotNow("choose a topic")
+
+
+def _delete_records(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.records import DeleteRecords
+
+    if not items:
+        return NotNow("choose a partition")
+    names = tuple(item.name for item in items)
+    what = str(names[0]) if len(names) == 1 else f"{len(names)} partitions"
+    field = FieldNeeded("before", "Records before this offset", hint="-1: all that are committed")
+    return Ask(f"Delete records of {what}", (field,), lambda v: DeleteRecords.of(names, v["before"]))
+
+
+def _one_group(view: View, items: Sequence[Any]) -> str | None:
+    if view.location.group is not None:
+        return view.location.group
+    return str(items[0].name) if len(items) == 1 else None
+
+
+def _reset(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import RESET_HINT, ResetOffsets
+
+    group = _one_group(view, items)
+    if group is None:
+        return NotNow("choose one group to reset")
+    fields = (
+        FieldNeeded("topics", "Topics", hint="orders or orders:0,1; empty: all that the group has committed"),
+        FieldNeeded("to", "To", "latest", RESET_HINT),
+    )
+    return Ask(f"Reset offsets of group {group}", fields, lambda v: ResetOffsets.of(group, v["topics"], v["to"]))
+
+
+def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import DeleteOffsets
+
+    group = _one_group(view, items)
+    if group is None:
+        return NotNow("choose one group")
+    frame = view.board.frame
+    known = next((one for one in (frame.groups if frame is not None else ()) if one.name == group), None)
+    topics = " ".join(dict.fromkeys(one.topic for one in known.lag.partitions)) if known is not None else ""
+    field = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
+    title = f"Delete offsets of group {group}"
+    return Ask(title, (field,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))
+
+
+def _delete_groups(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import DeleteGroups
+
+    names = tuple(dict.fromkeys(str(item.name) for item in items))
+    return DeleteGroups(names) if names else NotNow("choose a group to delete")
+
+
+_OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
+    "topic.create": _create_topic,
+    "topic.grow": _grow_topic,
+    "settings.alter": _alter_settings,
+    "topic.delete": _delete_topics,
+    "leader.elect": _elect,
+    "leader.elect_unclean": _elect_unclean,
+    "reassignment.cancel": _cancel,
+    "reassignment.throttle": _throttle,
+    "replicas.verify": _verify,
+    "records.delete": _delete_records,
+    "group.reset": _reset,
+    "group.delete_offsets": _delete_offsets,
+    "group.delete": _delete_groups,
+}
+"""The operation behind each action that is one."""
+
+OPERATIONS = frozenset(_OFFERS)

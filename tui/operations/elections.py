@@ -1,0 +1,96 @@
+"""Leaders elected: preferred ones, or (unclean) any replica that lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.elections.running import preview_election, run_election
+from engine.admin.elections.values import (
+    ElectionPreview,
+    ElectionResult,
+    ElectionScope,
+    ElectionType,
+    PartitionElection,
+)
+from engine.common.model import NO_LEADER
+from tui.cells import Cell
+from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+
+_COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """An election among the partitions of a scope."""
+
+    election: ElectionType
+    scope: ElectionScope
+    asks: bool = True
+
+    @property
+    def title(self) -> str:
+        return f"Elect {self.election.value} leaders"
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        previews = await preview_election(cluster, self.election, self.scope)
+        needed = [one for one in previews if one.is_needed]
+        able = [one for one in needed if one.obstacle is None]
+        is_unclean = self.election is ElectionType.UNCLEAN
+        command = command_text(["elect", self.election.value, *self._options()], cluster.target)
+        if not able:
+            why = "nobody can be elected" if needed else _not_needed(len(previews), is_unclean=is_unclean)
+            return Prepared(why, shortened([str(one) for one in needed]), command=command)
+
+        async def run(cluster: Cluster) -> Outcome:
+            return _outcome(self.title, await run_election(cluster, self.election, needed))
+
+        stuck = len(needed) - len(able)
+        warnings = ["records that only dead replicas have are lost for good"] if is_unclean else []
+        warnings += [f"{counted(stuck, 'partition')} cannot be elected now"] if stuck else []
+        return Prepared(
+            f"Elect {self.election.value} leaders of {counted(len(able), 'partition')} in {cluster.target.name}?",
+            shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
+            tuple(warnings),
+            command,
+            typed=_word(able) if is_unclean else None,
+            run=run,
+        )
+
+    def _options(self) -> list[str]:
+        if self.scope.is_all:
+            return ["--all-topic-partitions"]
+        options = []
+        for topic, partition in self.scope.wanted:
+            options += ["--topic", topic] + ([] if partition is None else ["--partition", str(partition)])
+        return options
+
+
+def _word(able: list[ElectionPreview]) -> str:
+    return str(able[0].name) if len(able) == 1 else f"{len(able)} partitions"
+
+
+def _not_needed(count: int, *, is_unclean: bool) -> str:
+    if is_unclean:
+        return f"each of the {counted(count, 'partition')} has a leader: no unclean election is needed"
+    return f"each of the {counted(count, 'partition')} is led by its preferred replica already"
+
+
+def _outcome(title: str, results: list[PartitionElection]) -> Outcome:
+    good = (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
+    rows = tuple(
+        (
+            Cell(str(one.name)),
+            Cell(_leader(one.before)),
+            Cell(_leader(one.after)),
+            Cell(str(one.preferred)),
+            result_cell(one.result, is_good=one.result in good, is_pending=one.result is ElectionResult.UNDER_WAY),
+            Cell(one.error or ""),
+        )
+        for one in results
+    )
+    return Outcome(title, _COLUMNS, rows)
+
+
+def _leader(broker: int) -> str:
+    return "none" if broker == NO_LEADER else str(broker)

@@ -1,0 +1,219 @@
+"""Consumer groups: offsets set anew or deleted, groups deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.rollback_file import new_rollback_path
+from engine.admin.groups.committing import execute_reset
+from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
+from engine.admin.groups.deleting_offsets import DeletedOffset, delete_offsets, find_offsets_to_delete
+from engine.admin.groups.reset_plan import PartitionReset, ResetResult
+from engine.admin.groups.reset_spec import (
+    ResetSpec,
+    ResetTo,
+    TopicScope,
+    before_now,
+    parse_datetime,
+    parse_iso_duration,
+    parse_topic_scope,
+)
+from engine.admin.groups.resetting import PlannedReset, plan_reset
+from engine.admin.groups.scope import GroupScope
+from tui.cells import Cell
+from tui.operations.operation import (
+    Outcome,
+    Prepared,
+    command_text,
+    counted,
+    failures_told,
+    result_cell,
+    shortened,
+)
+from tui.units import NOTHING, count
+
+RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00 or PT30M"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """A group's committed offsets set to where a person says; no topic is all that it has committed."""
+
+    group: str
+    topics: TopicScope | None
+    spec: ResetSpec
+    words: tuple[str, ...]
+    title: str = "Reset offsets"
+    asks: bool = True
+
+    @staticmethod
+    def of(group: str, topics: str, to: str) -> ResetOffsets:
+        """Return the operation that a form asks for.
+
+        Raises:
+            BadRequest: it does not say where to, or names no topic with partitions.
+        """
+        spec, option = parse_reset(to)
+        named = topics.split()
+        options = [word for topic in named for word in ("--topic", topic)] or ["--all-topics"]
+        return ResetOffsets(group, parse_topic_scope(named) if named else None, spec, (*options, *option))
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        plan = await plan_reset(cluster, GroupScope((self.group,)), self.topics, self.spec)
+        for refusal in plan.refusals:
+            raise refusal
+        rows = [one for group in plan.able for one in group.resets]
+        if not rows:
+            return Prepared(f"group {self.group} has no offset that is meant")
+
+        async def run(cluster: Cluster) -> Outcome:
+            return await self._run(cluster, plan)
+
+        words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
+        warnings = [str(warning) for group in plan.groups for warning in group.warnings]
+        warnings += [f"group {group.group} does not exist yet: this makes it" for group in plan.groups if group.is_new]
+        return Prepared(
+            f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
+            shortened([_reset_line(one) for one in rows]),
+            (*warnings, "records may be read again, or never"),
+            command_text(words, cluster.target),
+            typed=self.group,
+            run=run,
+        )
+
+    async def _run(self, cluster: Cluster, plan: PlannedReset) -> Outcome:
+        path = new_rollback_path("offsets", ".csv")
+        saved: list[str] = []
+        rows, failures = await execute_reset(
+            cluster,
+            plan,
+            rollback_file=path,
+            with_group=False,
+            goes_on="some offsets may be set already",
+            on_saved=lambda: saved.append(f"the offsets as they were are in {path}"),
+        )
+        table = tuple(
+            (
+                Cell(str(one.name)),
+                Cell(_offset(one.current_offset)),
+                Cell(count(one.new_offset)),
+                result_cell(one.result, is_good=one.result is ResetResult.RESET),
+                Cell(one.error or ""),
+            )
+            for one in rows
+        )
+        columns = ("partition", "before", "after", "result", "why")
+        return Outcome(self.title, columns, table, failures_told(failures), tuple(saved))
+
+
+def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
+    """Return where to, and the option that says the same.
+
+    Raises:
+        BadRequest: it is none of those that ``RESET_HINT`` names.
+    """
+    word = text.strip()
+    simple = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST, "current": ResetTo.CURRENT}
+    if word.lower() in simple:
+        return ResetSpec(simple[word.lower()]), (f"--to-{word.lower()}",)
+    if word.isdecimal():
+        return ResetSpec(ResetTo.OFFSET, int(word)), ("--to-offset", word)
+    if word[:1] in "+-" and word[1:].isdecimal():
+        return ResetSpec(ResetTo.SHIFT_BY, int(word)), ("--shift-by", str(int(word)))
+    if word[:1] in "Pp":
+        return ResetSpec(ResetTo.TIME, before_now(parse_iso_duration(word), datetime.now(UTC))), ("--by-duration", word)
+    if "T" in word:
+        return ResetSpec(ResetTo.TIME, parse_datetime(word)), ("--to-datetime", word)
+    raise BadRequest(f"not a place to reset to: {word!r}", hint=RESET_HINT)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    """Groups deleted with all their committed offsets."""
+
+    names: tuple[str, ...]
+    title: str = "Delete groups"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        wanted = await find_groups_to_delete(cluster, GroupScope(self.names))
+        stays = failures_told(wanted.all_failures)
+        command = command_text(["groups", "delete", *self.names], cluster.target)
+        if not wanted.names:
+            return Prepared("no group can be deleted", shortened(stays), command=command)
+
+        async def run(cluster: Cluster) -> Outcome:
+            rows, failures = await delete_groups(cluster, wanted)
+            table = tuple(
+                (
+                    Cell(one.group),
+                    result_cell(one.result, is_good=one.result is DeletionResult.DELETED),
+                    Cell(one.error or ""),
+                )
+                for one in rows
+            )
+            return Outcome(self.title, ("group", "result", "why"), table, failures_told(failures))
+
+        what = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
+        return Prepared(
+            f"Delete {what} in {cluster.target.name}, with all committed offsets?",
+            shortened(wanted.names),
+            (*stays, "a consumer that comes back begins where auto.offset.reset says"),
+            command,
+            typed=wanted.names[0] if len(wanted.names) == 1 else f"{len(wanted.names)} groups",
+            run=run,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """A group's committed offsets of some topics deleted."""
+
+    group: str
+    topics: tuple[str, ...]
+    title: str = "Delete offsets"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        if not self.topics:
+            raise BadRequest("name a topic", hint="write orders or orders:0,1,2")
+        found, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
+
+        async def run(cluster: Cluster) -> Outcome:
+            done, failures = await delete_offsets(cluster, found, rows)
+            table = tuple(_deleted_offset_row(one) for one in done)
+            columns = ("partition", "offset", "result", "why")
+            return Outcome(self.title, columns, table, failures_told(failures))
+
+        words = ["groups", "delete-offsets", self.group]
+        for topic in self.topics:
+            words += ["--topic", topic]
+        return Prepared(
+            f"Delete {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
+            shortened([f"{one.name}  {_offset(one.offset)} → none" for one in rows]),
+            ("a consumer that comes back begins where auto.offset.reset says",),
+            command_text(words, cluster.target),
+            typed=self.group,
+            run=run,
+        )
+
+
+def _deleted_offset_row(one: DeletedOffset) -> tuple[Cell, ...]:
+    is_good = one.result in (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED)
+    return (
+        Cell(str(one.name)),
+        Cell(_offset(one.offset)),
+        result_cell(one.result, is_good=is_good),
+        Cell(one.error or ""),
+    )
+
+
+def _reset_line(one: PartitionReset) -> str:
+    return f"{one.name}  {_offset(one.current_offset)} → {count(one.new_offset)}"
+
+
+def _offset(offset: int | None) -> str:
+    return NOTHING if offset is None else count(offset)

@@ -1,0 +1,129 @@
+"""What every operation of the dashboard has: a preview, a question, a result, and the same as a command to type.
+
+An operation decides nothing itself. ``prepare`` asks ``engine.admin`` what would happen; ``Prepared.run`` has it done.
+Both are given an open cluster; a read-only one refuses there, whatever the dashboard has let through.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.target import ClusterTarget, Origin
+from tui.cells import Cell, Tone
+from tui.remedies import spelled
+
+LINES_MAX = 200
+"""So many partitions are listed in a preview; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an operation: a row per partition, group or setting, and what failed as a whole."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        return not self.errors and not any(cell.tone is Tone.BAD for row in self.rows for cell in row)
+
+
+Run = Callable[[Cluster], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operation that was checked against the cluster as it is.
+
+    Attributes:
+        question: what is going to be done, as a question.
+        lines: old and new, a line for each thing that changes.
+        warnings: what a person should know before saying yes.
+        command: the command that does the same.
+        typed: what has to be typed to go on, where data can be lost; else y or n is enough.
+        run: carries it out; None where there is nothing to do, and ``question`` says why.
+    """
+
+    question: str
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    command: str = ""
+    typed: str | None = None
+    run: Run | None = None
+
+
+class Operation(Protocol):
+    """Something to be done to a cluster."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for the windows about it."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is asked about before it is done; what only looks is not."""
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        """Ask what would happen. Changes nothing.
+
+        Raises:
+            AdminError: it cannot be done.
+        """
+
+
+def command_text(words: Sequence[str], target: ClusterTarget) -> str:
+    """Return a command of ``klamm`` for a cluster, ready to be typed."""
+    return shlex.join(["klamm", *words, *cluster_options(target)])
+
+
+def cluster_options(target: ClusterTarget) -> list[str]:
+    """Return the options that name the cluster again; the one that was started in this folder needs none."""
+    if target.origin is Origin.LOCAL:
+        return []
+    if target.origin is Origin.PROFILE:
+        return ["--cluster", target.name]
+    options = ["--zookeeper", target.zookeeper] if target.zookeeper else []
+    if target.bootstrap:
+        addresses = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in target.bootstrap)
+        options += ["--bootstrap-server", ",".join(addresses)]
+    return options + (["--via", target.via.value] if target.via else [])
+
+
+def shortened(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines, or the first of very many and how many there are more."""
+    if len(lines) <= LINES_MAX:
+        return tuple(lines)
+    return (*lines[:LINES_MAX], f"… and {len(lines) - LINES_MAX} more")
+
+
+def failures_told(errors: Sequence[AdminError]) -> tuple[str, ...]:
+    """Return what failed, each with where and what to do next."""
+    return tuple(failure_text(error) for error in errors)
+
+
+def failure_text(error: Exception) -> str:
+    """Return an error as a person reads it."""
+    if not isinstance(error, AdminError):
+        return str(error) or type(error).__name__
+    where = f"{spelled(error.where)}: " if error.where is not None else ""
+    hint = f" — {spelled(error.hint)}" if error.hint is not None else ""
+    return f"{where}{spelled(error.message)}{hint}"
+
+
+def result_cell(word: str, *, is_good: bool, is_pending: bool = False) -> Cell:
+    """Return the word for what became of a row."""
+    tone = Tone.WARN if is_pending else Tone.GOOD if is_good else Tone.BAD
+    return Cell(word.replace("_", " "), tone)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 partition`` or ``3 partitions``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,149 @@
+"""Reassignments under way: cancelled, or their throttle changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment.cancel import (
+    CancelledPartition,
+    CancelResult,
+    PreparedCancellation,
+    cancel_reassignments,
+    prepare_cancellation,
+)
+from engine.admin.reassignment.execute import prepare_reassignment
+from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.running import list_running
+from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttles import set_throttle
+from engine.common.model import TopicPartition
+from tui.cells import Cell
+from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+from tui.operations.topics import whole_number
+from tui.units import byte_rate, ids
+
+PLAN_FILE = "plan.json"
+"""What the command calls the file of the partitions that are moving."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReassignments:
+    """Moves stopped: the partitions go back to the replicas they had. No name is all that are under way."""
+
+    names: tuple[TopicPartition, ...] = ()
+    is_forced: bool = False
+    title: str = "Cancel reassignments"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        plan = tuple(PartitionMove(name, ()) for name in self.names) or None
+        prepared = await prepare_cancellation(cluster, plan, is_forced=self.is_forced)
+        running = prepared.running
+        if not running:
+            return Prepared("nothing of this is under way any more")
+
+        async def run(cluster: Cluster) -> Outcome:
+            return await _cancelled(cluster, prepared, self.title)
+
+        return Prepared(
+            f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
+            shortened([f"{name}: back to {ids(found.assignment.origin_replicas)}" for name, found in running.items()]),
+            ("what was copied so far is thrown away",),
+            self._command(cluster),
+            run=run,
+        )
+
+    def _command(self, cluster: Cluster) -> str:
+        if not self.names:
+            return command_text(["reassign", "cancel", "--all"], cluster.target)
+        text = plan_text(plan_document(dict.fromkeys(self.names, ())))
+        words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
+        return f"echo '{text}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
+
+
+async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: str) -> Outcome:
+    done = await cancel_reassignments(cluster, prepared, goes_on="it may be cancelled already")
+    notes = tuple(done.cleared.left)
+    if done.cleared.brokers:
+        notes = (f"the throttle is off brokers {ids(done.cleared.brokers)}", *notes)
+    return Outcome(title, ("partition", "result", "replicas", "why"), tuple(map(_cancel_row, done.results)), (), notes)
+
+
+def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
+    return (
+        Cell(str(TopicPartition(one.topic, one.partition))),
+        result_cell(
+            one.result,
+            is_good=one.result is not CancelResult.FAILED,
+            is_pending=one.result is CancelResult.UNDER_WAY,
+        ),
+        Cell(ids(one.replicas)),
+        Cell(one.error or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeThrottle:
+    """Another limit for what brokers copy, for all reassignments under way."""
+
+    bytes_per_s: int
+    title: str = "Change the throttle"
+    asks: bool = True
+
+    @staticmethod
+    def of(text: str) -> ChangeThrottle:
+        """Return the operation that a form asks for.
+
+        Raises:
+            BadRequest: it is no number, or too low for anything to get through.
+        """
+        rate = whole_number("the throttle", text)
+        if rate is None:
+            raise BadRequest("give a throttle in bytes a second", hint="50000000 is 50 MB/s")
+        Throttle(rate).check()
+        return ChangeThrottle(rate)
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        running = await list_running(cluster)
+        if not running:
+            return Prepared("nothing is under way, so there is nothing to throttle")
+        moves = tuple(
+            PartitionMove(
+                TopicPartition(one.topic, one.partition),
+                tuple(replica for replica in one.replicas if replica not in one.removing),
+            )
+            for one in running
+        )
+        found = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
+        settings = found.throttle
+        if settings is None:
+            return Prepared("no live broker copies anything, so there is nothing to throttle")
+
+        async def run(cluster: Cluster) -> Outcome:
+            return await _throttled(cluster, settings, self)
+
+        targets = {move.name: move.replicas for move in moves}
+        words = ["reassign", "execute", "--reassignment-json-file", PLAN_FILE, "--additional"]
+        words += ["--throttle", str(self.bytes_per_s)]
+        return Prepared(
+            f"Let brokers copy {byte_rate(self.bytes_per_s)} each in {cluster.target.name}?",
+            shortened(
+                [f"broker {broker}  {byte_rate(self.bytes_per_s)}" for broker in settings.brokers]
+                + [f"topic {topic}  throttled replicas" for topic in settings.topics]
+            ),
+            found.warnings,
+            f"echo '{plan_text(plan_document(targets))}' > {PLAN_FILE}; {command_text(words, cluster.target)}",
+            run=run,
+        )
+
+
+async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: ChangeThrottle) -> Outcome:
+    cluster.accepted("some brokers may be throttled already")
+    await set_throttle(cluster, settings)
+    rate = byte_rate(wanted.bytes_per_s)
+    rows = [
+        (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in settings.brokers
+    ]
+    return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows))

@@ -1,0 +1,83 @@
+"""The oldest records of partitions deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion, delete_records, preview_deletion
+from engine.common.model import TopicPartition
+from tui.cells import NO_DATA, Cell
+from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+from tui.operations.topics import whole_number
+from tui.units import count, size
+
+_GOOD = (DeletionResult.DELETED, DeletionResult.NOTHING_TO_DO)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """All records before an offset; -1 is all that are committed."""
+
+    names: tuple[TopicPartition, ...]
+    before_offset: int
+    title: str = "Delete records"
+    asks: bool = True
+
+    @staticmethod
+    def of(names: tuple[TopicPartition, ...], before: str) -> DeleteRecords:
+        """Return the operation that a form asks for.
+
+        Raises:
+            BadRequest: it is no offset.
+        """
+        offset = whole_number("the offset", before)
+        if offset is None or offset < -1:
+            raise BadRequest("give an offset, or -1 for all that are committed")
+        return DeleteRecords(names, offset)
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        previews = await preview_deletion(cluster, dict.fromkeys(self.names, self.before_offset))
+        going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+        if not going:
+            return Prepared("nothing lies before this offset")
+        records = sum(one.records for one in going)
+
+        async def run(cluster: Cluster) -> Outcome:
+            rows = tuple(_row(one) for one in await delete_records(cluster, previews))
+            return Outcome(self.title, ("partition", "before", "records", "result", "why"), rows)
+
+        return Prepared(
+            f"Delete {count(records)} records of {counted(len(going), 'partition')} in {cluster.target.name}?",
+            shortened([_line(one) for one in going]),
+            ("deleted records are gone for good, on every replica",),
+            "; ".join(self._commands(cluster)),
+            typed=str(going[0].name) if len(going) == 1 else f"{len(going)} partitions",
+            run=run,
+        )
+
+    def _commands(self, cluster: Cluster) -> list[str]:
+        """Return a command for each topic: the command takes one."""
+        commands = []
+        for topic in dict.fromkeys(name.topic for name in self.names):
+            words = ["records", "delete", "--topic", topic]
+            for name in self.names:
+                words += ["--partition", str(name.partition)] if name.topic == topic else []
+            commands.append(command_text([*words, "--before-offset", str(self.before_offset)], cluster.target))
+        return commands
+
+
+def _line(one: RecordsDeletion) -> str:
+    about = "" if one.estimated_bytes is None else f", about {size(one.estimated_bytes)}"
+    return f"{one.name}  {count(one.start_offset)} → {count(one.before_offset)}: {count(one.records)} records{about}"
+
+
+def _row(one: RecordsDeletion) -> tuple[Cell, ...]:
+    return (
+        Cell(str(one.name)),
+        NO_DATA if one.low_watermark is None else Cell(count(one.low_watermark)),
+        Cell(count(one.records)),
+        result_cell(one.result, is_good=one.result in _GOOD, is_pending=one.result is DeletionResult.UNDER_WAY),
+        Cell(one.error or ""),
+    )

@@ -1,0 +1,160 @@
+"""Topics created, grown and deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.topics.access import topic_changer
+from engine.admin.topics.changes import (
+    NewTopic,
+    TopicAlteration,
+    TopicChange,
+    TopicOutcome,
+    check_new_topic,
+    parse_topic_configs,
+)
+from tui.cells import Cell
+from tui.operations.operation import Outcome, Prepared, command_text, counted, failures_told, result_cell, shortened
+
+_COLUMNS = ("topic", "result", "partitions", "factor")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A new topic."""
+
+    topic: NewTopic
+    title: str = "New topic"
+    asks: bool = True
+
+    @staticmethod
+    def of(name: str, partitions: str, factor: str, configs: str) -> CreateTopic:
+        """Return the operation that a form asks for; empty counts are the cluster's defaults.
+
+        Raises:
+            BadRequest: a value is none that a topic can have.
+        """
+        topic = NewTopic(
+            name.strip(),
+            whole_number("partitions", partitions),
+            whole_number("replication factor", factor),
+            configs=parse_topic_configs(configs.split()),
+        )
+        check_new_topic(topic)
+        return CreateTopic(topic)
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        topic = self.topic
+        change = await (await topic_changer(cluster)).create(topic, validate_only=True)
+        words = ["topics", "create", topic.name]
+        for option, number in (("partitions", topic.partition_count), ("replication-factor", topic.replication_factor)):
+            words += [] if number is None else [f"--{option}", str(number)]
+        for key, value in topic.configs.items():
+            words += ["--config", f"{key}={value}"]
+        return Prepared(
+            f"Create topic {topic.name} in {cluster.target.name}?",
+            (
+                f"partitions          {change.partition_count or 'the default of the cluster'}",
+                f"replication factor  {change.replication_factor or 'the default of the cluster'}",
+                *(f"{key} = {value}" for key, value in topic.configs.items()),
+            ),
+            topic.warnings,
+            command_text(words, cluster.target),
+            run=self._run,
+        )
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        change = await (await topic_changer(cluster)).create(self.topic)
+        return Outcome(self.title, _COLUMNS, (_row(change),))
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopic:
+    """More partitions for a topic."""
+
+    alteration: TopicAlteration
+    before: int
+    title: str = "Add partitions"
+    asks: bool = True
+
+    @staticmethod
+    def of(topic: str, before: int, partitions: str) -> GrowTopic:
+        """Return the operation that a form asks for.
+
+        Raises:
+            BadRequest: it is no number above 0.
+        """
+        alteration = TopicAlteration(topic, whole_number("partitions", partitions))
+        alteration.check()
+        return GrowTopic(alteration, before)
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        name, count = self.alteration.name, self.alteration.partition_count
+        await (await topic_changer(cluster)).alter(self.alteration, validate_only=True)
+        return Prepared(
+            f"Give topic {name} in {cluster.target.name} {count} partitions?",
+            (f"partitions  {self.before} → {count}",),
+            self.alteration.warnings,
+            command_text(["topics", "alter", name, "--partitions", str(count)], cluster.target),
+            run=self._run,
+        )
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        change = await (await topic_changer(cluster)).alter(self.alteration)
+        return Outcome(self.title, _COLUMNS, (_row(change),))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Topics deleted, with all their records."""
+
+    names: tuple[str, ...]
+    title: str = "Delete topics"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        changer = await topic_changer(cluster)
+        for name in self.names:
+            await changer.exists(name, if_exists=False)
+        what = f"topic {self.names[0]}" if len(self.names) == 1 else counted(len(self.names), "topic")
+        return Prepared(
+            f"Delete {what} in {cluster.target.name}, with all records?",
+            shortened(self.names),
+            ("records of deleted topics are gone for good",),
+            command_text(["topics", "delete", *self.names], cluster.target),
+            typed=self.names[0] if len(self.names) == 1 else f"{len(self.names)} topics",
+            run=self._run,
+        )
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
+        is_held_up = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
+        notes = ("replicas of dead brokers hold a deletion up",) if is_held_up else ()
+        return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
+
+
+def whole_number(what: str, text: str) -> int | None:
+    """Return the number that was typed into a field; None where it was left empty.
+
+    Raises:
+        BadRequest: it is no whole number.
+    """
+    from engine.admin.cluster.errors import BadRequest
+
+    if not text.strip():
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequest(f"{what} must be a whole number, not {text.strip()!r}") from None
+
+
+def _row(change: TopicChange) -> tuple[Cell, ...]:
+    is_pending = change.result is TopicOutcome.MARKED_FOR_DELETION
+    return (
+        Cell(change.topic),
+        result_cell(change.result.value, is_good=True, is_pending=is_pending),
+        Cell("" if change.partition_count is None else str(change.partition_count)),
+        Cell("" if change.replication_factor is None else str(change.replication_factor)),
+    )

@@ -1,0 +1,1 @@
+"""One file per screen of the dashboard: its columns, its rows and the line above them. Pure: no widgets."""

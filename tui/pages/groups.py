@@ -1,0 +1,219 @@
+"""Consumer groups with their lag; and one group, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.rules import LagStatus
+from engine.admin.watch.frame import Stage, WatchedGroup
+from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
+from tui.lines import Line, line
+from tui.location import Location
+from tui.pages.page import Page, View
+from tui.table_model import Rows
+from tui.units import NOTHING, count, plain, short_count, span
+
+_TONES = {LagStatus.OK: Tone.GOOD, LagStatus.UNKNOWN: Tone.QUIET, LagStatus.WARN: Tone.WARN}
+
+
+def status_cell(status: LagStatus) -> Cell:
+    """Return how a reader is doing, with its tone."""
+    return Cell(status.value, _TONES.get(status, Tone.BAD))
+
+
+def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
+    """Return whether lag grows or falls, and how fast."""
+    if in_per_sec is None or out_per_sec is None:
+        return NO_DATA
+    difference = in_per_sec - out_per_sec
+    if abs(difference) < max(0.5, in_per_sec * 0.01):
+        return Cell("→ level", Tone.QUIET)
+    arrow, tone = ("↑", Tone.BAD) if difference > 0 else ("↓", Tone.GOOD)
+    return Cell(f"{arrow} {short_count(abs(difference))}/s", tone)
+
+
+def _number(value: float | None, text: str) -> Cell:
+    return NO_DATA if value is None else Cell(text)
+
+
+def _lag(group: WatchedGroup) -> Cell:
+    if not group.has_lag:
+        return LOADING
+    lag = group.lag.lag
+    return NO_DATA if lag is None else Cell(count(lag), Tone.QUIET if lag == 0 else Tone.PLAIN)
+
+
+def _state(group: WatchedGroup) -> Cell:
+    state = group.lag.state
+    return NO_DATA if state is None else Cell(state.value, Tone.WARN if "Rebalance" in state.value else Tone.PLAIN)
+
+
+def _seconds(duration_ms: int | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000
+
+
+def _time_lag(one: Any) -> Cell:
+    seconds = _seconds(one.time_lag_ms)
+    return NO_DATA if seconds is None else Cell(span(seconds), Tone.WARN if seconds > 60 else Tone.PLAIN)
+
+
+def _members(group: WatchedGroup) -> int | None:
+    return None if group.members is None else len(group.members)
+
+
+COLUMNS = (
+    Column("group", "GROUP", lambda g: Cell(g.name, Tone.STRONG), lambda g: g.name, is_wide=True, width=16),
+    Column("status", "STATUS", lambda g: status_cell(g.lag.status), lambda g: g.lag.status.rank, width=7),
+    Column("state", "STATE", _state, lambda g: g.lag.state.value if g.lag.state else None, rank=3, width=8),
+    Column("member_count", "MEMBERS", lambda g: _number(_members(g), str(_members(g))), _members, rank=2,
+           is_figure=True),
+    Column("lag", "LAG", _lag, lambda g: g.lag.lag, is_figure=True, width=9),
+    Column("time_lag_ms", "BEHIND FOR", lambda g: _time_lag(g.lag), lambda g: g.lag.time_lag_ms, rank=1,
+           is_figure=True, width=8),
+    Column("trend", "TREND", lambda g: trend_cell(g.lag.in_per_sec, g.lag.out_per_sec),
+           lambda g: None if None in (g.lag.in_per_sec, g.lag.out_per_sec) else g.lag.in_per_sec - g.lag.out_per_sec,
+           rank=1, width=9),
+    Column("clear_in_ms", "CLEAR IN", lambda g: _number(g.lag.clear_in_ms, span(_seconds(g.lag.clear_in_ms))),
+           lambda g: g.lag.clear_in_ms, rank=4, is_figure=True, width=8),
+    Column("in_per_sec", "IN/S", lambda g: _number(g.lag.in_per_sec, short_count(g.lag.in_per_sec)),
+           lambda g: g.lag.in_per_sec, rank=5, is_figure=True, width=6),
+    Column("out_per_sec", "OUT/S", lambda g: _number(g.lag.out_per_sec, short_count(g.lag.out_per_sec)),
+           lambda g: g.lag.out_per_sec, rank=5, is_figure=True, width=6),
+    Column("partition_count", "PARTITIONS", lambda g: Cell(count(g.lag.partition_count)),
+           lambda g: g.lag.partition_count, rank=6, is_figure=True),
+    Column("coordinator", "COORDINATOR", lambda g: _number(g.coordinator, str(g.coordinator)), lambda g: g.coordinator,
+           rank=7, is_figure=True),
+    Column("reason", "WHY", lambda g: Cell((g.lag.reason or "").replace("_", " "), Tone.QUIET),
+           lambda g: g.lag.reason, rank=6, width=12),
+)  # fmt: skip
+
+
+def _rows(view: View) -> Rows:
+    frame = view.board.frame
+    groups = frame.groups if frame is not None else ()
+    return Rows(
+        COLUMNS,
+        groups,
+        lambda group: (group.name, group.lag.type),
+        lambda group: f"{group.name} {group.lag.status} {group.lag.state or ''}",
+        _why_empty(view),
+    )
+
+
+def _why_empty(view: View) -> str:
+    status = None if view.board.frame is None else view.board.frame.stage(Stage.GROUPS)
+    if status is not None and status.is_denied:
+        return f"{DENIED.text} the cluster does not let you see groups: {status.error}"
+    if status is not None and status.error:
+        return f"groups could not be read: {status.error}"
+    if status is None or status.read_at_ms is None:
+        return "groups were not read so far"
+    return "no consumer group"
+
+
+def _summary(view: View, width: int) -> list[Line]:
+    frame = view.board.frame
+    if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
+        return [line((_why_empty(view), Tone.QUIET))]
+    bad = sum(group.lag.status.is_bad for group in frame.groups)
+    lag = view.board.lag
+    return [
+        line(
+            f"{count(len(frame.groups))} groups, {count(lag)} records behind   ",
+            (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
+        )
+    ]
+
+
+def _command(view: View, items: Sequence[Any]) -> list[str]:
+    words = ["lag"]
+    for group in items:
+        words += ["--group", group.name]
+    return words if items else [*words, "--all-groups"]
+
+
+PAGE = Page(
+    "groups",
+    _rows,
+    _summary,
+    lambda view, group: Location("group", group=group.name),
+    lambda view, group: group.lag.status.is_bad or group.lag.status is LagStatus.WARN,
+    _command,
+)
+
+
+# One group
+
+
+def _member(one: PartitionLag) -> Cell:
+    return Cell(one.consumer_id) if one.consumer_id else Cell("nobody", Tone.QUIET)
+
+
+PARTITION_COLUMNS = (
+    Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
+           is_wide=True, width=16),
+    Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=7),
+    Column("committed_offset", "COMMITTED", lambda p: _number(p.committed_offset, count(p.committed_offset)),
+           lambda p: p.committed_offset, rank=1, is_figure=True, width=9),
+    Column("log_end_offset", "END", lambda p: _number(p.log_end_offset, count(p.log_end_offset)),
+           lambda p: p.log_end_offset, rank=2, is_figure=True, width=9),
+    Column("lag", "LAG", lambda p: _number(p.lag, count(p.lag)), lambda p: p.lag, is_figure=True, width=7),
+    Column("time_lag_ms", "BEHIND FOR", _time_lag, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
+    Column("trend", "TREND", lambda p: trend_cell(p.in_per_sec, p.out_per_sec),
+           lambda p: None if None in (p.in_per_sec, p.out_per_sec) else p.in_per_sec - p.out_per_sec, rank=2, width=9),
+    Column("clear_in_ms", "CLEAR IN", lambda p: _number(p.clear_in_ms, span(_seconds(p.clear_in_ms))),
+           lambda p: p.clear_in_ms, rank=3, is_figure=True, width=8),
+    Column("reason", "WHY", lambda p: Cell(p.reason.replace("_", " "), Tone.QUIET), lambda p: p.reason, rank=3),
+    Column("consumer_id", "READ BY", _member, lambda p: p.consumer_id, rank=4),
+)  # fmt: skip
+
+
+def group_of(view: View) -> WatchedGroup | None:
+    """Return the group that the location is about."""
+    frame = view.board.frame
+    groups = () if frame is None else frame.groups
+    return next((group for group in groups if group.name == view.location.group), None)
+
+
+def _group_rows(view: View) -> Rows:
+    group = group_of(view)
+    empty = f"there is no group {view.location.group}" if view.board.frame else "groups were not read so far"
+    return Rows(
+        PARTITION_COLUMNS,
+        () if group is None else group.lag.partitions,
+        lambda one: one.name,
+        lambda one: f"{one.name} {one.status} {one.consumer_id or ''}",
+        empty if group is None else "it has committed nothing",
+    )
+
+
+def _group_summary(view: View, width: int) -> list[Line]:
+    group, frame = group_of(view), view.board.frame
+    if group is None or frame is None:
+        return []
+    state = NOTHING if group.lag.state is None else group.lag.state.value
+    members = NOTHING if group.members is None else count(len(group.members))
+    since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
+    text, tone = status_cell(group.lag.status)
+    reason = (group.lag.reason or "").replace("_", " ")
+    first = line(
+        (text, tone),
+        f" {reason}   {state} for {since}, {members} members, protocol {group.protocol or NOTHING}, "
+        f"coordinator {NOTHING if group.coordinator is None else group.coordinator}",
+    )
+    if not group.members:
+        return [first]
+    who = ", ".join(f"{plain(m.client_id)} at {plain(m.host)} ({len(m.assignment or ())})" for m in group.members[:6])
+    return [first, line((f"members: {who}", Tone.QUIET))]
+
+
+GROUP_PAGE = Page(
+    "group",
+    _group_rows,
+    _group_summary,
+    lambda view, one: Location("partitions", topic=one.topic, row=one.name),
+    lambda view, one: one.status.is_bad or one.status is LagStatus.WARN,
+    lambda view, items: ["groups", "describe", "--group", view.location.group or ""],
+)

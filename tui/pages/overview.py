@@ -1,0 +1,208 @@
+"""The overview: is the cluster well, and why not; its figures, their course, and what happened last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.admin.health.report import HealthReason, HealthStatus, Severity
+from engine.admin.watch.events import Event
+from engine.admin.watch.frame import Stage
+from engine.common.model import NO_CONTROLLER
+from tui.board import Board, Sample
+from tui.cells import Tone
+from tui.lines import Line, beside, fitted, line
+from tui.pages.timeline import change_text, kind_cell
+from tui.remedies import spelled
+from tui.sparkline import spark_lines
+from tui.units import NOTHING, clock_time, count, plain, short_count
+
+WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
+_TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
+_SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
+_WIDE = 120
+_LABEL = 17
+_FIGURE = 7
+
+
+def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = True) -> list[Line]:
+    """Return the screen's lines for a room of ``width`` by ``height``."""
+    inner = width - 2
+    health = _health(board, inner if width < _WIDE else (inner - 3) // 2, 8 if width >= _WIDE else 4, is_seen=is_seen)
+    if width >= _WIDE:
+        half = (inner - 3) // 2
+        left = [*health, (), *_figures(board, half, columns=2)]
+        right = _charts(board, inner - half - 3, chart_height=min(6, max(2, (height - 12) // 6)))
+        top = beside(left, right, left_width=half)
+    else:
+        top = [*health, (), *_figures(board, inner, columns=3), ()]
+        top += _charts(board, inner, chart_height=1)[: max(0, height - len(top) - 4)]
+    lines = [*top, (), *_events(board, inner, max(0, height - len(top) - 2))]
+    return [((" ", Tone.PLAIN), *one) for one in lines[:height]]
+
+
+def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
+    """Return how the cluster is in a word, with a sign for eyes without colour; or how it was when last seen."""
+    health = board.frame.health if board.frame is not None else None
+    if health is None:
+        return "not known yet", Tone.QUIET
+    if not is_seen:
+        return f"? was {WORDS[health.status]} when last seen", Tone.QUIET
+    return f"{_SIGNS[health.status]} {WORDS[health.status]}", _TONES[health.status]
+
+
+def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[Line]:
+    health = board.frame.health if board.frame is not None else None
+    if health is None:
+        return [line(("how the cluster is, is not known yet: topics and partitions were not read so far", Tone.QUIET))]
+    word, tone = health_word(board, is_seen=is_seen)
+    if not health.reasons:
+        told = "   nothing is wrong" if is_seen else ""
+        return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
+    lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
+    shown = list(health.reasons)[: max(1, (lines_max - 1) // 2)]
+    for reason in shown:
+        lines += _reason(reason, width)
+    hidden = len(health.reasons) - len(shown)
+    return [*lines, line((f"  and {hidden} more", Tone.QUIET))] if hidden else lines
+
+
+def _reason(reason: HealthReason, width: int) -> list[Line]:
+    tone = Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN
+    examples = ", ".join(plain(example) for example in reason.examples[:3])
+    more = ", …" if reason.count > min(3, len(reason.examples)) else ""
+    told = line(
+        (f"{count(reason.count):>4} ", tone),
+        (reason.check.value.replace("_", " "), tone),
+        (f"  {examples}{more}", Tone.PLAIN),
+    )
+    advice = line((f"     {spelled(reason.check.advice)}", Tone.QUIET))
+    return [fitted(told, width), fitted(advice, width)]
+
+
+def _figures(board: Board, width: int, *, columns: int) -> list[Line]:
+    pairs = _pairs(board)
+    rows = -(-len(pairs) // columns)
+    cell = width // columns
+    lines = []
+    for row in range(rows):
+        spans: list[tuple[str, Tone]] = []
+        for column in range(columns):
+            index = column * rows + row
+            if index < len(pairs):
+                label, (text, tone) = pairs[index]
+                # A number stands right in its column, so that one reads down.
+                piece = line((f"{label:<{_LABEL}}", Tone.QUIET), (f"{text:>{_FIGURE}}", tone))
+                spans += fitted(piece, cell)
+        lines.append(tuple(spans))
+    return lines
+
+
+def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
+    frame = board.frame
+    cluster = frame.cluster if frame is not None else None
+    is_known = board.has_metadata
+    total = board.total
+
+    def number(value: int | None, tone: Tone = Tone.STRONG) -> tuple[str, Tone]:
+        if not is_known or value is None:
+            return NOTHING, Tone.QUIET
+        return count(value), Tone.QUIET if value == 0 and tone is not Tone.STRONG else tone
+
+    controller = NOTHING if cluster is None or cluster.controller_id == NO_CONTROLLER else str(cluster.controller_id)
+    missing = len(board.broker_ids) - len(board.live)
+    brokers = f"{len(board.live)} of {len(board.broker_ids)}" if cluster is not None else NOTHING
+    min_isr_known = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
+    in_per_s = board.in_per_s
+    return [
+        ("Controller", (controller, Tone.STRONG if controller != NOTHING else Tone.BAD)),
+        ("Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
+        ("Topics", number(len(board.topics))),
+        ("Partitions", number(total.partitions)),
+        ("Offline", number(total.offline, Tone.BAD)),
+        ("Under-replicated", number(total.under_replicated, Tone.BAD)),
+        ("Under min ISR", number(total.under_min_isr if min_isr_known else None, Tone.BAD)),
+        ("At min ISR", number(total.at_min_isr if min_isr_known else None, Tone.WARN)),
+        ("Not preferred", number(total.not_preferred, Tone.WARN)),
+        ("Moving", number(total.moving, Tone.ACCENT)),
+        ("Records in/s", (short_count(in_per_s), Tone.STRONG if in_per_s is not None else Tone.QUIET)),
+        ("Lag of groups", (short_count(board.lag), Tone.STRONG if board.lag is not None else Tone.QUIET)),
+    ]
+
+
+_CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
+    ("records in/s", lambda s: s.in_per_s, Tone.ACCENT),
+    ("under-replicated", lambda s: s.under_replicated, Tone.BAD),
+    ("lag of groups", lambda s: s.lag, Tone.WARN),
+)
+_BROKERS_MAX = 12
+
+
+def _charts(board: Board, width: int, *, chart_height: int) -> list[Line]:
+    """Draw what the cluster does, then each broker's share of it on one scale."""
+    samples = list(board.samples)
+    chart = max(8, width - _LABEL - _FIGURE - 2)
+    lines: list[Line] = []
+    for label, value, tone in _CHARTS:
+        values = [value(sample) for sample in samples]
+        lines += _chart(label, values, chart, chart_height, tone, top=None)
+    brokers = sorted(board.live)[:_BROKERS_MAX]
+    by_broker = {broker: [sample.in_by_broker.get(broker) for sample in samples] for broker in brokers}
+    top = max((value for values in by_broker.values() for value in values if value is not None), default=None)
+    if top is not None:
+        lines.append(line((f"records in/s by broker, one scale: 0 to {short_count(top)}", Tone.QUIET)))
+        for broker, values in by_broker.items():
+            lines += _chart(f"  broker {broker}", values, chart, 1, Tone.ACCENT, top=top)
+    return lines
+
+
+def _chart(
+    label: str, values: Sequence[float | None], width: int, height: int, tone: Tone, *, top: float | None
+) -> list[Line]:
+    drawn = spark_lines(values, width, height, top=top)
+    last = next((value for value in reversed(values) if value is not None), None)
+    lines = []
+    for row, text in enumerate(drawn):
+        is_last = row == height - 1
+        name = label if is_last else ""
+        figure = short_count(last) if is_last else ""
+        lines.append(line((f"{name:<{_LABEL}}", Tone.QUIET), (text, tone), (f" {figure:>{_FIGURE - 1}}", Tone.STRONG)))
+    return lines
+
+
+def _events(board: Board, width: int, lines_max: int) -> list[Line]:
+    if lines_max < 2:
+        return []
+    lines = [line(("last changes", Tone.QUIET))]
+    runs = _runs(board.events, lines_max - 1)
+    if not runs:
+        return [*lines, line(("none since the dashboard began to look", Tone.QUIET))]
+    return [*lines, *(fitted(_run_line(run), width) for run in runs)]
+
+
+def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
+    """Return the newest events; those of one kind and one frame are one line: a broker takes hundreds along."""
+    runs: list[list[Event]] = []
+    by_kind: dict[tuple[int, str], list[Event]] = {}
+    for event in reversed(events):
+        key = event.at_ms, event.kind.value
+        if key in by_kind:
+            by_kind[key].append(event)
+        elif len(runs) == runs_max:
+            break
+        else:
+            by_kind[key] = [event]
+            runs.append(by_kind[key])
+    return runs
+
+
+def _run_line(run: list[Event]) -> Line:
+    event = run[-1]
+    kind = kind_cell(event)
+    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<22}", kind.tone))
+    if len(run) == 1:
+        subject = (f"{plain(event.subject):<20}  ", Tone.STRONG)
+        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
+    reasons = {one.reason for one in run}
+    why = plain(event.reason) if len(reasons) == 1 else ""
+    names = ", ".join(plain(one.subject) for one in run[::-1][:4])
+    return line(*head, (f"{count(len(run)):>3} times{'':<13}", Tone.STRONG), f"{names}, …  ", (why, Tone.QUIET))

@@ -1,0 +1,57 @@
+"""What a screen is made of: a line or two that sum it up, and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.admin.cluster.target import ClusterTarget
+from tui.board import Board
+from tui.lines import Line
+from tui.location import Location
+from tui.table_model import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a screen is drawn from."""
+
+    board: Board
+    location: Location
+    target: ClusterTarget | None = None
+
+
+def opens_nothing(view: View, item: Any) -> Location | None:
+    """There is nothing behind a row."""
+    return None
+
+
+def no_command(view: View, items: Sequence[Any]) -> list[str]:
+    """No command shows the same."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One screen.
+
+    Attributes:
+        rows: the table.
+        summary: what stands above it, for a width.
+        opens: where enter leads from a row.
+        is_trouble: whether something is wrong with a row; None where that means nothing.
+        command: the words of the command that shows the same.
+    """
+
+    name: str
+    rows: Callable[[View], Rows]
+    summary: Callable[[View, int], list[Line]]
+    opens: Callable[[View, Any], Location | None] = opens_nothing
+    is_trouble: Callable[[View, Any], bool] | None = None
+    command: Callable[[View, Sequence[Any]], list[str]] = no_command
+
+
+def why_empty(view: View, what: str) -> str:
+    """Return what to say where there are no rows: nothing was read yet, or there is nothing."""
+    return f"no {what}" if view.board.has_metadata else f"{what} are not known yet: nobody has told of them so far"

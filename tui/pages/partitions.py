@@ -1,0 +1,189 @@
+"""Partitions: all of the cluster, of a topic, or on a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.common.model import NO_LEADER
+from tui.board import Board, PartitionItem
+from tui.cells import NO_DATA, Cell, Column, Tone
+from tui.lines import Line, line
+from tui.pages.page import Page, View, why_empty
+from tui.table_model import Rows
+from tui.units import NOTHING, count, ids, short_count, size, span
+
+
+def items_of(view: View) -> Sequence[PartitionItem]:
+    """Return the partitions that the location is about."""
+    board, where = view.board, view.location
+    if where.topic is not None:
+        return [item for topic in board.topics if topic.name == where.topic for item in board.items_of(topic)]
+    if where.broker is not None:
+        return [item for item in board.items if where.broker in item.partition.replicas]
+    return board.items
+
+
+def state_of(item: PartitionItem, min_isr: int | None, live: frozenset[int]) -> tuple[str, Tone]:
+    """Return the worst that can be said of a partition, in Kafka's words."""
+    partition = item.partition
+    if partition.leader == NO_LEADER or partition.leader not in live:
+        return "offline", Tone.BAD
+    if min_isr is not None and len(partition.isr) < min(min_isr, len(partition.replicas)):
+        return "under min ISR", Tone.BAD
+    if partition.is_under_replicated:
+        return "under-replicated", Tone.BAD
+    if partition.assignment.is_being_reassigned:
+        return "moving", Tone.ACCENT
+    if partition.leader != partition.preferred_leader:
+        return "not preferred", Tone.WARN
+    return "ok", Tone.QUIET
+
+
+def columns_of(board: Board) -> tuple[Column, ...]:
+    """Return the columns; offsets and sizes are the board's."""
+    frame = board.frame
+    live = board.live
+
+    def state(item: PartitionItem) -> tuple[str, Tone]:
+        return state_of(item, None if frame is None else frame.min_isr.get(item.topic.name), live)
+
+    def end(item: PartitionItem) -> int | None:
+        known = None if frame is None else frame.offsets.get(item.name)
+        return None if known is None else known.end
+
+    def bytes_of(item: PartitionItem) -> int | None:
+        logs = frame.logs.get(item.name) if frame is not None else None
+        own = [log.size_bytes for log in logs or () if log.broker == item.partition.leader and not log.is_future]
+        return own[0] if own else None
+
+    def behind(item: PartitionItem) -> int | None:
+        """The most that a follower lacks, as its broker tells."""
+        logs = frame.logs.get(item.name) if frame is not None else None
+        lags = [log.offset_lag for log in logs or () if log.broker != item.partition.leader and not log.is_future]
+        return max(lags, default=None)
+
+    def age_s(item: PartitionItem) -> float | None:
+        read_at = frame.read_at_ms.get(item.name) if frame is not None else None
+        return None if frame is None or read_at is None else (frame.at_ms - read_at) / 1000
+
+    def known(value: float | None, text: str, tone: Tone = Tone.PLAIN) -> Cell:
+        return NO_DATA if value is None else Cell(text, tone)
+
+    def behind_cell(item: PartitionItem) -> Cell:
+        lag = behind(item)
+        return known(lag, short_count(lag), Tone.WARN if lag else Tone.QUIET)
+
+    columns = (
+        Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
+               width=16),
+        Column("state", "STATE", lambda i: Cell(*state(i)), lambda i: state(i)[0], width=10),
+        Column("leader", "LEADER", _leader, lambda i: i.partition.leader, is_figure=True),
+        Column("replicas", "REPLICAS", lambda i: Cell(ids(i.partition.replicas)), lambda i: i.partition.replicas),
+        Column("isr", "ISR", _isr, lambda i: i.partition.isr, width=5),
+        Column("osr", "MISSING", _osr, lambda i: i.partition.osr, rank=5),
+        Column("leader_epoch", "EPOCH", lambda i: known(i.partition.leader_epoch, str(i.partition.leader_epoch),
+               Tone.QUIET), lambda i: i.partition.leader_epoch, rank=6, is_figure=True),
+        Column("zk_version", "ZK VERSION", lambda i: known(i.partition.zk_version, str(i.partition.zk_version),
+               Tone.QUIET), lambda i: i.partition.zk_version, rank=8, is_figure=True),
+        Column("end_offset", "END", lambda i: known(end(i), count(end(i))), end, rank=2, is_figure=True, width=9),
+        Column("in_per_s", "IN/S", lambda i: known(board.partition_in(i.name), short_count(board.partition_in(i.name))),
+               lambda i: board.partition_in(i.name), rank=3, is_figure=True, width=6),
+        Column("bytes", "SIZE", lambda i: known(bytes_of(i), size(bytes_of(i))), bytes_of, rank=4, is_figure=True,
+               width=9),
+        Column("follower_lag", "BEHIND", behind_cell, behind, rank=4, is_figure=True, width=6),
+    )  # fmt: skip
+    if frame is not None and frame.read_at_ms:
+        aged = Column("age_s", "SEEN", lambda i: known(age_s(i), span(age_s(i)), Tone.QUIET), age_s, rank=1,
+                      is_figure=True)  # fmt: skip
+        return (*columns, aged)
+    return columns
+
+
+def _leader(item: PartitionItem) -> Cell:
+    partition = item.partition
+    if partition.leader == NO_LEADER:
+        return Cell("none", Tone.BAD)
+    if partition.leader != partition.preferred_leader:
+        return Cell(f"{partition.leader}*", Tone.WARN)
+    return Cell(f"{partition.leader} ")
+
+
+def _isr(item: PartitionItem) -> Cell:
+    return Cell(ids(item.partition.isr), Tone.BAD if item.partition.is_under_replicated else Tone.PLAIN)
+
+
+def _osr(item: PartitionItem) -> Cell:
+    missing = item.partition.osr
+    return Cell(ids(missing), Tone.BAD) if missing else Cell("", Tone.QUIET)
+
+
+def _rows(view: View) -> Rows:
+    return Rows(columns_of(view.board), items_of(view), lambda item: item.name, _searched, _why_empty(view))
+
+
+def _searched(item: PartitionItem) -> str:
+    return f"{item.topic.name}-{item.partition.partition}"
+
+
+def _why_empty(view: View) -> str:
+    where = view.location
+    if where.topic is not None and view.board.has_metadata:
+        return f"there is no topic {where.topic}"
+    if where.broker is not None and view.board.has_metadata:
+        return f"no partition has a replica on broker {where.broker}"
+    return why_empty(view, "partitions")
+
+
+def _summary(view: View, width: int) -> list[Line]:
+    board, where = view.board, view.location
+    if not board.has_metadata:
+        return []
+    if where.topic is not None:
+        return _topic_summary(board, where.topic)
+    total = board.total
+    if where.broker is not None:
+        broker = where.broker
+        is_up = broker in board.live
+        return [
+            line(
+                (f"broker {broker} is {'up' if is_up else 'down'}", Tone.GOOD if is_up else Tone.BAD),
+                f"   leads {count(total.leaders[broker])} of the {count(total.preferred[broker])} it is preferred for,"
+                f" holds {count(total.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
+            )
+        ]
+    return [line((f"{count(total.partitions)} partitions   * not led by the preferred replica", Tone.QUIET))]
+
+
+def _topic_summary(board: Board, name: str) -> list[Line]:
+    topic = next((topic for topic in board.topics if topic.name == name), None)
+    if topic is None:
+        return []
+    figures = board.topic_figures(topic)
+    settings = NOTHING if topic.configs is None else ", ".join(f"{k}={v}" for k, v in sorted(topic.configs.items()))
+    return [
+        line(
+            f"{count(figures.partitions)} partitions, factor {topic.replication_factor}   ",
+            (
+                f"{count(figures.under_replicated)} under-replicated",
+                Tone.BAD if figures.under_replicated else Tone.QUIET,
+            ),
+            "   ",
+            (f"{count(figures.not_preferred)} not preferred", Tone.WARN if figures.not_preferred else Tone.QUIET),
+        ),
+        line((f"set: {settings or 'nothing of its own'}", Tone.QUIET)),
+    ]
+
+
+def _is_trouble(view: View, item: Any) -> bool:
+    frame = view.board.frame
+    min_isr = None if frame is None else frame.min_isr.get(item.topic.name)
+    return state_of(item, min_isr, view.board.live)[1] is Tone.BAD
+
+
+def _command(view: View, items: Sequence[Any]) -> list[str]:
+    topics = dict.fromkeys(item.topic.name for item in items)
+    return ["topics", "describe", *(topics or ([view.location.topic] if view.location.topic else []))]
+
+
+PAGE = Page("partitions", _rows, _summary, is_trouble=_is_trouble, command=_command)

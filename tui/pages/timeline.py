@@ -1,0 +1,96 @@
+"""Everything that happened while the dashboard looked, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.admin.watch.events import Event, EventKind
+from tui.cells import Cell, Column, Tone
+from tui.lines import Line, line
+from tui.location import Location
+from tui.pages.page import Page, View
+from tui.table_model import Rows
+from tui.units import clock_time, count, span
+
+_TONES = {
+    EventKind.BROKER_DOWN: Tone.BAD,
+    EventKind.PARTITION_OFFLINE: Tone.BAD,
+    EventKind.LOG_DIR_FAILED: Tone.BAD,
+    EventKind.CONNECTION_LOST: Tone.BAD,
+    EventKind.ISR_SHRANK: Tone.WARN,
+    EventKind.CONTROLLER_MOVED: Tone.WARN,
+    EventKind.TOPIC_DELETED: Tone.WARN,
+    EventKind.TOPIC_RECREATED: Tone.WARN,
+    EventKind.BROKER_RESTARTED: Tone.WARN,
+    EventKind.BROKER_UP: Tone.GOOD,
+    EventKind.ISR_GREW: Tone.GOOD,
+    EventKind.LOG_DIR_BACK: Tone.GOOD,
+    EventKind.CONNECTION_BACK: Tone.GOOD,
+    EventKind.REASSIGNMENT_FINISHED: Tone.GOOD,
+}
+
+
+def kind_cell(event: Event) -> Cell:
+    """Return what happened, in words."""
+    return Cell(event.kind.value.replace("_", " "), _TONES.get(event.kind, Tone.PLAIN))
+
+
+def change_text(event: Event) -> str:
+    """Return old and new."""
+    if event.before and event.after:
+        return f"{event.before} → {event.after}"
+    return event.after or event.before
+
+
+def _within(event: Event) -> Cell:
+    return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
+
+
+COLUMNS = (
+    Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
+    Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True, width=6),
+    Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
+    Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
+    Column("change", "CHANGE", lambda e: Cell(change_text(e[1])), lambda e: change_text(e[1]), rank=1, width=16),
+    Column("reason", "WHY", lambda e: Cell(e[1].reason, Tone.QUIET), lambda e: e[1].reason, rank=2, is_wide=True,
+           width=12),
+)  # fmt: skip
+
+
+def _rows(view: View) -> Rows:
+    events = view.board.numbered_events()
+    return Rows(
+        COLUMNS,
+        events,
+        lambda numbered: numbered[0],
+        lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
+        "nothing has happened since the dashboard began to look",
+    )
+
+
+def _summary(view: View, width: int) -> list[Line]:
+    text = f"{count(len(view.board.events))} events   what came and went between two looks is not seen"
+    return [line((text, Tone.QUIET))]
+
+
+def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
+    event = numbered[1]
+    if event.topic is not None:
+        row = None if event.partition is None else f"{event.topic}-{event.partition}"
+        return Location("partitions", topic=event.topic, row=row)
+    return None if event.broker is None else Location("partitions", broker=event.broker)
+
+
+def _command(view: View, items: Sequence[Any]) -> list[str]:
+    return ["state-changes", "merge"]
+
+
+PAGE = Page(
+    "timeline",
+    _rows,
+    _summary,
+    _opens,
+    lambda view, numbered: kind_cell(numbered[1]).tone in (Tone.BAD, Tone.WARN),
+    _command,
+)

@@ -1,0 +1,114 @@
+"""Topics: how many partitions each has, and how those are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.common.snapshot import TopicSnapshot
+from tui.board import Board
+from tui.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.lines import Line, line
+from tui.location import Location
+from tui.pages.page import Page, View, why_empty
+from tui.table_model import Rows
+from tui.units import NOTHING, count, short_count, size
+
+
+def _rows(view: View) -> Rows:
+    return Rows(
+        columns_of(view.board),
+        view.board.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.name,
+        why_empty(view, "topics"),
+    )
+
+
+def columns_of(board: Board) -> tuple[Column, ...]:
+    """Return the columns; what they count is the board's."""
+
+    def figure(name: str, title: str, rank: int, tone: Tone = Tone.BAD) -> Column:
+        def value(topic: TopicSnapshot) -> int:
+            return int(getattr(board.topic_figures(topic), name))
+
+        return Column(
+            name, title, lambda t: tinted(value(t), count(value(t)), tone=tone), value, rank=rank, is_figure=True
+        )
+
+    def min_isr(topic: TopicSnapshot) -> int | None:
+        return None if board.frame is None else board.frame.min_isr.get(topic.name)
+
+    def known(value: float | None, text: str) -> Cell:
+        return NO_DATA if value is None else Cell(text)
+
+    return (
+        Column("topic", "TOPIC", _name, lambda t: t.name, is_wide=True, width=16),
+        Column("partition_count", "PARTITIONS", lambda t: Cell(count(len(t.partitions))), lambda t: len(t.partitions),
+               is_figure=True),
+        Column("replication_factor", "RF", lambda t: Cell(str(t.replication_factor)), lambda t: t.replication_factor,
+               rank=1, is_figure=True),
+        Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t))), min_isr, rank=4, is_figure=True),
+        figure("under_replicated", "UNDER-REPL", 0),
+        figure("offline", "OFFLINE", 1),
+        figure("under_min_isr", "UNDER MIN", 2),
+        figure("not_preferred", "NOT PREF", 3, Tone.WARN),
+        figure("moving", "MOVING", 4, Tone.ACCENT),
+        Column("in_per_s", "IN/S", lambda t: known(board.topic_in(t), short_count(board.topic_in(t))), board.topic_in,
+               rank=2, is_figure=True, width=6),
+        Column("bytes", "ON DISK", lambda t: known(board.topic_bytes(t), size(board.topic_bytes(t))),
+               board.topic_bytes, rank=3, is_figure=True, width=9),
+        Column("cleanup_policy", "CLEANUP", lambda t: Cell(_policy(t), Tone.QUIET), _policy, rank=6, width=7),
+    )  # fmt: skip
+
+
+def _name(topic: TopicSnapshot) -> Cell:
+    if topic.is_marked_for_deletion:
+        return Cell(f"{topic.name} (being deleted)", Tone.WARN)
+    return Cell(topic.name, Tone.QUIET if topic.is_internal else Tone.STRONG)
+
+
+def _policy(topic: TopicSnapshot) -> str:
+    """Return the override; what holds without one is the brokers' default, which is not said here."""
+    return NOTHING if topic.configs is None else topic.configs.get("cleanup.policy", "default")
+
+
+def _summary(view: View, width: int) -> list[Line]:
+    board = view.board
+    if not board.has_metadata:
+        return []
+    total = board.total
+    return [
+        line(
+            (f"{count(len(board.topics))} topics, {count(total.partitions)} partitions", Tone.PLAIN),
+            "   ",
+            (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
+            "   ",
+            (f"{count(total.offline)} offline", _bad(total.offline)),
+            "   ",
+            (f"{count(total.under_min_isr)} under, {count(total.at_min_isr)} at min ISR", _bad(total.under_min_isr)),
+        )
+    ]
+
+
+def _bad(number: int) -> Tone:
+    return Tone.BAD if number else Tone.QUIET
+
+
+def _is_trouble(view: View, topic: Any) -> bool:
+    figures = view.board.topic_figures(topic)
+    return bool(figures.under_replicated or figures.offline or figures.under_min_isr or topic.is_marked_for_deletion)
+
+
+def _command(view: View, items: Sequence[Any]) -> list[str]:
+    return ["topics", "describe", *(topic.name for topic in items)]
+
+
+PAGE = Page(
+    "topics",
+    _rows,
+    _summary,
+    lambda view, topic: Location("partitions", topic=topic.name),
+    _is_trouble,
+    _command,
+)

@@ -1,0 +1,98 @@
+"""ZooKeeper's znodes, decoded by the classes that the engine writes them with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from engine.admin.znodes.tree import Znode
+from tui.cells import Cell, Column, Tone
+from tui.lines import Line, line
+from tui.location import Location
+from tui.pages.page import View
+from tui.table_model import Rows
+from tui.units import plain
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeLevel:
+    """One znode with its children, as they were read; or why they could not be."""
+
+    path: str
+    znodes: tuple[Znode, ...] = ()
+    error: str = ""
+    is_loading: bool = False
+
+
+def value_text(data: object) -> str:
+    """Return what a znode says, on one line."""
+    if data is None:
+        return ""
+    return plain(data if isinstance(data, str) else json.dumps(_simple(data), ensure_ascii=False))
+
+
+def _simple(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _simple(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return _simple(value.value)
+    if isinstance(value, dict):
+        return {str(_simple(key)): _simple(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_simple(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _children(znode: Znode) -> Cell:
+    return Cell(str(znode.children_count), Tone.PLAIN if znode.children_count else Tone.QUIET)
+
+
+COLUMNS = (
+    Column("name", "ZNODE", lambda z: Cell(z.name + ("/" if z.children_count else ""), Tone.STRONG),
+           lambda z: z.name, width=20),
+    Column("children", "CHILDREN", _children, lambda z: z.children_count, rank=3, is_figure=True),
+    Column("version", "VERSION", lambda z: Cell(str(z.version)), lambda z: z.version, rank=1, is_figure=True),
+    Column("kind", "KIND", lambda z: Cell(z.kind or "", Tone.QUIET), lambda z: z.kind, rank=5),
+    Column("owner", "SESSION", lambda z: Cell(z.ephemeral_owner or "", Tone.ACCENT), lambda z: z.ephemeral_owner,
+           rank=4),
+    Column("modified", "MODIFIED", lambda z: Cell(f"{z.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET), lambda z: z.modified,
+           rank=6),
+    Column("data", "VALUE", lambda z: Cell(z.complaint or value_text(z.data), Tone.WARN if z.complaint else Tone.PLAIN),
+           lambda z: value_text(z.data), is_wide=True, width=20),
+)  # fmt: skip
+
+
+def rows_of(level: ZnodeLevel) -> Rows:
+    """Return the children of a znode."""
+    empty = "reading …" if level.is_loading else level.error or "it has no children"
+    return Rows(COLUMNS, level.znodes[1:], lambda z: z.path, lambda z: f"{z.path} {value_text(z.data)}", empty)
+
+
+def summary_of(level: ZnodeLevel, view: View) -> list[Line]:
+    """Return the path and what the znode itself says."""
+    if not level.znodes:
+        return [line((level.path, Tone.STRONG))]
+    own = level.znodes[0]
+    told = own.complaint or value_text(own.data)
+    owner = f"   session {own.ephemeral_owner}" if own.ephemeral_owner else ""
+    return [
+        line((level.path, Tone.STRONG), (f"   version {own.version}   {own.kind or ''}{owner}", Tone.QUIET)),
+        line((told, Tone.WARN if own.complaint else Tone.PLAIN)),
+    ]
+
+
+def opens(view: View, znode: Any) -> Location | None:
+    """Go down, where there is something below."""
+    return Location("zookeeper", path=znode.path)
+
+
+def command(view: View, items: Sequence[Any]) -> list[str]:
+    """Return the words that show the same."""
+    if len(items) == 1:
+        return ["zk", "get", items[0].path]
+    return ["zk", "tree", view.location.path or "/", "--depth", "1"]

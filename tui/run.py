@@ -1,0 +1,157 @@
+"""Opens the dashboard for a command: in the terminal, or without one for a single picture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.profiles import Profiles, load_profiles, profiles_path
+from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.feed import Feed
+from engine.admin.watch.live_feed import LiveFeed
+from engine.admin.watch.recording import Recorded, record
+from engine.admin.watch.replay_feed import ReplayFeed
+from tui.actions import Registry
+from tui.app import INTERRUPTED, TERMINATED, Dashboard, has_utf8
+from tui.key_file import key_file_path, load_keys
+from tui.log_ring import logs_kept
+from tui.recorded_feed import RecordedFeed
+from tui.session import Session
+from tui.themes import PALETTES, custom_themes
+
+PICTURE_SIZE = (120, 40)
+"""Of a picture without a terminal, in characters; COLUMNS and LINES say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How the dashboard is to begin."""
+
+    page: str = "overview"
+    refresh_s: float = 1.0
+    theme: str | None = None
+    is_read_only: bool = False
+    screenshot: Path | None = None
+    record: Path | None = None
+    timeout_s: float = 30.0
+
+
+def theme_names(environment: Mapping[str, str]) -> list[str]:
+    """Return the themes that can be chosen."""
+    return [*PALETTES, *custom_themes(_themes_folder(environment))[0]]
+
+
+def run_replay(recording: Path, wishes: Wishes) -> int:
+    """Show a recording until it is ended; return the exit code.
+
+    Raises:
+        NotFound, BadRequest: there is no such file, or it is no recording.
+    """
+    return run_dashboard(None, wishes, ReplayFeed(recording))
+
+
+def record_headless(target: ClusterTarget, wishes: Wishes) -> tuple[Recorded | None, int]:
+    """Record without a terminal until a signal ends it; return what it came to, and the exit code.
+
+    Raises:
+        BadRequest: the file exists already, or cannot be made.
+    """
+    assert wishes.record is not None
+    return asyncio.run(_record(LiveFeed(target, interval_s=wishes.refresh_s), wishes.record))
+
+
+async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
+    codes: list[int] = []
+    loop = asyncio.get_running_loop()
+    closing: list[asyncio.Task[None]] = []
+
+    def end(code: int) -> None:
+        if not codes:
+            codes.append(code)
+            # The feed ends its frames, and the recording is closed whole.
+            closing.append(loop.create_task(feed.close(), name="end-recording"))
+
+    for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+        loop.add_signal_handler(number, end, code)
+    recorded = await record(feed, path)
+    await asyncio.gather(*closing)
+    return recorded, codes[0] if codes else 0
+
+
+def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | None = None) -> int:
+    """Show the dashboard until it is ended; return the exit code.
+
+    Args:
+        target: the cluster; None for a recording, whose feed is given.
+    """
+    environment = os.environ
+    registry, key_problems = load_keys(key_file_path(environment), Registry())
+    palettes, theme_problems = custom_themes(_themes_folder(environment))
+    profiles, profile_problems = _profiles(environment)
+
+    def open_feed(target: ClusterTarget) -> Feed:
+        return LiveFeed(target, interval_s=wishes.refresh_s)
+
+    with logs_kept() as log:
+        if feed is None:
+            assert target is not None
+            feed = open_feed(target)
+            if wishes.record is not None:
+                feed = RecordedFeed(feed, wishes.record)
+        session = Session(
+            feed,
+            target,
+            open_feed=None if target is None else open_feed,
+            is_read_only=wishes.is_read_only,
+            page=wishes.page,
+            registry=registry,
+            palettes={**PALETTES, **palettes},
+            theme=wishes.theme or ("monochrome" if environment.get("NO_COLOR") else "dark"),
+            profiles=profiles,
+            problems=tuple(map(str, (*key_problems, *theme_problems, *profile_problems))),
+            log=log,
+            screenshot=wishes.screenshot,
+            timeout_s=wishes.timeout_s,
+            environment=environment,
+        )
+        return _run(session)
+
+
+def _run(session: Session) -> int:
+    if session.screenshot is not None:
+        return asyncio.run(_draw_once(session))
+    app = Dashboard(session, is_plain_text=not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None))
+    code = app.run(mouse=True)
+    return app.return_code or 1 if code is None else code
+
+
+async def _draw_once(session: Session) -> int:
+    """Draw until there is something to be seen, or the time is over: then the picture says so."""
+    app = Dashboard(session)
+    columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
+    size = (
+        int(columns) if columns.isdecimal() and int(columns) else PICTURE_SIZE[0],
+        int(lines) if lines.isdecimal() and int(lines) else PICTURE_SIZE[1],
+    )
+    running = asyncio.create_task(app.run_async(headless=True, size=size), name="dashboard-picture")
+    done, _ = await asyncio.wait({running}, timeout=session.timeout_s)
+    if not done:
+        app.finish_screenshot(code=3)
+    return await running or 0
+
+
+def _profiles(environment: Mapping[str, str]) -> tuple[Profiles | None, list[str]]:
+    try:
+        return load_profiles(profiles_path(environment)), []
+    except AdminError as error:
+        return None, [str(error)]
+
+
+def _themes_folder(environment: Mapping[str, str]) -> Path:
+    return key_file_path(environment).parent / "themes"

@@ -1,0 +1,64 @@
+"""What a dashboard is opened with: which cluster, whose feed, and how it should begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.profiles import Profiles
+from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.feed import Feed
+from tui.actions import Registry
+from tui.log_ring import LogRing
+from tui.themes import PALETTES, Palette
+
+OpenFeed = Callable[[ClusterTarget], Feed]
+
+
+@dataclass(slots=True)
+class Session:
+    """What a dashboard is opened with.
+
+    Attributes:
+        feed: gives the frames.
+        target: the cluster that is changed and whose znodes are read; None for a recording.
+        open_feed: makes the feed of another cluster.
+        profiles: the clusters that can be chosen.
+        problems: what a person should be told at the start.
+        clock: monotonic seconds.
+        screenshot: draw one frame into this file and end.
+    """
+
+    feed: Feed
+    target: ClusterTarget | None = None
+    open_feed: OpenFeed | None = None
+    is_read_only: bool = False
+    page: str = "overview"
+    registry: Registry = field(default_factory=Registry)
+    palettes: Mapping[str, Palette] = field(default_factory=lambda: dict(PALETTES))
+    theme: str = "dark"
+    profiles: Profiles | None = None
+    problems: tuple[str, ...] = ()
+    log: LogRing = field(default_factory=LogRing)
+    clock: Callable[[], float] = time.monotonic
+    screenshot: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = field(default_factory=Path.cwd)
+    timeout_s: float = 30.0
+    make_cluster: Callable[[ClusterTarget, float], Cluster] = lambda target, timeout_s: Cluster(
+        target, timeout_s=timeout_s
+    )
+
+    @property
+    def why_no_changes(self) -> str:
+        """Why nothing may be changed; empty where it may."""
+        if self.target is None:
+            return "this is no live cluster: nothing can be changed"
+        if self.is_read_only:
+            return "started with --read-only"
+        if self.target.is_read_only:
+            return f"profile {self.target.name} is read-only"
+        return "" if self.target.may_be_changed else "a snapshot cannot be changed"

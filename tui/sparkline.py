@@ -1,0 +1,46 @@
+"""Values in time as blocks of text: the floor is zero, the top is the caller's, missing values are gaps. Pure.
+
+A flat line at 5 and a flat line at 0 look different, and so do two lines that share a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, top: float | None = None) -> list[str]:
+    """Return ``height`` lines of ``width`` characters, the newest value at the right.
+
+    Args:
+        values: a value a step, None where there was none to be had.
+        top: what a full column means; without it the largest value. Several charts with one top can be compared.
+    """
+    points = _fitted(values, width)
+    ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
+    columns = [_column(point, height, ceiling) for point in points]
+    return ["".join(column[row] for column in columns) for row in range(height)]
+
+
+def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return the last ``width`` values; before the first there is nothing."""
+    last = [value if value is not None and isfinite(value) else None for value in list(values)[-width:]]
+    return [None] * (width - len(last)) + last
+
+
+def _column(value: float | None, height: int, ceiling: float) -> list[str]:
+    """Return one column from top to bottom. What is there is never invisible: the least is one eighth."""
+    if value is None:
+        return [" "] * height
+    share = 0.0 if ceiling <= 0 else min(max(value / ceiling, 0.0), 1.0)
+    eighths = max(round(share * height * 8), 1 if value > 0 else 0)
+    cells = []
+    for row in range(height):
+        level = min(max(eighths - (height - 1 - row) * 8, 0), 8)
+        cells.append(BLOCKS[level])
+    if eighths == 0:
+        # A known zero is a line on the floor, a missing value is none.
+        cells[-1] = "_"
+    return cells

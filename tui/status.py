@@ -1,0 +1,143 @@
+"""What the line under the title says: how the dashboard stands with the cluster, and how old what it shows is. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.admin.cluster.target import Side
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage
+from tui.cells import Tone
+from tui.lines import Line, Span, line, wrapped
+from tui.units import NOTHING, plain, span
+
+
+class Standing(StrEnum):
+    """How the dashboard stands with the cluster."""
+
+    CONNECTING = "connecting"
+    LIVE = "live"
+    STALE = "stale"
+    DEGRADED = "degraded"
+    DISCONNECTED = "disconnected"
+    DENIED = "denied"
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what is shown is how the cluster is now, as far as anybody can tell."""
+        return self in (Standing.LIVE, Standing.DEGRADED)
+
+
+_TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED: Tone.WARN}
+_SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
+_SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
+STALE_FACTOR = 3
+STALE_MIN_MS = 5_000
+
+
+def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
+    """Return how the dashboard stands with the cluster of a frame."""
+    if frame is None:
+        return Standing.CONNECTING
+    states = [frame.link(side).state for side in Side if frame.link(side).state is not LinkState.UNUSED]
+    if not states or all(state is LinkState.CONNECTING for state in states):
+        return Standing.CONNECTING
+    if all(state is not LinkState.CONNECTED for state in states):
+        return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED
+    if any(state is not LinkState.CONNECTED for state in states) or any(
+        status.error or status.missing for status in frame.stages.values() if status.source is not None
+    ):
+        return Standing.DEGRADED
+    return Standing.STALE if oldest_late_stage(frame, now_ms) is not None else Standing.LIVE
+
+
+def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, int] | None:
+    """Return the stage whose data are older than they should be, and how old they are in ms."""
+    now_ms = frame.at_ms if now_ms is None else now_ms
+    late = []
+    for stage, status in frame.stages.items():
+        if status.source is None or status.read_at_ms is None:
+            continue
+        age_ms = now_ms - status.read_at_ms
+        if age_ms > max(STALE_MIN_MS, STALE_FACTOR * (status.interval_ms or 0)):
+            late.append((stage, age_ms))
+    return max(late, key=lambda one: one[1], default=None)
+
+
+def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) -> list[Line]:
+    """Return the word, the age of the last good data, the causes and the next try; no cause is cut if avoidable."""
+    standing = standing_of(frame, now_ms)
+    word: Span = (f"{_SIGNS.get(standing, '✖')} {standing.value}", _TONES.get(standing, Tone.BAD))
+    if standing is Standing.CONNECTING:
+        word = (word[0], Tone.ACCENT)
+    if frame is None:
+        return [line(word, ("  nothing was read so far", Tone.QUIET))]
+    now_ms = frame.at_ms if now_ms is None else now_ms
+    pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
+    return wrapped(pieces, width)
+
+
+def _age(frame: Frame, now_ms: int) -> str:
+    read_at = frame.stage(Stage.METADATA).read_at_ms
+    if read_at is None:
+        return "no data so far"
+    return f"data {span(max(0, now_ms - read_at) / 1000)} old"
+
+
+def _causes(frame: Frame, now_ms: int) -> list[Span]:
+    spans: list[Span] = []
+    for side in Side:
+        link = frame.link(side)
+        if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
+            spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
+    for stage, status in frame.stages.items():
+        if status.error and status.source is not None:
+            sign = "⊘ " if status.is_denied else ""
+            spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
+        elif status.missing:
+            spans.append((f"{stage.value.replace('_', ' ')}: {plain(status.missing[0])}", Tone.WARN))
+    late = oldest_late_stage(frame, now_ms)
+    if late is not None and not spans:
+        stage, age_ms = late
+        spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
+    return spans
+
+
+def _link_text(side: Side, link: Link, now_ms: int) -> str:
+    name = f"{_SIDE_NAMES[side]} {plain(link.address)}"
+    if link.state is LinkState.CONNECTING:
+        return f"asking {name}"
+    word = "refuse us" if link.state is LinkState.DENIED else "lost"
+    last = "" if link.last_answer_ms is None else f", last answer {span((now_ms - link.last_answer_ms) / 1000)} ago"
+    return f"{name} {word}: {plain(link.cause)}{last}{_next_try(link, now_ms)}"
+
+
+def _next_try(link: Link, now_ms: int) -> str:
+    if link.next_try_ms is None:
+        return ", trying now" if link.state is LinkState.LOST else ""
+    return f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
+
+
+def source_lines(frame: Frame | None) -> list[Line]:
+    """Return a line for each stage: who tells it, how old it is, what it cost, and what went wrong."""
+    if frame is None:
+        return [line(("nothing was read so far", Tone.QUIET))]
+    header = f"{'what':<14}{'how':<10}{'age':>9}{'every':>9}{'took':>9}{'requests':>10}  trouble"
+    lines = [line((header, Tone.QUIET))]
+    for stage, status in frame.stages.items():
+        age = frame.age_ms(stage)
+        how = NOTHING if status.source is None else status.source.value
+        row = (
+            f"{stage.value.replace('_', ' '):<14}{how:<10}{span(None if age is None else age / 1000):>9}"
+            f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>9}"
+            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>9}{status.requests:>10}  "
+        )
+        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(one) for one in status.missing])
+        lines.append(line(row, (trouble, Tone.WARN)))
+    for side in Side:
+        link = frame.link(side)
+        if link.state is not LinkState.UNUSED:
+            told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
+            lines.append(line(told, (plain(link.cause), Tone.WARN)))
+    lines.append(line())
+    lines.append(line(("What changes back between two looks is not seen. Rates are over the last 10 s.", Tone.QUIET)))
+    return lines

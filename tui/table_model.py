@@ -1,0 +1,149 @@
+"""The rows that a table shows: filtered, sorted, tagged, with a cursor that stays on its row. Pure.
+
+Items are kept as they are; only what is looked at becomes text. So 50,000 rows cost no more than the 50 in sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.cells import Column
+from tui.filters import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a screen has to show at one moment.
+
+    Attributes:
+        key: what an item is recognised by from one moment to the next.
+        search: the text that a filter looks at.
+        empty: what to say where there is no item, and why.
+    """
+
+    columns: tuple[Column, ...]
+    items: Sequence[Any]
+    key: Callable[[Any], Any]
+    search: Callable[[Any], str]
+    empty: str = "nothing here"
+
+
+NO_ROWS = Rows((), (), lambda item: item, str)
+
+
+@dataclass(slots=True)
+class TableModel:
+    """One table as its user has arranged it. Owned by the screen that shows it."""
+
+    rows: Rows = NO_ROWS
+    filter: Filter = field(default_factory=Filter)
+    sort_name: str | None = None
+    is_reversed: bool = False
+    tags: set[Any] = field(default_factory=set)
+    cursor: int = 0
+    shown: Sequence[Any] = ()
+    """The items in sight of the filter, in their order."""
+
+    def show(self, rows: Rows) -> None:
+        """Take newer rows; cursor and tags stay with their rows."""
+        key = self.cursor_key
+        self.rows = rows
+        self._arrange(key)
+        if self.tags:
+            self.tags &= {rows.key(item) for item in rows.items}
+
+    def set_filter(self, new: Filter) -> None:
+        """Show what another filter keeps."""
+        key = self.cursor_key
+        self.filter = new
+        self._arrange(key)
+
+    def sort_by(self, name: str | None) -> None:
+        """Sort by a column; the same column again turns the order round."""
+        key = self.cursor_key
+        if name is not None and name == self.sort_name:
+            self.is_reversed = not self.is_reversed
+        else:
+            column = self._column(name)
+            # The largest figures are what one looks for.
+            self.sort_name, self.is_reversed = name, column is not None and column.is_figure
+        self._arrange(key)
+
+    def sort_by_next(self) -> None:
+        """Sort by the column after the one sorted by; after the last, not at all."""
+        names: list[str | None] = [None, *(column.name for column in self.rows.columns)]
+        at = names.index(self.sort_name) if self.sort_name in names else 0
+        self.sort_by(names[(at + 1) % len(names)])
+
+    def reverse(self) -> None:
+        """Turn the order round."""
+        key = self.cursor_key
+        self.is_reversed = not self.is_reversed
+        self._arrange(key)
+
+    @property
+    def cursor_item(self) -> Any | None:
+        """The item under the cursor."""
+        return self.shown[self.cursor] if 0 <= self.cursor < len(self.shown) else None
+
+    @property
+    def cursor_key(self) -> Any | None:
+        item = self.cursor_item
+        return None if item is None else self.rows.key(item)
+
+    def toggle_tag(self) -> None:
+        """Tag the row under the cursor, or take its tag off."""
+        key = self.cursor_key
+        if key is not None:
+            self.tags ^= {key}
+
+    def toggle_all_tags(self) -> None:
+        """Tag all rows in sight; where they all are, take all tags off."""
+        keys = {self.rows.key(item) for item in self.shown}
+        self.tags = set() if keys <= self.tags else self.tags | keys
+
+    @property
+    def chosen(self) -> list[Any]:
+        """What an operation is about: the tagged rows, else the one under the cursor."""
+        if self.tags:
+            return [item for item in self.rows.items if self.rows.key(item) in self.tags]
+        item = self.cursor_item
+        return [] if item is None else [item]
+
+    def put_cursor_on(self, key: Any) -> bool:
+        """Move the cursor to a row; False where it is not in sight."""
+        for index, item in enumerate(self.shown):
+            if self.rows.key(item) == key:
+                self.cursor = index
+                return True
+        return False
+
+    def _column(self, name: str | None) -> Column | None:
+        return next((column for column in self.rows.columns if column.name == name), None)
+
+    def _arrange(self, key: Any | None) -> None:
+        rows, column = self.rows, self._column(self.sort_name)
+        shown: Sequence[Any] = rows.items
+        if not self.filter.is_empty:
+            shown = [item for item in shown if self.filter.keeps(rows.search(item))]
+        if column is not None:
+            shown = _ordered(shown, column.value, is_reversed=self.is_reversed)
+        elif self.is_reversed:
+            shown = list(reversed(shown))
+        self.shown = shown
+        self._keep_cursor(key)
+
+    def _keep_cursor(self, key: Any | None) -> None:
+        """Leave the cursor on its row; where that has gone, at its place."""
+        here = self.cursor_item
+        if key is None or (here is not None and self.rows.key(here) == key) or not self.put_cursor_on(key):
+            self.cursor = max(0, min(self.cursor, len(self.shown) - 1))
+
+
+def _ordered(items: Sequence[Any], value: Callable[[Any], Any], *, is_reversed: bool) -> list[Any]:
+    """Sort by value; what is not known comes last whichever way round."""
+    known = [item for item in items if value(item) is not None]
+    known.sort(key=value, reverse=is_reversed)
+    return known if len(known) == len(items) else known + [item for item in items if value(item) is None]

@@ -1,0 +1,124 @@
+"""How the dashboard looks: one accent colour, and a tone for what is good, doubtful and bad.
+
+A custom theme is a TOML file in ``$XDG_CONFIG_HOME/klamm/themes``: ``base`` names one of the themes here, the other
+keys are colours as ``accent = "#88c0d0"``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+_KEYS = ("background", "text", "quiet", "accent", "good", "warn", "bad", "panel", "selected", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """The colours of a theme."""
+
+    background: str
+    text: str
+    quiet: str
+    accent: str
+    good: str
+    warn: str
+    bad: str
+    panel: str
+    selected: str
+    changed: str
+    is_dark: bool = True
+
+
+PALETTES: Mapping[str, Palette] = {
+    "dark": Palette(
+        background="#0f1318", text="#d5dbe3", quiet="#7b8794", accent="#6cb6ff", good="#6bc46d", warn="#e0b44c",
+        bad="#ff6b68", panel="#171d25", selected="#22354d", changed="#2b2f1d",
+    ),
+    "light": Palette(
+        background="#fbfbf9", text="#22272e", quiet="#6b7480", accent="#0a58b8", good="#1a7f37", warn="#8a5a00",
+        bad="#c11c28", panel="#eeeeea", selected="#cfe2f8", changed="#fff3c4", is_dark=False,
+    ),
+    "contrast": Palette(
+        background="#000000", text="#ffffff", quiet="#d0d0d0", accent="#00e5ff", good="#00ff66", warn="#ffee00",
+        bad="#ff7070", panel="#000000", selected="#004c9e", changed="#4d4400",
+    ),
+    "monochrome": Palette(
+        background="#000000", text="#d8d8d8", quiet="#9a9a9a", accent="#ffffff", good="#d8d8d8", warn="#ffffff",
+        bad="#ffffff", panel="#1c1c1c", selected="#4a4a4a", changed="#303030",
+    ),
+}  # fmt: skip
+"""The themes that come with klamm."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeProblem:
+    """Why a theme file is not used."""
+
+    path: Path
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def theme_of(name: str, palette: Palette) -> Theme:
+    """Return Textual's form of a palette."""
+    return Theme(
+        name=name,
+        primary=palette.accent,
+        secondary=palette.accent,
+        accent=palette.accent,
+        foreground=palette.text,
+        background=palette.background,
+        surface=palette.background,
+        panel=palette.panel,
+        success=palette.good,
+        warning=palette.warn,
+        error=palette.bad,
+        dark=palette.is_dark,
+        variables={
+            "quiet": palette.quiet,
+            "selected": palette.selected,
+            "changed": palette.changed,
+            "block-cursor-foreground": palette.text,
+            "block-cursor-background": palette.selected,
+            "input-cursor-background": palette.text,
+            "scrollbar": palette.quiet,
+            "scrollbar-background": palette.background,
+            "scrollbar-corner-color": palette.background,
+            "scrollbar-hover": palette.accent,
+            "scrollbar-active": palette.accent,
+            "scrollbar-background-hover": palette.background,
+            "scrollbar-background-active": palette.background,
+        },
+    )
+
+
+def custom_themes(folder: Path) -> tuple[dict[str, Palette], list[ThemeProblem]]:
+    """Return the themes of a folder, and what is wrong with those that cannot be used."""
+    found: dict[str, Palette] = {}
+    problems: list[ThemeProblem] = []
+    for path in sorted(folder.glob("*.toml")) if folder.is_dir() else []:
+        try:
+            found[path.stem] = _palette(tomllib.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, ColorParseError) as error:
+            problems.append(ThemeProblem(path, str(error)))
+    return found, problems
+
+
+def _palette(document: Mapping[str, object]) -> Palette:
+    base = PALETTES.get(str(document.get("base", "dark")))
+    if base is None:
+        raise ValueError(f"base must be one of {', '.join(PALETTES)}")
+    unknown = sorted(set(document) - {*_KEYS, "base"})
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r}: known are base, {', '.join(_KEYS)}")
+    colours = {key: str(document.get(key, getattr(base, key))) for key in _KEYS}
+    for colour in colours.values():
+        Color.parse(colour)
+    return Palette(**colours, is_dark=base.is_dark)

@@ -1,0 +1,89 @@
+"""Figures as a person reads them: short, with a unit, and safe to show. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+NOTHING = "—"
+"""What stands where nobody tells a figure."""
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_COUNTS = ("", "k", "M", "G", "T")
+_SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
+
+
+def plain(text: str) -> str:
+    """Return ``text`` on one line without control characters, so that data cannot write to the terminal."""
+    return text if text.isprintable() else "".join(_printable(character) for character in text)
+
+
+def count(value: float | None) -> str:
+    """Return a whole number with its thousands apart: ``12 345``."""
+    return NOTHING if value is None else f"{round(value):,}".replace(",", " ")
+
+
+def short_count(value: float | None) -> str:
+    """Return a number in at most five characters: ``950``, ``12.3k``, ``1.2M``."""
+    return NOTHING if value is None else _scaled(value, 1000, _COUNTS, "")
+
+
+def size(value: float | None) -> str:
+    """Return bytes in binary units: ``1.2 GiB``."""
+    return NOTHING if value is None else _scaled(value, 1024, _BYTES, " ")
+
+
+def rate(value: float | None, unit: str = "/s") -> str:
+    """Return so many a second: ``1.2k/s``."""
+    return NOTHING if value is None else f"{short_count(value)}{unit}"
+
+
+def byte_rate(value: float | None) -> str:
+    """Return bytes a second: ``3.4 MiB/s``."""
+    return NOTHING if value is None else f"{size(value)}/s"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 1 in percent: ``12 %``."""
+    return NOTHING if share is None else f"{share * 100:.0f} %"
+
+
+def span(seconds: float | None) -> str:
+    """Return a time span in its two largest units: ``2h 5m``, ``14s``, ``0.3s``."""
+    if seconds is None:
+        return NOTHING
+    sign, left = ("-" if seconds < 0 else ""), abs(seconds)
+    if left < 1:
+        return f"{sign}{left:.1f}s"
+    parts, whole = [], int(left)
+    for unit, length in _SPANS:
+        amount, whole = divmod(whole, length)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return sign + " ".join(parts[:2])
+
+
+def clock_time(at_ms: float | None) -> str:
+    """Return an instant as time of the day in UTC, to the tenth of a second."""
+    if at_ms is None:
+        return NOTHING
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-5]
+
+
+def ids(values: tuple[int, ...]) -> str:
+    """Return broker ids with commas between them."""
+    return ",".join(map(str, values)) or NOTHING
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
+    left, power = float(abs(value)), 0
+    # What would be printed as a whole next unit is one.
+    while left >= base - 0.5 and power < len(units) - 1:
+        left, power = left / base, power + 1
+    digits = 0 if power == 0 or left >= 99.95 else 1
+    sign = "-" if value < 0 else ""
+    return f"{sign}{left:.{digits}f}{gap if units[power] else ''}{units[power]}"
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else _ESCAPES.get(ord(character), "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,1 @@
+"""Widgets of the dashboard: what is drawn, from values that are worked out elsewhere."""

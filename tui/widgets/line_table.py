@@ -1,0 +1,330 @@
+"""A table that draws only the lines in sight, so that 50,000 rows cost what 50 do.
+
+It shows a ``TableModel``, which its owner arranges; it moves the cursor and tells what is clicked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.cells import Cell, Column, Tone
+from tui.table_model import TableModel
+from tui.units import plain
+
+GAP = 2
+_MORE = 4
+"""The place on the right that says how many columns there is no room for."""
+_MARK = 2
+"""The place on the left where a tag or the cursor stands."""
+
+
+class LineTable(ScrollView, can_focus=True):
+    """The rows of a ``TableModel``."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "line-table--header",
+        "line-table--sorted",
+        "line-table--cursor",
+        "line-table--changed",
+        "line-table--tag",
+        *(f"line-table--{tone.value}" for tone in Tone),
+    }
+
+    DEFAULT_CSS = """
+    LineTable {
+        background: $background;
+        color: $foreground;
+        scrollbar-size-vertical: 1;
+        scrollbar-size-horizontal: 0;
+        &:focus { background-tint: $foreground 0%; }
+        & > .line-table--header { color: $quiet; text-style: bold; }
+        & > .line-table--sorted { color: $accent; text-style: bold; }
+        & > .line-table--cursor { background: $selected; text-style: bold; }
+        & > .line-table--changed { background: $changed; }
+        & > .line-table--tag { color: $accent; text-style: bold; }
+        & > .line-table--plain { color: $foreground; }
+        & > .line-table--strong { color: $foreground; text-style: bold; }
+        & > .line-table--quiet { color: $quiet; }
+        & > .line-table--accent { color: $accent; }
+        & > .line-table--good { color: $success; }
+        & > .line-table--warn { color: $warning; }
+        & > .line-table--bad { color: $error; text-style: bold; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "move_page(-1)", "Page up", show=False),
+        Binding("pagedown", "move_page(1)", "Page down", show=False),
+        Binding("home", "move_to(0)", "First", show=False),
+        Binding("end", "move_to(-1)", "Last", show=False),
+    ]
+
+    class Opened(Message):
+        """A row was clicked that the cursor was on already."""
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+    class HeaderClicked(Message):
+        """The title of a column was clicked."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.model = TableModel()
+        self._widths: dict[str, int] = {}
+        self._layout: list[tuple[Column, int]] = []
+        self._hidden = 0
+        self._texts: dict[Any, tuple[str, ...]] = {}
+        self._changed: dict[Any, frozenset[int]] = {}
+        self._styles: dict[str, Style] = {}
+
+    def set_model(self, model: TableModel) -> None:
+        """Show another table."""
+        self.model = model
+        self._widths, self._texts, self._changed = {}, {}, {}
+        self.refresh_rows(is_new_data=False)
+
+    def refresh_rows(self, *, is_new_data: bool) -> None:
+        """Draw what the model holds now. With newer data, cells in sight that differ are tinted until the next."""
+        self.virtual_size = Size(0, len(self.model.shown) + 1)
+        self._lay_out()
+        if is_new_data:
+            self._find_changes()
+        self._show_cursor()
+        self.refresh()
+
+    # What is in sight
+
+    @property
+    def _page(self) -> int:
+        return max(1, self.size.height - 1)
+
+    def _in_sight(self) -> Sequence[Any]:
+        top = round(self.scroll_offset.y)
+        return self.model.shown[top : top + self._page]
+
+    def _find_changes(self) -> None:
+        columns, key = self.model.rows.columns, self.model.rows.key
+        before, self._texts, self._changed = self._texts, {}, {}
+        for item in self._in_sight():
+            name = key(item)
+            texts = tuple(column.cell(item).text for column in columns)
+            self._texts[name] = texts
+            if (old := before.get(name)) is not None and old != texts and len(old) == len(texts):
+                self._changed[name] = frozenset(i for i, text in enumerate(texts) if old[i] != text)
+
+    def _lay_out(self) -> None:
+        """Decide which columns there is room for; widths grow with what is in sight and never shrink."""
+        columns = self.model.rows.columns
+        items = self._in_sight()
+        for column in columns:
+            needed = max((cell_len(column.cell(item).text) for item in items), default=0)
+            title = cell_len(column.title) + (2 if column.name == self.model.sort_name else 0)
+            self._widths[column.name] = max(self._widths.get(column.name, 0), column.width, needed, title)
+        room = self.size.width - _MARK - 1
+        kept = list(columns)
+        while len(kept) > 1 and self._needed(kept) + (_MORE if len(kept) < len(columns) else 0) > room:
+            worst = max(range(len(kept)), key=lambda index: (kept[index].rank, index))
+            if kept[worst].rank == 0:
+                break
+            del kept[worst]
+        self._hidden = len(columns) - len(kept)
+        room -= _MORE if self._hidden else 0
+        spare = room - self._needed(kept)
+        self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
+        if spare < 0 or not any(column.is_wide for column in kept):
+            self._layout = self._squeezed(room)
+
+    def _width_of(self, column: Column) -> int:
+        return min(self._widths[column.name], 40) if column.is_wide else self._widths[column.name]
+
+    def _needed(self, columns: Sequence[Column]) -> int:
+        return sum(self._width_of(column) + GAP for column in columns)
+
+    def _squeezed(self, room: int) -> list[tuple[Column, int]]:
+        """Cut texts, the longest first, until all fit."""
+        widths = [max(1, width) for _, width in self._layout]
+        while sum(widths) + GAP * len(widths) > room and max(widths, default=0) > 4:
+            widths[widths.index(max(widths))] -= 1
+        return [(column, width) for (column, _), width in zip(self._layout, widths, strict=True)]
+
+    # Drawing
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line: the titles, then rows."""
+        width = self.size.width
+        if not self._layout:
+            self._lay_out()
+        if y == 0:
+            return Strip(self._header()).adjust_cell_length(width, self.rich_style)
+        index = round(self.scroll_offset.y) + y - 1
+        if index < len(self.model.shown):
+            return Strip(self._row(index)).adjust_cell_length(width, self._row_style(index))
+        if not self.model.shown and y == 2:
+            return Strip([Segment("  " + self._why_empty(), self._style(Tone.QUIET))]).adjust_cell_length(
+                width, self.rich_style
+            )
+        return Strip.blank(width, self.rich_style)
+
+    def _why_empty(self) -> str:
+        if len(self.model.rows.items) and not self.model.filter.is_empty:
+            return f"no row of {len(self.model.rows.items)} passes the filter {self.model.filter.text!r}"
+        return self.model.rows.empty
+
+    def _header(self) -> list[Segment]:
+        segments = [Segment(" " * _MARK, self.rich_style)]
+        for column, width in self._layout:
+            is_sorted = column.name == self.model.sort_name
+            title = f"{column.title} {'▼' if self.model.is_reversed else '▲'}" if is_sorted else column.title
+            style = self._component("line-table--sorted" if is_sorted else "line-table--header")
+            segments += [Segment(_fitted(title, width, is_right=column.is_figure), style), self._gap()]
+        if self._hidden:
+            segments.append(Segment(f"+{self._hidden}", self._style(Tone.QUIET)))
+        return segments
+
+    def _row(self, index: int) -> list[Segment]:
+        item = self.model.shown[index]
+        key = self.model.rows.key(item)
+        base = self._row_style(index)
+        changed = self._changed.get(key, frozenset())
+        places = {column.name: place for place, column in enumerate(self.model.rows.columns)}
+        segments = [Segment(self._mark(index, key), base + self._component_part("line-table--tag"))]
+        for column, width in self._layout:
+            cell: Cell = column.cell(item)
+            style = base + self._part(cell.tone)
+            if places[column.name] in changed and index != self.model.cursor:
+                style += self._component_part("line-table--changed", background=True)
+            text = _fitted(plain(cell.text), width, is_right=column.is_figure)
+            segments += [Segment(text, style), Segment(" " * GAP, base)]
+        return segments
+
+    def _mark(self, index: int, key: Any) -> str:
+        cursor = "▌" if index == self.model.cursor and self.has_focus else " "
+        return cursor + ("•" if key in self.model.tags else " ")
+
+    def _gap(self) -> Segment:
+        return Segment(" " * GAP, self.rich_style)
+
+    def _row_style(self, index: int) -> Style:
+        if index == self.model.cursor:
+            return self.rich_style + self._component_part("line-table--cursor", background=True)
+        return self.rich_style
+
+    def _style(self, tone: Tone) -> Style:
+        return self.rich_style + self._part(tone)
+
+    def _part(self, tone: Tone) -> Style:
+        return self._component_part(f"line-table--{tone.value}")
+
+    def _component(self, name: str) -> Style:
+        return self.rich_style + self._component_part(name)
+
+    def _component_part(self, name: str, *, background: bool = False) -> Style:
+        """Return a component's style without its background, or with nothing but it."""
+        cached = self._styles.get(name)
+        if cached is None:
+            whole = self.get_component_rich_style(name, partial=True)
+            cached = Style(bgcolor=whole.bgcolor) if background else Style(color=whole.color, bold=whole.bold)
+            self._styles[name] = cached
+        return cached
+
+    def notify_style_update(self) -> None:
+        """Forget colours: the theme is another."""
+        self._styles.clear()
+        super().notify_style_update()
+
+    # Moving
+
+    def on_resize(self) -> None:
+        """Lay the columns out for the new width."""
+        self._lay_out()
+        self._show_cursor()
+
+    def on_focus(self) -> None:
+        """Show the cursor's mark."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Take the cursor's mark away."""
+        self.refresh()
+
+    def move_cursor(self, index: int) -> None:
+        """Put the cursor on a row, or on the nearest there is."""
+        index = max(0, min(index, len(self.model.shown) - 1))
+        if index != self.model.cursor:
+            self.model.cursor = index
+            self.post_message(self.Moved())
+        self._show_cursor()
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by so many rows."""
+        self.move_cursor(self.model.cursor + by)
+
+    def action_move_page(self, pages: int) -> None:
+        """Move the cursor by pages."""
+        self.move_cursor(self.model.cursor + pages * max(1, self._page - 1))
+
+    def action_move_to(self, index: int) -> None:
+        """Move the cursor to the first row, or (-1) the last."""
+        self.move_cursor(len(self.model.shown) - 1 if index < 0 else index)
+
+    def _show_cursor(self) -> None:
+        top, page, at = round(self.scroll_offset.y), self._page, self.model.cursor
+        if at < top:
+            self.scroll_to(y=at, animate=False, immediate=True)
+        elif at >= top + page:
+            self.scroll_to(y=at - page + 1, animate=False, immediate=True)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Draw anew: the titles stay where they are."""
+        super().watch_scroll_y(old_value, new_value)
+        self._lay_out()
+        self.refresh(Region(0, 0, self.size.width, self.size.height))
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by the title that was clicked, or put the cursor on the row; on the cursor's row, open it."""
+        event.stop()
+        if event.y == 0:
+            self._click_header(event.x)
+            return
+        index = round(self.scroll_offset.y) + event.y - 1
+        if index >= len(self.model.shown):
+            return
+        is_there = index == self.model.cursor
+        self.move_cursor(index)
+        if is_there or event.chain >= 2:
+            self.post_message(self.Opened())
+
+    def _click_header(self, x: int) -> None:
+        left = _MARK
+        for column, width in self._layout:
+            if left <= x < left + width + GAP:
+                self.post_message(self.HeaderClicked(column.name))
+                return
+            left += width + GAP
+
+
+def _fitted(text: str, width: int, *, is_right: bool) -> str:
+    """Return the text in exactly so many cells; what is cut ends with an ellipsis."""
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, max(0, width - 1)) + "…" if width > 0 else ""
+    return " " * (width - length) + text if is_right else text + " " * (width - length)

@@ -1,0 +1,203 @@
+"""Draws lines of text with tones, and a bar of keys that can be clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.cells import Tone
+from tui.lines import Line, fitted
+from tui.units import plain
+
+_TONES_CSS = """
+        & > .tone--plain { color: $foreground; }
+        & > .tone--strong { color: $foreground; text-style: bold; }
+        & > .tone--quiet { color: $quiet; }
+        & > .tone--accent { color: $accent; }
+        & > .tone--good { color: $success; }
+        & > .tone--warn { color: $warning; }
+        & > .tone--bad { color: $error; text-style: bold; }
+"""
+_CLASSES = {f"tone--{tone.value}" for tone in Tone}
+
+
+class _Toned(Widget):
+    """Knows the style of each tone."""
+
+    def tone_style(self, tone: Tone) -> Style:
+        """Return the tone's colour on this widget's background."""
+        part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
+        return self.rich_style + Style(color=part.color, bold=part.bold)
+
+    def strip_of(self, line: Line, width: int) -> Strip:
+        """Return a line in exactly so many cells."""
+        segments = [Segment(plain(text), self.tone_style(tone)) for text, tone in fitted(line, width)]
+        return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+
+class LinesView(_Toned, Widget):
+    """Lines of text, as many as there is room for. Given a function, they are made for the room there is."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
+    DEFAULT_CSS = f"LinesView {{ height: auto; {_TONES_CSS} }}"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: list[Line] = []
+        self._make: Callable[[int, int], list[Line]] | None = None
+
+    def set_lines(self, lines: Sequence[Line]) -> None:
+        """Show these lines."""
+        new = list(lines)
+        if new != self._lines:
+            has_other_height = len(new) != len(self._lines)
+            self._lines = new
+            self.refresh(layout=has_other_height)
+
+    def set_maker(self, make: Callable[[int, int], list[Line]]) -> None:
+        """Show what is made for a width and a height, again after each change of the room."""
+        self._make = make
+        self._remake()
+
+    def on_resize(self) -> None:
+        """Make the lines for the new room."""
+        self._remake()
+
+    def _remake(self) -> None:
+        if self._make is not None and self.size.width:
+            self._lines = self._make(self.size.width, self.size.height)
+            self.refresh()
+
+    @property
+    def text(self) -> str:
+        """What is written there, for copying and for tests."""
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its lines."""
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line."""
+        if y < len(self._lines):
+            return self.strip_of(self._lines[y], self.size.width)
+        return Strip.blank(self.size.width, self.rich_style)
+
+
+class LinesScroll(_Toned, ScrollView, can_focus=True):
+    """Lines that can be scrolled through."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
+    DEFAULT_CSS = f"""
+    LinesScroll {{
+        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
+    }}
+    """
+
+    def __init__(self, lines: Sequence[Line], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines = list(lines)
+        self.virtual_size = Size(0, len(self._lines))
+
+    @property
+    def text(self) -> str:
+        """What is written there."""
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its lines, where there is room."""
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of those in sight."""
+        index = round(self.scroll_offset.y) + y
+        if index < len(self._lines):
+            return self.strip_of(self._lines[index], self.size.width)
+        return Strip.blank(self.size.width, self.rich_style)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyItem:
+    """A key with what it does."""
+
+    key: str
+    title: str
+    action_id: str
+    is_enabled: bool = True
+    is_current: bool = False
+
+
+class KeyBar(_Toned, Widget):
+    """Keys in one line; a click is the same as the key. Where it is too narrow, titles of others are left out."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
+    DEFAULT_CSS = f"KeyBar {{ height: 1; {_TONES_CSS} }}"
+
+    class Pressed(Message):
+        """A key of the bar was clicked."""
+
+        def __init__(self, action_id: str) -> None:
+            super().__init__()
+            self.action_id = action_id
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._items: tuple[KeyItem, ...] = ()
+
+    def set_items(self, items: Sequence[KeyItem]) -> None:
+        """Show these keys."""
+        new = tuple(items)
+        if new != self._items:
+            self._items = new
+            self.refresh()
+
+    def _pieces(self) -> list[tuple[KeyItem, str]]:
+        """Return each key's title, as far as there is room."""
+        full = [(item, item.title) for item in self._items]
+        if sum(cell_len(item.key) + cell_len(title) + 3 for item, title in full) <= self.size.width:
+            return full
+        if any(item.is_current for item in self._items):
+            return [(item, item.title if item.is_current else "") for item in self._items]
+        pieces, used = [], 0
+        for item, title in full:
+            used += cell_len(item.key) + cell_len(title) + 3
+            if used > self.size.width:
+                break
+            pieces.append((item, title))
+        return pieces
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the keys."""
+        segments: list[Segment] = [Segment(" ", self.rich_style)]
+        for item, title in self._pieces():
+            tone = Tone.ACCENT if item.is_enabled else Tone.QUIET
+            name = Tone.STRONG if item.is_current else Tone.QUIET
+            segments.append(Segment(item.key, self.tone_style(tone) + Style(bold=True)))
+            if title:
+                style = self.tone_style(name)
+                segments.append(Segment(" ", self.rich_style))
+                segments.append(Segment(title, style + Style(underline=True) if item.is_current else style))
+            segments.append(Segment("  ", self.rich_style))
+        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what the key does that was clicked."""
+        left = 1
+        for item, title in self._pieces():
+            width = cell_len(item.key) + (cell_len(title) + 1 if title else 0)
+            if left <= event.x < left + width:
+                event.stop()
+                self.post_message(self.Pressed(item.action_id))
+                return
+            left += width + 2

@@ -1,0 +1,152 @@
+"""What the dashboard does with a cluster beside looking at frames: operations, znodes, plan files.
+
+All of it runs in workers: the dashboard goes on drawing. A worker never touches what another one has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.znodes.tree import get_tree
+from engine.common.errors import KlammError
+from tui.cells import Tone
+from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.form import FormDialog
+from tui.lines import line
+from tui.offers import Ask, NotNow, Offer
+from tui.operations.operation import Operation, Outcome, Prepared, failure_text
+from tui.pages.plans import read_plan_file
+from tui.pages.zookeeper import ZnodeLevel
+
+if TYPE_CHECKING:
+    from tui.main_screen import MainScreen
+
+log = logging.getLogger(__name__)
+
+_ERRORS = (KlammError, OSError, TimeoutError)
+
+
+class Work:
+    """Carries out what the main screen is asked for."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+
+    # Operations
+
+    def offer(self, offer: Offer) -> None:
+        """Ask for what an operation needs, then begin it; or say why not."""
+        screen = self._screen
+        if isinstance(offer, NotNow):
+            screen.tell(offer.why, is_error=True)
+        elif isinstance(offer, Ask):
+            screen.app.push_screen(FormDialog(offer), self._begin)
+        else:
+            self._begin(offer)
+
+    def _begin(self, operation: Operation | None) -> None:
+        if operation is not None:
+            self._screen.run_worker(self._carry_out(operation), name=operation.title, group="operations")
+
+    async def _carry_out(self, operation: Operation) -> None:
+        """Prepare, ask, run, and tell; a failure stays on the screen until it was read."""
+        session = self._screen.dashboard.session
+        target = session.target
+        if target is None:
+            return
+        command = ""
+        try:
+            async with session.make_cluster(target, session.timeout_s) as cluster:
+                prepared = await self._prepared(operation, cluster)
+                command = prepared.command
+                if prepared.run is None:
+                    lines = [line(text) for text in (prepared.question, *prepared.lines)]
+                    self._tell(operation.title, lines, command)
+                    return
+                if operation.asks and not await self._confirmed(prepared):
+                    self._screen.tell("nothing was changed")
+                    return
+                outcome = await self._run(operation, prepared, cluster)
+        except _ERRORS as error:
+            log.warning("%s failed: %s", operation.title, failure_text(error))
+            self._tell(f"{operation.title}: failed", [line((failure_text(error), Tone.BAD))], command)
+            return
+        session.feed.refresh()
+        await self._screen.app.push_screen(OutcomeDialog(outcome, command))
+
+    async def _prepared(self, operation: Operation, cluster: Cluster) -> Prepared:
+        wait = WaitDialog(operation.title, "asking the cluster what would happen …")
+        async with _Shown(self._screen, wait), asyncio.timeout(cluster.timeout_s):
+            return await operation.prepare(cluster)
+
+    async def _confirmed(self, prepared: Prepared) -> bool:
+        answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        await self._screen.app.push_screen(ConfirmDialog(prepared), answer.set_result)
+        return bool(await answer)
+
+    async def _run(self, operation: Operation, prepared: Prepared, cluster: Cluster) -> Outcome:
+        assert prepared.run is not None
+        # What was sent goes on in the cluster, so nobody cancels it here: each part of it has the cluster's time-out.
+        async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
+            return await prepared.run(cluster)
+
+    def _tell(self, title: str, lines: list[tuple[tuple[str, Tone], ...]], command: str) -> None:
+        if command:
+            lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
+        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True))
+
+    # What is read on demand
+
+    def read_znodes(self, path: str) -> None:
+        """Read a znode and its children."""
+        screen = self._screen
+        if not screen.has_zookeeper:
+            screen.znodes = ZnodeLevel(
+                path, error="no ZooKeeper is named for this cluster, so there is nothing to read"
+            )
+            return
+        screen.znodes = ZnodeLevel(path, is_loading=True)
+        screen.run_worker(self._znodes(path), name="znodes", group="znodes", exclusive=True)
+
+    async def _znodes(self, path: str) -> None:
+        screen, session = self._screen, self._screen.dashboard.session
+        assert session.target is not None
+        try:
+            async with (
+                asyncio.timeout(session.timeout_s),
+                session.make_cluster(session.target, session.timeout_s) as cluster,
+            ):
+                znodes = await get_tree(await cluster.zookeeper(), path, depth_max=1)
+            level = ZnodeLevel(path, tuple(znodes))
+        except _ERRORS as error:
+            level = ZnodeLevel(path, error=failure_text(error))
+        if screen.location.page == "zookeeper" and (screen.location.path or "/") == path:
+            screen.znodes = level
+            screen.draw(is_new_data=False)
+
+    def open_plan(self, text: str) -> None:
+        """Read a plan file and show it."""
+        from tui.location import Location
+
+        self._screen.plan = read_plan_file(Path(text).expanduser())
+        self._screen.go_to(Location("plans"))
+
+
+class _Shown:
+    """A window that is there as long as something is waited for."""
+
+    def __init__(self, screen: MainScreen, dialog: WaitDialog) -> None:
+        self._screen = screen
+        self._dialog = dialog
+
+    async def __aenter__(self) -> None:
+        await self._screen.app.push_screen(self._dialog)
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._screen.app.screen is self._dialog:
+            self._dialog.dismiss(None)
