@@ -26,7 +26,7 @@ READER_CHECK_S = 0.5
 
 @single_command(
     "consume",
-    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
     examples=(
         "klamm consume orders --from-beginning --max-messages 10",
         "klamm consume orders --until-end --format '%p %o %k %s\\n'",

@@ -16,7 +16,7 @@ from cli.framework.options import Needs
 
 @single_command(
     "dump",
-    needs=Needs(bounded=False),
+    needs=Needs(bounded=False, streams=True),
     examples=(
         "klamm dump data/orders-0/00000000000000000000.log --print-data-log",
         "klamm dump data/orders-0 -o jsonl | jq 'select(.kind == \"finding\")'",

@@ -21,7 +21,7 @@ _IDLE_S = 10.0
 
 @group.command(
     "consumer",
-    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
     examples=(
         "klamm perf consumer --topic orders --messages 1000000",
         "klamm perf consumer --topic orders --messages 1000000 --show-detailed-stats --reporting-interval 1000",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @group.command(
     "producer",
-    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False),
+    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False, streams=True),
     examples=(
         "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
         "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",

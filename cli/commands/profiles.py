@@ -9,7 +9,7 @@ import typer
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
-from cli.output.report import Column, Kind, Report, Table
+from cli.output.report import Column, Kind, Report, Section, Table
 
 if TYPE_CHECKING:
     from engine.admin.cluster.profiles import Profiles
@@ -27,6 +27,8 @@ _COLUMNS = (
     Column("checkpoints", Kind.LIST),
     Column("event_logs", Kind.LIST),
 )
+_RARELY_USED_FROM = 6
+"""A person sees the columns from here on where a profile has something in them."""
 
 
 @group.command("list", examples=("klamm profiles list",))
@@ -52,7 +54,9 @@ def list_profiles(invocation: Invocation) -> Report:
         if rows
         else f"no profiles yet in {profiles.path}"
     )
-    return Report(data, Table(_COLUMNS, rows), notes=(note,))
+    used = [index for index in range(len(_COLUMNS)) if index < _RARELY_USED_FROM or any(row[index] for row in rows)]
+    shown = Table(tuple(_COLUMNS[index] for index in used), [[row[index] for index in used] for row in rows])
+    return Report(data, Table(_COLUMNS, rows), (Section(body=shown),), notes=(note,))
 
 
 @group.command(
@@ -110,6 +114,22 @@ def default(invocation: Invocation, name: Name) -> None:
     if invocation.goes_ahead(f"make {name} the default in {profiles.path}"):
         set_default(profiles, name)
         invocation.talk.say(f"default profile: {name}")
+
+
+@group.command(
+    "remove", needs=Needs(changes=True), examples=("klamm profiles remove dev", "klamm profiles remove dev --yes")
+)
+def remove(invocation: Invocation, name: Name) -> None:
+    """Remove a profile; the clusters and other profiles stay as they are."""
+    from engine.admin.cluster.profiles import remove_profile
+
+    profiles = _load()
+    profile = profiles.named(name)
+    where = profile.zookeeper or profile.bootstrap_servers
+    if invocation.confirm(f"remove profile {name} ({where}) from {profiles.path}"):
+        remove_profile(profiles, name)
+        left = "; no profile is the default now" if profile.is_default else ""
+        invocation.talk.say(f"removed profile {name} from {profiles.path}{left}")
 
 
 def _load() -> Profiles:

@@ -28,7 +28,7 @@ from cli.framework.options import Needs
 
 @group.command(
     "merge",
-    needs=Needs(bounded=False),
+    needs=Needs(bounded=False, streams=True),
     examples=(
         "klamm state-changes merge broker-1/state-change.log broker-2/state-change.log.2026-11-21-13.gz",
         "klamm state-changes merge /var/log/collected --topic orders --start 2h",

@@ -71,7 +71,7 @@ _OUTPUT_OF_METRICS = typer.Option(
     "--output",
     "-o",
     metavar="FORMAT",
-    help="table, json, jsonl, csv, yaml, plain or prometheus.  [default: table on a terminal, plain in a pipe]",
+    help="table, json, jsonl, csv, yaml, plain, markdown, prometheus.  [default: table on a terminal, else plain]",
     rich_help_panel=COMMON_PANEL,
     autocompletion=one_of(*OutputFormat),
 )
@@ -101,6 +101,8 @@ class Needs:
     """The whole command ends by --timeout; a stream bounds its single waits itself."""
     metrics: bool = False
     """It takes -o prometheus."""
+    streams: bool = False
+    """It writes as it goes, and has no report at the end that could be drawn as a whole."""
 
 
 NEEDS_NOTHING = Needs()
@@ -145,6 +147,8 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     output = _output(values["output"], is_terminal(sys.stdout))
     if output is OutputFormat.PROMETHEUS and not needs.metrics:
         raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
+    if output is OutputFormat.MARKDOWN and needs.streams:
+        raise UsageError("--output markdown is for reports; this command writes as it goes: take csv or jsonl")
     if values["quiet"] and values["verbose"]:
         raise UsageError("--quiet and --verbose contradict each other")
     timeout = 30.0 if values["timeout"] is None else values["timeout"]

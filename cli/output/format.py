@@ -14,6 +14,8 @@ class OutputFormat(StrEnum):
     CSV = "csv"
     YAML = "yaml"
     PLAIN = "plain"
+    MARKDOWN = "markdown"
+    """What a person sees, as GitHub's tables; not of commands that write as they go."""
     PROMETHEUS = "prometheus"
     """Samples for a scraper; of few commands only."""
 

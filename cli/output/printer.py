@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TextIO
 
 from cli.output.format import OutputFormat
-from cli.output.report import Metric, Report, Table
-from cli.output.values import escape_controls, json_value, machine_text
+from cli.output.report import Fields, Kind, Metric, Report, Section, Table
+from cli.output.values import RIGHT, escape_controls, human_text, json_value, machine_text
 from engine.common.collection import collector_paused
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
@@ -62,10 +63,48 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
             yield _yaml_text(report.data)
         case OutputFormat.CSV:
             yield from _csv_lines(report.table)
+        case OutputFormat.MARKDOWN:
+            yield from _markdown_lines(report)
         case OutputFormat.PROMETHEUS:
             yield from _prometheus_lines(report.metrics)
         case _:
             yield from _plain_lines(report.table)
+
+
+def _markdown_lines(report: Report) -> Iterator[str]:
+    """Yield what a person sees on a terminal: titles, lines of text and GitHub's tables, a blank line between them."""
+    sections = report.sections or (Section(body=report.table),)
+    parts = [part for section in sections for part in _markdown_parts(section)]
+    yield "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _markdown_parts(section: Section) -> Iterator[str]:
+    from tabulate import tabulate
+
+    if section.title is not None:
+        yield f"### {_markdown_text(section.title)}"
+    if section.text:
+        yield "\n".join(f"{_markdown_text(line)}  " for line in section.text).rstrip()
+    if isinstance(section.body, Fields):
+        rows = [[_markdown_text(name), _markdown_cell(Kind.TEXT, value)] for name, value in section.body.pairs]
+        yield tabulate(rows, headers=("", ""), tablefmt="pipe", disable_numparse=True)
+    elif section.body is not None and section.body.rows:
+        columns = section.body.columns
+        rows = [
+            [_markdown_cell(c.kind, value) for c, value in zip(columns, row, strict=True)] for row in section.body.rows
+        ]
+        align = ["right" if c.kind in RIGHT else "left" for c in columns]
+        headings = [_markdown_text(c.heading) for c in columns]
+        yield tabulate(rows, headings, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _markdown_cell(kind: Kind, value: object) -> str:
+    return _markdown_text(human_text(kind, value))
+
+
+def _markdown_text(text: str) -> str:
+    """Return text in which nothing is taken for markup: names of topics have underscores, regular expressions stars."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", escape_controls(text))
 
 
 def _prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:

@@ -15,10 +15,9 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from cli.output.drawing import HEAT_WIDTH, Scales, bar_width
-from cli.output.report import Column, Drawing, Kind, Table, Tone
-from cli.output.values import human_text
+from cli.output.report import Column, Drawing, Table, Tone
+from cli.output.values import RIGHT, human_text
 
-RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 _GAP = 2
 _RULE = "─"
 _HEADING_LINES = 2

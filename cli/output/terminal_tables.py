@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cli.framework.terminal import TerminalView, can_show_blocks
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
-from cli.output.terminal_grid import RIGHT, grid_lines, without_a_dispensable
-from cli.output.values import escape_controls, human_text
+from cli.output.terminal_grid import grid_lines, without_a_dispensable
+from cli.output.values import RIGHT, escape_controls, human_text
 
 
 def print_sections(report: Report, stream: TextIO) -> None:

@@ -165,3 +165,25 @@ def test_progress() -> None:
     line = progress_line("moved", "MB", 25, 100, 5.0)
     assert line == "moved 25 of 100 MB [######------------------] 5/s, 15 s left"
     assert progress_line("moved", "MB", 0, 100, 0.0).endswith("0/s")
+
+
+def test_markdown_has_what_a_person_sees_and_no_markup_of_the_data() -> None:
+    shown = Table((Column("topic_name"), Column("size", Kind.BYTES)), [("a_b|c*", 2048), (None, None)])
+    sections = (Section("Of `t`", shown, ("two lines", "of text")), Section(body=Fields([("a_b", 3)])))
+    text = printed(Report([], TABLE, sections), OutputFormat.MARKDOWN)
+    assert text.splitlines() == [
+        "### Of \\`t\\`",
+        "",
+        "two lines  ",
+        "of text",
+        "",
+        "| Topic name   |    Size |",
+        "|:-------------|--------:|",
+        "| a\\_b\\|c\\*    | 2.0 KiB |",
+        "| -            |       - |",
+        "",
+        "|      |    |",
+        "|:-----|:---|",
+        "| a\\_b | 3  |",
+    ]
+    assert printed(Report([], TABLE), OutputFormat.MARKDOWN).splitlines()[0].startswith("| Name")

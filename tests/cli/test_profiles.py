@@ -35,6 +35,8 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "bootstrap_servers": None,
             "read_only": False,
             "command_config": None,
+            "checkpoints": [],
+            "event_logs": [],
         },
         {
             "name": "prod",
@@ -43,9 +45,26 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "bootstrap_servers": "b:1",
             "read_only": True,
             "command_config": None,
+            "checkpoints": [],
+            "event_logs": [],
         },
     ]
     assert "b:1" in in_process("profiles", "list", "-o", "table", capture=capsys).out
+
+
+def test_a_removed_profile_leaves_the_rest_of_the_file(capsys: Capture, own_profiles: Path) -> None:
+    own_profiles.parent.mkdir()
+    kept = '# ours\n\n[clusters."a.b"]\nzookeeper = "z:1"  # [clusters.dev]\n'
+    gone = '[clusters.dev]\nzookeeper = "z:2"\n# of dev\n\n'
+    own_profiles.write_text(f'default = "dev"\n{gone}{kept}')
+    dry = in_process("profiles", "remove", "dev", "--dry-run", capture=capsys)
+    assert (dry.code, gone in own_profiles.read_text()) == (0, True)
+    ran = in_process("profiles", "remove", "dev", capture=capsys)
+    assert (ran.code, "no profile is the default now" in ran.err) == (0, True)
+    assert 'zookeeper = "z:1"  # [clusters.dev]' in own_profiles.read_text()
+    names = [one["name"] for one in in_process("profiles", "list", "-o", "json", capture=capsys).json]
+    assert (names, "of dev" in own_profiles.read_text()) == (["a.b"], False)
+    assert in_process("profiles", "remove", "dev", capture=capsys).code == 2
 
 
 @pytest.mark.parametrize(

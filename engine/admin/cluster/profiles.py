@@ -135,6 +135,27 @@ def set_default(profiles: Profiles, name: str) -> None:
     _replace(profiles.path, _with_default(profiles.path.read_text(encoding="utf-8"), name))
 
 
+def remove_profile(profiles: Profiles, name: str) -> None:
+    """Take a profile's table out of the file; the rest of it, comments too, stays. A default that named it goes too.
+
+    Raises:
+        NotFound: there is no such profile.
+    """
+    profiles.named(name)
+    text = profiles.path.read_text(encoding="utf-8")
+    tables = re.split(r"(?m)^(?=\s*\[)", text)
+    head, own = tables[0], [table for table in tables[1:] if not _is_of(table, name)]
+    if profiles.default_name == name:
+        head = re.sub(r"(?m)^default\s*=.*\n?", "", head, count=1)
+    _replace(profiles.path, f"{head}{''.join(own)}".strip() + "\n")
+
+
+def _is_of(table: str, name: str) -> bool:
+    """Whether a table of the file is this profile's, however its name is quoted."""
+    document = tomllib.loads(table)
+    return name in document.get("clusters", {})
+
+
 def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
     where = f"{path}: [clusters.{name}]"
     if not isinstance(entry, dict):
