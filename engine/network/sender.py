@@ -7,6 +7,7 @@ watcher on a transport's own descriptor. The transport's write buffer is never u
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from engine.protocol.codec import Outgoing
+from engine.runtime.descriptors import descriptors_for_duplicates
 
 SENDFILE_BYTES_MIN = 32 * 1024
 """Below this a range is read and sent along with the bytes around it: two system calls less."""
@@ -56,6 +58,7 @@ class Sender:
     """The outgoing side of one connection."""
 
     __slots__ = (
+        "_descriptors_max",
         "_fd",
         "_loop",
         "_on_drained",
@@ -73,9 +76,16 @@ class Sender:
         fd: int,
         on_drained: Callable[[], None],
         on_error: Callable[[OSError], None],
+        *,
+        descriptors_max: int = 2**31 - 1,
     ) -> None:
-        """``fd`` stays the transport's. ``on_drained`` is called when all that had to wait is sent."""
+        """``fd`` stays the transport's. ``on_drained`` is called when all that had to wait is sent.
+
+        From the descriptor ``descriptors_max`` on they run short: a duplicate is kept only while it is needed, and from
+        twice as near to the limit on there is none.
+        """
         self._loop = loop
+        self._descriptors_max = descriptors_max
         self._fd = fd
         self._on_drained = on_drained
         self._on_error = on_error
@@ -146,10 +156,10 @@ class Sender:
     def _pump(self) -> None:
         """Send queued chunks until all are gone, the socket is full, or this connection's turn is over."""
         was_waiting = self.is_waiting
-        if self._socket is None:
-            self._socket = socket.socket(fileno=os.dup(self._fd))
         budget = TURN_BYTES_MAX
         try:
+            if self._socket is None:
+                self._socket = self._duplicate()
             while self._queue and budget > 0:
                 sent = self._send_head(self._socket)
                 if sent == SOCKET_FULL:
@@ -167,7 +177,22 @@ class Sender:
         elif was_waiting:
             self._loop.remove_writer(self._socket.fileno())
             self.is_waiting = False
+            self._release_scarce()
             self._on_drained()
+        else:
+            self._release_scarce()
+
+    def _duplicate(self) -> socket.socket:
+        fd = os.dup(self._fd)
+        if fd >= descriptors_for_duplicates(self._descriptors_max):
+            os.close(fd)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return socket.socket(fileno=fd)
+
+    def _release_scarce(self) -> None:
+        if self._socket is not None and self._socket.fileno() >= self._descriptors_max:
+            self._socket.close()
+            self._socket = None
 
     def _wait(self) -> None:
         if not self.is_waiting and self._socket is not None:
