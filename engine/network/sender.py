@@ -21,6 +21,12 @@ from engine.runtime.descriptors import descriptors_for_duplicates
 SENDFILE_BYTES_MIN = 32 * 1024
 """Below this a range is read and sent along with the bytes around it: two system calls less."""
 
+GATHERED_BYTES_MAX = 128 * 1024
+"""So much is read and put together at a time. The rest stays ranges: a peer that does not read costs no memory."""
+
+GATHERED_CHUNK_BYTES_MAX = 16 * 1024
+"""Larger bytes are sent as they are, without being copied."""
+
 TURN_BYTES_MAX = 4 * 1024 * 1024
 """Bytes one connection may send before the loop turns to the others."""
 
@@ -134,21 +140,25 @@ class Sender:
         self.queued_bytes += len(chunk)
 
     def _enqueue_with_ranges(self, out: Outgoing) -> None:
-        """Queue ``out`` in wire order: small ranges are copied in, large ones stay ranges."""
+        """Queue ``out`` in wire order; the first small ranges are copied in, for they are most likely sent at once."""
         view, start, copied = memoryview(out), 0, bytearray()
+        room = 0 if self._queue else GATHERED_BYTES_MAX
         for position, part in out.ranges:
             # Whatever a handler gives as records without their bytes is a range of a file.
             source = cast("FileRangeLike", part)
             copied += view[start:position]
             start = position
-            if source.size_bytes < SENDFILE_BYTES_MIN:
-                copied += _read_whole(source)
+            size_bytes = source.size_bytes
+            if size_bytes < SENDFILE_BYTES_MIN and size_bytes <= room:
+                room -= size_bytes
+                copied += _read(source, source.position, size_bytes)
                 continue
             if copied:
                 self._enqueue(memoryview(copied))
                 copied = bytearray()
-            self._queue.append(_Range(source))
-            self.queued_bytes += source.size_bytes
+            if size_bytes:
+                self._queue.append(_Range(source))
+                self.queued_bytes += size_bytes
         copied += view[start:]
         if copied:
             self._enqueue(memoryview(copied))
@@ -199,8 +209,21 @@ class Sender:
             self.is_waiting = True
             self._loop.add_writer(self._socket.fileno(), self._pump)
 
+    def _gather(self) -> None:
+        """Put what is small at the head of the queue together, for one system call."""
+        queue = self._queue
+        gathered = bytearray()
+        while queue and len(gathered) < GATHERED_BYTES_MAX and _is_small(queue[0]):
+            head = queue[0]
+            gathered += head if isinstance(head, memoryview) else _read(head.source, head.position, head.remaining)
+            queue.popleft()
+        if gathered:
+            queue.appendleft(memoryview(gathered))
+
     def _send_head(self, sock: socket.socket) -> int:
         """Send as much of the first chunk as the socket takes; return the number of bytes, or SOCKET_FULL."""
+        if len(self._queue) > 1 and _is_small(self._queue[0]):
+            self._gather()
         head = self._queue[0]
         try:
             if isinstance(head, memoryview):
@@ -224,9 +247,15 @@ class Sender:
         return sent
 
 
-def _read_whole(source: FileRangeLike) -> bytes:
+def _is_small(chunk: memoryview | _Range) -> bool:
+    if isinstance(chunk, _Range):
+        return chunk.remaining < SENDFILE_BYTES_MIN
+    return len(chunk) < GATHERED_CHUNK_BYTES_MAX
+
+
+def _read(source: FileRangeLike, position: int, size_bytes: int) -> bytes:
     """Read a small range; a file that ends early cannot be answered for any more."""
-    data = os.pread(source.fd, source.size_bytes, source.position)
-    if len(data) != source.size_bytes:
-        raise RangeTruncated(f"the file ended {source.size_bytes - len(data)} bytes early")
+    data = os.pread(source.fd, size_bytes, position)
+    if len(data) != size_bytes:
+        raise RangeTruncated(f"the file ended {size_bytes - len(data)} bytes early")
     return data
