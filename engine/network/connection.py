@@ -22,7 +22,7 @@ from typing import Any, cast
 from engine.common.errors import LocalProtocolError, RemoteProtocolError
 from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, Peer, RequestHead
+from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred, Peer, RequestHead
 from engine.network.routes import Route, RouteTable
 from engine.network.sender import Sender
 from engine.protocol.codec import Outgoing
@@ -129,8 +129,8 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.close()
         pending, self._pending = self._pending, deque()
         for slot in pending:
-            if isinstance(slot.answer, Deferred) and slot.answer.abandon is not None:
-                slot.answer.abandon()
+            if isinstance(slot.answer, Deferred):
+                slot.answer.give_up()
         self._inbox.release()
         self._context.on_close(self)
 
@@ -318,6 +318,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
         if response is NO_RESPONSE:
+            return
+        if response is CLOSE_FOR_FAULT:
+            self.closed_because = self.closed_because or CloseReason.FAULT
             return
         if response is CLOSE_CONNECTION:
             self.closed_because = self.closed_because or CloseReason.FAILED_ACKS_0
