@@ -17,7 +17,7 @@ from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.registry import handles
-from engine.network.request import Deferred
+from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_records import (
     DeleteRecordsPartitionResult,
@@ -94,6 +94,11 @@ class DelayedDeleteRecords(DelayedOperation):
         for one in self._waiting:
             one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
+
+    def on_fault(self) -> None:
+        """Hang up: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
 
     def _is_done(self, waiting: _Waiting) -> bool:
         try:

@@ -29,7 +29,7 @@ from engine.handlers.fetch_conversion import converted, needs_conversion
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
 from engine.handlers.fetch_session_cache import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.handlers.registry import handles
-from engine.network.request import Deferred
+from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from engine.runtime.purgatory import DelayedOperation
@@ -94,6 +94,11 @@ class DelayedFetch(DelayedOperation):
             self._conversion = asyncio.create_task(self._convert(), name="down-conversion")
         else:
             self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+
+    def on_fault(self) -> None:
+        """Hang up: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
 
     async def _convert(self) -> None:
         try:

@@ -38,7 +38,7 @@ from engine.handlers.produce_checks import (
     not_one_batch,
 )
 from engine.handlers.registry import handles
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
+from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -254,6 +254,11 @@ class DelayedProduce(DelayedOperation):
         for waiting in self._waiting:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
+
+    def on_fault(self) -> None:
+        """Hang up: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
 
 
 def _append(

@@ -64,6 +64,12 @@ class Deferred:
         if self._on_complete is not None:
             self._on_complete()
 
+    def give_up(self) -> None:
+        """Tell the owner that nobody waits any more. What the operation holds, open files too, is let go at once."""
+        abandon, self.abandon = self.abandon, None
+        if abandon is not None:
+            abandon()
+
     def on_complete(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called when the answer is there; at once where it is there already."""
         if self.response is not None:
@@ -93,6 +99,9 @@ class _CloseConnection:
     def __repr__(self) -> str:
         return "CLOSE_CONNECTION"
 
+
+CLOSE_FOR_FAULT: Final = _CloseConnection()
+"""What a deferred answer is completed with that nobody can give any more: the program has failed."""
 
 CLOSE_CONNECTION: Final = _CloseConnection()
 """What a handler returns to have the connection closed without an answer (a failed Produce with acks=0)."""

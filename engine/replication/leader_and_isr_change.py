@@ -25,6 +25,7 @@ from engine.replication.roles import make_follower, make_leader
 from engine.replication.state_change_log import partition_state_text
 from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH
+from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.log import Log
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ class LeaderAndIsrChange:
     def _failed(self, wanted: _Wanted, role: str, error: KafkaError) -> None:
         topic_partition = wanted.partition.topic_partition
         with_leader = "" if role == "leader" else f" with leader {wanted.state.leader}"
-        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not is_out_of_descriptors(error):
             self._log.error(
                 f"Skipped the become-{role} state change with correlation id {self._correlation_id} from "
                 f"{self._source} for partition {topic_partition} (last update controller epoch "

@@ -1,30 +1,40 @@
 """Operations that wait for a condition or a deadline: Kafka's purgatory on one event loop.
 
 An operation is watched under keys (partitions, topics, groups). Whoever changes what a key stands for calls
-``check_and_complete``; the operation looks at its condition itself. Deadlines are kept in coarse buckets, one loop
-timer for the whole purgatory, so that a waiting request costs no timer of its own. Nothing here is thread-safe.
+``check_and_complete``; the operation looks at its condition itself. Deadlines are kept in coarse buckets, with one
+timer of the loop for the whole purgatory: a timer of its own would cost a waiting request three times as much. An
+operation that is complete or cancelled is gone from every list at once, whatever deadline its client has chosen.
+Nothing here is thread-safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+import logging
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+logger = logging.getLogger(__name__)
 
 BUCKET_MS = 10
 """Width of a deadline bucket: an operation expires at most this much late."""
+
+_EMPTY_BUCKETS_MAX = 1000
+"""So many deadlines that nobody has any more are passed over when they come; more are dropped before."""
 
 
 class DelayedOperation:
     """One waiting operation. Subclasses say when it is done and what happens then."""
 
-    __slots__ = ("_keys", "delay_ms", "is_completed")
+    __slots__ = ("_bucket", "_keys", "_purgatory", "delay_ms", "is_completed")
 
     def __init__(self, delay_ms: int) -> None:
         self.delay_ms = delay_ms
         self.is_completed = False
         self._keys: tuple[Hashable, ...] = ()
+        self._purgatory: Purgatory[Any] | None = None
+        self._bucket = 0
 
     def try_complete(self) -> bool:
         """Return whether the condition holds; when it does, call ``force_complete`` first."""
@@ -37,17 +47,22 @@ class DelayedOperation:
     def on_expiration(self) -> None:
         """Called after ``on_complete`` when the deadline, not the condition, ended the wait."""
 
+    def on_fault(self) -> None:
+        """Called when one of the above has raised, and nothing more will be: whoever waits must not wait for ever."""
+
     def force_complete(self) -> bool:
         """Complete unless that has happened already; return whether this call did it."""
         if self.is_completed:
             return False
-        self.is_completed = True
+        self.cancel()
         self.on_complete()
         return True
 
     def cancel(self) -> None:
         """Forget the operation without completing it: nobody waits for the answer any more."""
         self.is_completed = True
+        if self._purgatory is not None:
+            self._purgatory.forget(self)
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -61,15 +76,15 @@ class Purgatory(Generic[Key]):
         self.expired_total = 0
         self.completed_total = 0
         self._loop = loop or asyncio.get_running_loop()
-        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
-        self._buckets: dict[int, list[DelayedOperation]] = {}
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._bucket_heap: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = 0
 
     def __len__(self) -> int:
-        """Number of operations that still wait."""
-        return sum(not o.is_completed for bucket in self._buckets.values() for o in bucket)
+        """Number of operations that wait."""
+        return sum(len(bucket) for bucket in self._buckets.values())
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> bool:
         """Complete the operation now if it can be; else let it wait under ``keys``. Return whether it is complete.
@@ -86,13 +101,14 @@ class Purgatory(Generic[Key]):
     def watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
         """Let an operation wait under ``keys`` whose condition was just found not to hold."""
         operation._keys = tuple(keys)
+        operation._purgatory = self
         watchers = self._watchers
         for key in operation._keys:
             waiting = watchers.get(key)
             if waiting is None:
-                watchers[key] = [operation]
+                watchers[key] = {operation: None}
             else:
-                waiting.append(operation)
+                waiting[operation] = None
         self._schedule(operation)
 
     def check_and_complete(self, key: Key) -> int:
@@ -108,34 +124,23 @@ class Purgatory(Generic[Key]):
         completed = 0
         looked: set[DelayedOperation] = set()
         for key in keys:
-            waiting = self._watchers.pop(key, None)
-            if waiting is None:
-                continue
-            still_waiting = []
-            for operation in waiting:
-                if operation.is_completed:
+            for operation in list(self._watchers.get(key, ())):
+                if operation.is_completed or operation in looked:
                     continue
-                if operation not in looked:
-                    looked.add(operation)
-                    completed += operation.try_complete()
-                if not operation.is_completed:
-                    still_waiting.append(operation)
-            if still_waiting:
-                # Completing one may have added new ones under the same key; those stay behind the older ones.
-                self._watchers[key] = still_waiting + self._watchers.get(key, [])
+                looked.add(operation)
+                completed += self._isolated(operation, operation.try_complete)
         self.completed_total += completed
         return completed
 
     def is_watched(self, key: Key) -> bool:
-        """Return whether anything may wait under ``key``: cheap, for hot paths."""
+        """Return whether anything waits under ``key``: cheap, for hot paths."""
         return key in self._watchers
 
     def complete_all(self) -> None:
         """Complete every waiting operation as if its time were over: the broker is going down."""
         for bucket in list(self._buckets.values()):
-            for operation in bucket:
-                operation.force_complete()
-        self._watchers.clear()
+            for operation in list(bucket):
+                self._isolated(operation, operation.force_complete)
         self.close()
 
     def close(self) -> None:
@@ -143,16 +148,39 @@ class Purgatory(Generic[Key]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._watchers.clear()
         self._buckets.clear()
         self._bucket_heap.clear()
 
+    def forget(self, operation: DelayedOperation) -> None:
+        """Take an operation off every list. Operations call it when they are complete or cancelled."""
+        operation._purgatory = None
+        for key in operation._keys:
+            waiting = self._watchers.get(key)
+            if waiting is not None:
+                waiting.pop(operation, None)
+                if not waiting:
+                    del self._watchers[key]
+        bucket = self._buckets.get(operation._bucket)
+        if bucket is not None:
+            bucket.pop(operation, None)
+            if not bucket:
+                del self._buckets[operation._bucket]
+                self._drop_empty_buckets()
+
+    def _drop_empty_buckets(self) -> None:
+        if len(self._bucket_heap) > 2 * len(self._buckets) + _EMPTY_BUCKETS_MAX:
+            self._bucket_heap = list(self._buckets)
+            heapq.heapify(self._bucket_heap)
+
     def _schedule(self, operation: DelayedOperation) -> None:
         bucket = int((self._loop.time() * 1000 + operation.delay_ms) // BUCKET_MS) + 1
+        operation._bucket = bucket
         members = self._buckets.get(bucket)
         if members is not None:
-            members.append(operation)
+            members[operation] = None
             return
-        self._buckets[bucket] = [operation]
+        self._buckets[bucket] = {operation: None}
         heapq.heappush(self._bucket_heap, bucket)
         if self._timer is None or bucket < self._timer_bucket:
             self._arm(bucket)
@@ -167,23 +195,22 @@ class Purgatory(Generic[Key]):
         self._timer = None
         now_bucket = int(self._loop.time() * 1000 // BUCKET_MS)
         while self._bucket_heap and self._bucket_heap[0] <= now_bucket:
-            expired = self._buckets.pop(heapq.heappop(self._bucket_heap))
-            for operation in expired:
-                if operation.force_complete():
+            for operation in list(self._buckets.get(heapq.heappop(self._bucket_heap), ())):
+                if self._isolated(operation, operation.force_complete):
                     self.expired_total += 1
-                    operation.on_expiration()
-            self._unwatch(expired)
+                    self._isolated(operation, operation.on_expiration)
         if self._bucket_heap:
             self._arm(self._bucket_heap[0])
 
-    def _unwatch(self, operations: Iterable[DelayedOperation]) -> None:
-        """Drop completed operations from their keys, so that idle keys do not collect dead ones."""
-        for key in {key for operation in operations for key in operation._keys}:
-            waiting = self._watchers.get(key)
-            if waiting is None:
-                continue
-            alive = [o for o in waiting if not o.is_completed]
-            if alive:
-                self._watchers[key] = alive
-            else:
-                del self._watchers[key]
+    def _isolated(self, operation: DelayedOperation, step: Callable[[], object]) -> bool:
+        """Do a step of an operation; one that fails ends, and takes no other along."""
+        try:
+            return bool(step())
+        except Exception:
+            logger.exception("A waiting operation failed, and ends purgatory=%s operation=%r", self.name, operation)
+        try:
+            operation.cancel()
+            operation.on_fault()
+        except Exception:
+            logger.exception("Nobody could be told of that purgatory=%s operation=%r", self.name, operation)
+        return False

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import weakref
+
+import pytest
 
 from engine.runtime.purgatory import DelayedOperation, Purgatory
 
@@ -139,3 +143,87 @@ def test_an_operation_under_many_changed_keys_looks_once() -> None:
         purgatory.close()
 
     asyncio.run(check())
+
+
+class Weak(Wait):
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("how", ["complete", "cancel"])
+def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> None:
+    """A client chooses the deadline: 360 MB stayed of 12,000 requests a second that were answered at once."""
+
+    async def check() -> None:
+        purgatory: Purgatory[int] = Purgatory("test")
+        staying = Wait(2**31 - 1)
+        purgatory.try_complete_else_watch(staying, [0, 1])
+        for number in range(3000):
+            operation = Weak(1_000_000 + number * 10)
+            purgatory.try_complete_else_watch(operation, [0, number])
+            assert len(purgatory) == 2
+            if how == "complete":
+                operation.ready = True
+                assert purgatory.check_and_complete(number) == 1
+            else:
+                operation.cancel()
+            gone = weakref.ref(operation)
+            del operation
+            assert gone() is None
+            assert len(purgatory) == 1
+        assert (purgatory.is_watched(0), purgatory.is_watched(1), purgatory.is_watched(2999)) == (True, True, False)
+        assert len(purgatory._bucket_heap) < 1100
+        purgatory.close()
+
+    asyncio.run(check())
+
+
+class Broken(Wait):
+    """Fails where it is told to."""
+
+    __slots__ = ("fails_in",)
+
+    def __init__(self, delay_ms: int, fails_in: str) -> None:
+        super().__init__(delay_ms)
+        self.fails_in = fails_in
+
+    def try_complete(self) -> bool:
+        if self.fails_in == "try":
+            raise ValueError("broken")
+        return super().try_complete()
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        if self.fails_in == "complete":
+            raise ValueError("broken")
+
+    def on_expiration(self) -> None:
+        super().on_expiration()
+        raise ValueError("broken")
+
+    def on_fault(self) -> None:
+        self.events.append("fault")
+
+
+def test_one_that_fails_takes_no_other_along(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        purgatory: Purgatory[str] = Purgatory("test")
+        by_look, by_change, by_time = Broken(60_000, "try"), Broken(60_000, "complete"), Broken(10, "complete")
+        others = [Wait(60_000), Wait(60_000), Wait(10)]
+        by_change.ready = True
+        for one, other in zip((by_look, by_change, by_time), others, strict=True):
+            purgatory.watch(one, ["a"] if one is not by_time else ["b"])
+            purgatory.watch(other, ["a"])
+            other.ready = other.delay_ms > 10
+        assert purgatory.check_and_complete("a") == 2
+        async with asyncio.timeout(30):
+            while not others[2].is_completed:
+                await asyncio.sleep(0.001)
+        assert [one.events for one in others] == [["complete"], ["complete"], ["complete", "expired"]]
+        assert (by_look.events, by_change.events) == (["fault"], ["complete", "fault"])
+        assert by_time.events == ["complete", "fault"]
+        assert len(purgatory) == 0
+        purgatory.close()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(check())
+    assert caplog.text.count("A waiting operation failed") == 3

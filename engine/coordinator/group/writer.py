@@ -110,3 +110,7 @@ class _DelayedAppend(DelayedOperation):
         """Tell how it went."""
         error = self._error
         self._done(error, self._first_offset if error is ErrorCode.NONE else -1)
+
+    def on_fault(self) -> None:
+        """Tell that it failed: what waits for it must not wait for ever."""
+        self._done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
