@@ -27,6 +27,10 @@ ENTRIES = (
         aliases=("reassignments",),
     ),
     Entry(
+        "plan", "cli.commands.plan", "The smallest safe reassignment: planned, checked, carried out in waves", _CLUSTER,
+        aliases=("plans",),
+    ),
+    Entry(
         "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
         aliases=("group",),
     ),

@@ -64,7 +64,9 @@ class _Builder:
             for partition in sorted(topic.partitions, key=lambda one: one.partition):
                 name = TopicPartition(topic.name, partition.partition)
                 is_free = is_selected(topic) and name not in pins and not partition.assignment.is_being_reassigned
-                partitions.append(self._partition(name, number, partition, targets, is_free and bool(partition.replicas), aim))
+                partitions.append(
+                    self._partition(name, number, partition, targets, is_free and bool(partition.replicas), aim)
+                )
         self._check_left_behind(partitions, is_selected, pins)
         options = self._filled(aim, partitions)
         assert options.minimise is not None
@@ -185,7 +187,13 @@ class _Builder:
             self.notes.append(f"{factor} replicas share {racks} racks: some racks get more than one")
 
     def _partition(
-        self, name: TopicPartition, topic: int, partition: PartitionSnapshot, targets: int, is_free: bool, aim: tuple[Aim, ...]
+        self,
+        name: TopicPartition,
+        topic: int,
+        partition: PartitionSnapshot,
+        targets: int,
+        is_free: bool,
+        aim: tuple[Aim, ...],
     ) -> ProblemPartition:
         current = tuple(self.index[broker] for broker in partition.assignment.target_replicas)
         size = _size(partition)
@@ -206,7 +214,9 @@ class _Builder:
         must_hold = kept & self.masks["dead"] if factor >= len(current) else 0
         least = factor - min(factor, self._rack_count(may_hold))
         is_aimed = bool(aim) or self.strategy is Strategy.RACKS
-        shared = least if is_aimed and self.strategy is not Strategy.LEADERS else self._forced_shared(kept, factor, may_hold)
+        shared = (
+            least if is_aimed and self.strategy is not Strategy.LEADERS else self._forced_shared(kept, factor, may_hold)
+        )
         shared = max(shared, must_hold.bit_count() - self._rack_count(must_hold))
         is_touched = kept != held or factor != len(current) or len(current) - self._rack_count(held) > shared
         may_lead = may_hold & ~self.masks["dead"] or may_hold
@@ -228,7 +238,10 @@ class _Builder:
         return len({self.brokers[index].rack for index in bits(mask)})
 
     def _check_left_behind(
-        self, partitions: list[ProblemPartition], is_selected: Callable[[TopicSnapshot], bool], pins: set[TopicPartition]
+        self,
+        partitions: list[ProblemPartition],
+        is_selected: Callable[[TopicSnapshot], bool],
+        pins: set[TopicPartition],
     ) -> None:
         """A removed broker that cannot be emptied is told: what is out of scope as a note, what is pinned as an error."""
         leaving = self.masks["leaving"]
@@ -242,7 +255,9 @@ class _Builder:
             reason = "are being reassigned" if moving else "are pinned"
             hint = "wait until klamm reassign list is empty" if moving else "take --pin away"
             raise Infeasible(f"the broker cannot be emptied: {_listed(moving or held)} {reason}", hint=hint)
-        self.notes.append(f"{len(stuck)} partitions with replicas on brokers that are emptied do not move: {_listed(stuck)}")
+        self.notes.append(
+            f"{len(stuck)} partitions with replicas on brokers that are emptied do not move: {_listed(stuck)}"
+        )
 
     def _capacities(self) -> tuple[int | None, ...]:
         capacities = {one.broker: one.bytes for one in self.options.broker_capacities}

@@ -50,9 +50,7 @@ def _urgency(problem: Problem, index: int, lists: tuple[int, ...]) -> int:
     return 1 if racks[1] > racks[0] else 2
 
 
-def _gain(
-    problem: Problem, index: int, lists: tuple[int, ...], counts: Sequence[int], levels: Levels | None
-) -> bool:
+def _gain(problem: Problem, index: int, lists: tuple[int, ...], counts: Sequence[int], levels: Levels | None) -> bool:
     """Whether the partition's move takes anything off where it should not be."""
     if levels is None or _urgency(problem, index, lists) < 2:
         return True

@@ -166,7 +166,9 @@ def _price_plain(model: Model, which: Ints, held: Ints, led: Ints, best: Ints, c
     sums = np.concatenate([np.zeros((len(which), 1), np.int64), np.cumsum(capped, axis=1)], axis=1)
     factor = model.factor[which]
     less, full = sums[lines, factor - 1], sums[lines, np.minimum(factor, order.shape[1])]
-    others = np.where(rank >= (factor - 1)[:, None], less[:, None], full[:, None] - np.minimum(cheapest, _FORBIDDEN >> 2))
+    others = np.where(
+        rank >= (factor - 1)[:, None], less[:, None], full[:, None] - np.minimum(cheapest, _FORBIDDEN >> 2)
+    )
     whole = np.minimum(held, _FORBIDDEN) + np.minimum(led, _FORBIDDEN) + others[:, model.rack_of]
     leader = whole.argmin(axis=1)
     best[which] = whole[lines, leader]
@@ -364,7 +366,9 @@ class Search:
         return int(column[2] != self.model.first[column[0]])
 
     def _start_columns(self) -> list[Column]:
-        found = [(n, mask, leader) for n, (mask, leader) in enumerate(zip(self.start.held, self.start.leaders, strict=True))]
+        found = [
+            (n, mask, leader) for n, (mask, leader) in enumerate(zip(self.start.held, self.start.leaders, strict=True))
+        ]
         for number, index in enumerate(self.model.problem.movable):
             one = self.model.problem.partitions[index]
             mask = sum(1 << b for b in one.current)
@@ -457,7 +461,9 @@ class Search:
         for number, (row, value) in enumerate(zip(model.rows, first.tolist(), strict=True)):
             if value:
                 master.fix(number, row.low if value > 0 else row.high)
-        master.add(self._on_face([*self._start_columns(), *self.columns, *columns], first, scale, least), self.leader_cost)
+        master.add(
+            self._on_face([*self._start_columns(), *self.columns, *columns], first, scale, least), self.leader_cost
+        )
         bound: int | None = None
         for round_number in range(_ROUNDS_MAX):
             prices = master.solve()

@@ -89,8 +89,10 @@ class Placement:
         for source, target in zip(path[-2::-1], path[:0:-1], strict=True):
             bit = 1 << target
             able = (n for n in self.on[source] if self.targets(n, source) & bit)
-            number = next(able, None) if cost is None else min(
-                able, key=lambda n: (cost(n, source, target), n), default=None
+            number = (
+                next(able, None)
+                if cost is None
+                else min(able, key=lambda n: (cost(n, source, target), n), default=None)
             )
             if number is None:
                 for undone, back, forth in reversed(done):

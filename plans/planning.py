@@ -13,9 +13,9 @@ from plans.building import BuiltProblem, build_problem
 from plans.capping import within_caps
 from plans.construction import Forcing, Solution, construct
 from plans.digest import input_digest
-from plans.errors import Infeasible
 from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
 from plans.loads import ByteLimits, byte_limits
+from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.ordering import ordered
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
@@ -31,16 +31,6 @@ CELLS_A_SECOND = 20_000
 
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class MadePlan:
-    """A plan with the problem it solves, and what a person should hear."""
-
-    plan: PlanFile
-    problem: Problem
-    after: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +144,9 @@ class _Planner:
         counts, leads = _counts(self.built.problem, after)
         return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
 
-    def _aim_notes(self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> list[str]:
+    def _aim_notes(
+        self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None
+    ) -> list[str]:
         """Explain shares that differ between racks, and say where a level was not reached."""
         notes = []
         problem = self.built.problem
@@ -172,9 +164,7 @@ class _Planner:
                 )
         return notes
 
-    def _score(
-        self, after: tuple[tuple[int, ...], ...], counted: Counted, proven: _Proven, remaining: int
-    ) -> Score:
+    def _score(self, after: tuple[tuple[int, ...], ...], counted: Counted, proven: _Proven, remaining: int) -> Score:
         problem, options = self.built.problem, self.built.options
         costs = costs_of(problem, after)
         bounds = Bounds(counted.moves, counted.bytes, counted.leader_changes)
@@ -221,9 +211,7 @@ class _Planner:
 
     def _file(self, after: tuple[tuple[int, ...], ...], score: Score) -> PlanFile:
         problem = self.built.problem
-        changed = [
-            (one, lists) for one, lists in zip(problem.partitions, after, strict=True) if lists != one.current
-        ]
+        changed = [(one, lists) for one, lists in zip(problem.partitions, after, strict=True) if lists != one.current]
 
         def entry(name: tuple[str, int], lists: tuple[int, ...]) -> PlanEntry:
             ids = tuple(problem.brokers[b].id for b in lists)

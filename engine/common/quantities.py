@@ -1,0 +1,36 @@
+"""Sizes and durations as people write them: ``500 GB``, ``50M``, ``30s``, ``2h``, or plain bytes and seconds. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that ``text`` means: ``k``, ``M``, ``G``, ``T`` count in thousands, ``Ki`` and so on in 1,024s.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"not a size: {text!r}; write 500 GB, 50M or a number of bytes")
+    unit: int = (1024 if match[3] else 1000) ** _POWERS[match[2].lower()]
+    return round(float(match[1]) * unit)
+
+
+def parse_duration_s(text: str) -> float:
+    """Return the seconds that ``text`` means.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}; write 30s, 5m, 2h or a number of seconds")
+    return float(match[1]) * _SECONDS[match[2].lower() if match[2] else None]
