@@ -1,0 +1,304 @@
+"""From a cluster snapshot and options to the problem: who is a target, what is forced, what may move at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from plans.errors import BadOption, Infeasible
+from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.problem import Problem, ProblemBroker, ProblemPartition, bits, mask_of
+
+_EMPTIES_DEAD = frozenset({Strategy.REBALANCE, Strategy.RACKS})
+DEFAULT_AIMS = {
+    Strategy.REBALANCE: (Aim.REPLICAS, Aim.LEADERS),
+    Strategy.EXPAND: (Aim.REPLICAS,),
+    Strategy.LEADERS: (Aim.LEADERS,),
+}
+_NAMED_MAX = 5
+SIZES_HINT = "sizes come from a live cluster, or from a snapshot taken with --sizes; --minimise moves needs none"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltProblem:
+    """The problem, the options with every default filled in, and what a person should hear first."""
+
+    problem: Problem
+    options: PlanOptions
+    notes: tuple[str, ...] = ()
+
+
+def build_problem(snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions) -> BuiltProblem:
+    """Return the problem that a strategy poses on a cluster.
+
+    Raises:
+        BadOption: an option is wrong, or names a broker or partition that the cluster does not have.
+        Infeasible: replicas have nowhere to go.
+    """
+    return _Builder(snapshot, strategy, options).build()
+
+
+@dataclass(slots=True)
+class _Builder:
+    snapshot: ClusterSnapshot
+    strategy: Strategy
+    options: PlanOptions
+    notes: list[str] = field(default_factory=list)
+    index: dict[int, int] = field(default_factory=dict)
+    brokers: list[ProblemBroker] = field(default_factory=list)
+    masks: dict[str, int] = field(default_factory=dict)
+
+    def build(self) -> BuiltProblem:
+        aim = self._aim()
+        self._index_brokers()
+        pins = self._pins()
+        is_selected = self._selection()
+        targets = self._targets()
+        if self.strategy is Strategy.FACTOR:
+            self._check_factor(targets)
+        partitions = []
+        for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda one: one.name)):
+            for partition in sorted(topic.partitions, key=lambda one: one.partition):
+                name = TopicPartition(topic.name, partition.partition)
+                is_free = is_selected(topic) and name not in pins and not partition.assignment.is_being_reassigned
+                partitions.append(
+                    self._partition(name, number, partition, targets, is_free and bool(partition.replicas), aim)
+                )
+        self._check_left_behind(partitions, is_selected, pins)
+        options = self._filled(aim, partitions)
+        assert options.minimise is not None
+        problem = Problem(
+            brokers=tuple(self.brokers),
+            partitions=tuple(partitions),
+            topic_count=len(self.snapshot.topics),
+            rack_count=len({broker.rack for broker in self.brokers if broker.remains}),
+            aim=frozenset(aim),
+            minimise=options.minimise,
+            tolerance_percent=options.tolerance_percent,
+            capacities=self._capacities(),
+            leaving=frozenset(bits(self.masks["leaving"])),
+            replacements=options.replacements,
+            max_moves=options.max_moves,
+            max_bytes=options.max_bytes,
+        )
+        return BuiltProblem(problem, options, tuple(self.notes))
+
+    def _aim(self) -> tuple[Aim, ...]:
+        asked = self.options.aim
+        if asked is None:
+            return DEFAULT_AIMS.get(self.strategy, ())
+        if self.strategy is Strategy.LEADERS and set(asked) != {Aim.LEADERS}:
+            raise BadOption("leaders only reorders replica lists: its one aim is leaders", hint="use rebalance --aim …")
+        return tuple(sorted(set(asked), key=list(Aim).index))
+
+    def _index_brokers(self) -> None:
+        live = {broker.id: broker.rack for broker in self.snapshot.brokers}
+        holders = {b for t in self.snapshot.topics for p in t.partitions for b in p.assignment.target_replicas}
+        known = sorted(set(live) | holders)
+        self._check_ids(set(live), set(known))
+        has_racks = bool(live) and all(rack is not None for rack in live.values())
+        if not has_racks and any(rack is not None for rack in live.values()):
+            without = ", ".join(str(broker) for broker, rack in sorted(live.items()) if rack is None)
+            self.notes.append(f"racks are not looked at: brokers without a rack: {without}")
+        names = sorted({rack for rack in live.values() if rack is not None}) if has_racks else []
+        removed = {*self.options.brokers} if self.strategy is Strategy.DECOMMISSION else set()
+        removed |= {one.old for one in self.options.replacements}
+        dead = set(known) - set(live)
+        emptied_dead = dead if self.strategy in _EMPTIES_DEAD and not self.options.keep_dead else set()
+        if dead - removed:
+            self._tell_dead(sorted(dead - removed), bool(emptied_dead))
+        for position, broker in enumerate(known):
+            self.index[broker] = position
+            rack = names.index(live[broker]) if has_racks and broker in live else len(names) + position
+            remains = broker in live and broker not in removed
+            self.brokers.append(ProblemBroker(broker, rack, live.get(broker), broker in live, remains))
+        self.masks["live"] = self._mask(live)
+        self.masks["dead"] = self._mask(dead)
+        self.masks["leaving"] = self._mask(removed | emptied_dead)
+
+    def _tell_dead(self, dead: list[int], is_emptied: bool) -> None:
+        listed = ", ".join(map(str, dead))
+        plural = "broker" if len(dead) == 1 else "brokers"
+        fate = "emptied first" if is_emptied else "left as they are"
+        self.notes.append(f"{plural} {listed} not registered: their replicas are {fate}")
+
+    def _check_ids(self, live: set[int], known: set[int]) -> None:
+        listed = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"
+        old = [one.old for one in self.options.replacements]
+        new = [one.new for one in self.options.replacements]
+        for broker in [*self.options.brokers, *old, *new, *self.options.exclude_brokers]:
+            if broker not in known and broker not in live:
+                raise BadOption(f"no broker {broker}: it is not registered and holds no replica", hint=listed)
+        must_live = [*new, *(self.options.brokers if self.strategy in (Strategy.EXPAND, Strategy.MOVE) else ())]
+        for broker in must_live:
+            if broker not in live:
+                raise BadOption(f"broker {broker} is not registered, so nothing can move onto it", hint=listed)
+        if len(set(old)) < len(old) or len(set(new)) < len(new) or set(old) & set(new):
+            raise BadOption("replace names a broker twice", hint="write OLD=NEW[,OLD=NEW…], each broker once")
+        if self.strategy is Strategy.DECOMMISSION and live <= set(self.options.brokers):
+            raise Infeasible("no broker would remain", hint="add a broker first")
+
+    def _mask(self, brokers: Iterable[int]) -> int:
+        return mask_of([self.index[broker] for broker in brokers])
+
+    def _pins(self) -> set[TopicPartition]:
+        pins = set()
+        for text in self.options.pins:
+            topic, _, number = text.rpartition("-")
+            name = TopicPartition(topic, int(number)) if topic and number.isdecimal() else None
+            if name is None or self.snapshot.partition(name) is None:
+                raise BadOption(f"no such partition to pin: {text}", hint="write TOPIC-PARTITION, such as orders-0")
+            pins.add(name)
+        return pins
+
+    def _selection(self) -> Callable[[TopicSnapshot], bool]:
+        wanted, unwanted = _patterns(self.options.topics), _patterns(self.options.exclude_topics)
+        if wanted and not any(one.fullmatch(t.name) for one in wanted for t in self.snapshot.topics):
+            raise BadOption(f"no topic matches {', '.join(self.options.topics)}", hint="klamm topics list shows them")
+
+        def is_selected(topic: TopicSnapshot) -> bool:
+            if topic.is_marked_for_deletion or any(one.fullmatch(topic.name) for one in unwanted):
+                return False
+            return not wanted or any(one.fullmatch(topic.name) for one in wanted)
+
+        return is_selected
+
+    def _targets(self) -> int:
+        targets = self.masks["live"] & ~self.masks["leaving"] & ~self._mask(self.options.exclude_brokers)
+        if self.strategy in (Strategy.EXPAND, Strategy.MOVE):
+            targets &= self._mask(self.options.brokers)
+        return targets
+
+    def _check_factor(self, targets: int) -> None:
+        factor = self.options.replication_factor or 0
+        count = targets.bit_count()
+        if factor < 1:
+            raise BadOption("a replication factor wants at least 1")
+        if factor > count:
+            raise Infeasible(
+                f"{factor} replicas are wanted, and only {count} brokers can take any",
+                hint=f"add {factor - count} more, or ask for at most {count}",
+            )
+        racks = len({self.brokers[index].rack for index in bits(targets)})
+        if factor > racks:
+            self.notes.append(f"{factor} replicas share {racks} racks: some racks get more than one")
+
+    def _partition(
+        self,
+        name: TopicPartition,
+        topic: int,
+        partition: PartitionSnapshot,
+        targets: int,
+        is_free: bool,
+        aim: tuple[Aim, ...],
+    ) -> ProblemPartition:
+        current = tuple(self.index[broker] for broker in partition.assignment.target_replicas)
+        size = _size(partition)
+        held = mask_of(current)
+        if not is_free:
+            return ProblemPartition(name, topic, current, len(current), size, False, held, held, held, len(current))
+        factor = self.options.replication_factor if self.strategy is Strategy.FACTOR else None
+        factor = len(current) if factor is None else factor
+        kept = held & ~self.masks["leaving"]
+        if self.strategy is Strategy.MOVE:
+            kept &= targets
+        may_hold = kept if self.strategy is Strategy.LEADERS else kept | targets
+        if may_hold.bit_count() < factor:
+            raise Infeasible(
+                f"{name} wants {factor} replicas, and only {may_hold.bit_count()} brokers may hold it",
+                hint="add a broker, or allow more targets",
+            )
+        must_hold = kept & self.masks["dead"] if factor >= len(current) else 0
+        least = factor - min(factor, self._rack_count(may_hold))
+        is_aimed = bool(aim) or self.strategy is Strategy.RACKS
+        shared = (
+            least if is_aimed and self.strategy is not Strategy.LEADERS else self._forced_shared(kept, factor, may_hold)
+        )
+        shared = max(shared, must_hold.bit_count() - self._rack_count(must_hold))
+        is_touched = kept != held or factor != len(current) or len(current) - self._rack_count(held) > shared
+        may_lead = may_hold & ~self.masks["dead"] or may_hold
+        if Aim.LEADERS not in aim:
+            may_lead = may_hold
+        return ProblemPartition(
+            name, topic, current, factor, size, bool(aim) or is_touched, may_hold, must_hold, may_lead, shared
+        )
+
+    def _forced_shared(self, kept: int, factor: int, may_hold: int) -> int:
+        """Return how often racks are shared where all that may stay does stay, and the rest goes where it is best."""
+        count, racks = kept.bit_count(), self._rack_count(kept)
+        if count >= factor:
+            return factor - min(factor, racks)
+        fresh = self._rack_count(may_hold) - racks
+        return count - racks + max(0, factor - count - fresh)
+
+    def _rack_count(self, mask: int) -> int:
+        return len({self.brokers[index].rack for index in bits(mask)})
+
+    def _check_left_behind(
+        self,
+        partitions: list[ProblemPartition],
+        is_selected: Callable[[TopicSnapshot], bool],
+        pins: set[TopicPartition],
+    ) -> None:
+        """A removed broker that cannot be emptied is told: what is out of scope as a note, what is pinned as an error."""
+        leaving = self.masks["leaving"]
+        stuck = [one for one in partitions if not one.is_movable and mask_of(one.current) & leaving]
+        if not stuck:
+            return
+        topics = {topic.name: topic for topic in self.snapshot.topics}
+        held = [one for one in stuck if is_selected(topics[one.name.topic])]
+        if held and self.strategy in (Strategy.DECOMMISSION, Strategy.REPLACE):
+            moving = [one for one in held if one.name not in pins]
+            reason = "are being reassigned" if moving else "are pinned"
+            hint = "wait until klamm reassign list is empty" if moving else "take --pin away"
+            raise Infeasible(f"the broker cannot be emptied: {_listed(moving or held)} {reason}", hint=hint)
+        self.notes.append(
+            f"{len(stuck)} partitions with replicas on brokers that are emptied do not move: {_listed(stuck)}"
+        )
+
+    def _capacities(self) -> tuple[int | None, ...]:
+        capacities = {one.broker: one.bytes for one in self.options.broker_capacities}
+        for broker in capacities:
+            if broker not in self.index:
+                raise BadOption(f"no broker {broker}, for which a capacity is given")
+        return tuple(capacities.get(broker.id) for broker in self.brokers)
+
+    def _filled(self, aim: tuple[Aim, ...], partitions: list[ProblemPartition]) -> PlanOptions:
+        from dataclasses import replace
+
+        unknown = [one for one in partitions if one.size is None]
+        wants = [
+            *(["--aim bytes"] if Aim.BYTES in aim else []),
+            *(["--minimise bytes"] if self.options.minimise is Minimise.BYTES else []),
+            *(["--max-bytes"] if self.options.max_bytes is not None else []),
+            *(["--capacity"] if self.options.broker_capacities else []),
+        ]
+        if unknown and wants:
+            raise BadOption(f"{wants[0]} needs sizes, and nobody told that of {_listed(unknown)}", hint=SIZES_HINT)
+        minimise = self.options.minimise or (Minimise.MOVES if unknown else Minimise.BYTES)
+        return replace(self.options, aim=aim, minimise=minimise)
+
+
+def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
+    found = []
+    for text in texts:
+        try:
+            found.append(re.compile(text))
+        except re.error as error:
+            raise BadOption(f"not a regular expression: {text!r}: {error}") from None
+    return found
+
+
+def _size(partition: PartitionSnapshot) -> int | None:
+    """Return what a copy takes: the size of the leader's log, else of the largest one that is known."""
+    logs = {log.broker: log.size_bytes for log in partition.replica_logs if not log.is_future}
+    return logs.get(partition.leader, max(logs.values(), default=None))
+
+
+def _listed(partitions: list[ProblemPartition]) -> str:
+    named = ", ".join(str(one.name) for one in partitions[:_NAMED_MAX])
+    more = len(partitions) - _NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named

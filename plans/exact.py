@@ -1,0 +1,528 @@
+"""The smallest plan, with proof: column generation and integer programs by HiGHS (the extra ``plan``).
+
+A column is a way to place one partition. A linear program over the columns gives prices of the brokers' rows; with the
+prices every partition is asked for a better column, until there is none. The prices, rounded to whole numbers, give a
+bound in exact arithmetic that owes nothing to the solver. Columns that cost nothing beyond the bound make up all best
+plans; among them an integer program looks for the fewest leader changes, with a bound found in the same way.
+
+Deterministic: one thread, a fixed seed, and limits on work instead of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+
+from plans.construction import Solution
+from plans.levels import Levels
+from plans.options import Aim, Minimise
+from plans.problem import Problem, bits
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_FORBIDDEN = 1 << 60
+_FORCED = -(1 << 57)
+_ROUNDS_MAX = 200
+_NODES_MAX = 400
+_TOLERANCE = 1e-6
+_SCALES = (1, 2, 6, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The best plan that was found; ``bound`` and ``leader_bound`` are None where they are not known.
+
+    ``leader_bound`` holds among plans whose first figure is ``bound``.
+    """
+
+    solution: Solution | None
+    bound: int | None
+    leader_bound: int | None
+
+
+@dataclass(slots=True)
+class Row:
+    """A bound on the sum over brokers of replicas, leaders or sizes."""
+
+    kind: Aim
+    brokers: tuple[int, ...]
+    low: float
+    high: float
+
+
+Column = tuple[int, int, int]
+"""Partition, mask of replicas, leader."""
+
+
+@dataclass(slots=True)
+class Model:
+    """The arrays of a problem: partitions down, brokers across."""
+
+    problem: Problem
+    rows: list[Row]
+    weight: Ints
+    size: Floats
+    factor: Ints
+    shared: Ints
+    allowed: npt.NDArray[np.bool_]
+    must: npt.NDArray[np.bool_]
+    leads: npt.NDArray[np.bool_]
+    is_held: npt.NDArray[np.bool_]
+    first: Ints
+    racks: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    rack_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, rows: list[Row]) -> Model:
+    """Return the arrays and rows; ``rows`` bounds bytes."""
+    parts = [problem.partitions[index] for index in problem.movable]
+    shape = (len(parts), len(problem.brokers))
+
+    def matrix(masks: Iterable[int]) -> npt.NDArray[np.bool_]:
+        found = np.zeros(shape, np.bool_)
+        for number, mask in enumerate(masks):
+            found[number, list(bits(mask))] = True
+        return found
+
+    held = np.zeros(shape, np.bool_)
+    for number, one in enumerate(parts):
+        held[number, list(one.current)] = True
+    racks = [np.array(list(bits(mask)), np.int64) for mask in problem.racks() if mask]
+    rack_of = np.zeros(shape[1], np.int64)
+    for number, members in enumerate(racks):
+        rack_of[members] = number
+    return Model(
+        problem=problem,
+        rows=[
+            *_level_rows(problem, Aim.REPLICAS, replica_levels),
+            *_level_rows(problem, Aim.LEADERS, leader_levels),
+            *rows,
+        ],
+        weight=np.array([problem.weight(one) for one in parts], np.int64),
+        size=np.array([one.size or 0 for one in parts], np.float64),
+        factor=np.array([one.factor for one in parts], np.int64),
+        shared=np.array([one.shared_racks_max for one in parts], np.int64),
+        allowed=matrix(one.may_hold for one in parts),
+        must=matrix(one.must_hold for one in parts),
+        leads=matrix(one.may_lead for one in parts),
+        is_held=held,
+        first=np.array([one.current[0] for one in parts], np.int64),
+        racks=racks,
+        rack_of=rack_of,
+    )
+
+
+def _level_rows(problem: Problem, kind: Aim, levels: Levels | None) -> list[Row]:
+    if levels is None:
+        return []
+    base = [0] * len(problem.brokers)
+    for one in problem.partitions:
+        if not one.is_movable:
+            for broker in one.current if kind is Aim.REPLICAS else one.current[:1]:
+                base[broker] += 1
+    rows = [Row(kind, (b,), levels.low[b] - base[b], levels.high[b] - base[b]) for b in sorted(levels.low)]
+    for group in levels.groups:
+        total = group.total - sum(base[b] for b in group.brokers)
+        rows.append(Row(kind, group.brokers, total, total))
+    return rows
+
+
+def price(model: Model, replica_price: Ints, leader_price: Ints) -> tuple[Ints, list[Column]]:
+    """Return the least cost of every partition and a column that has it.
+
+    ``replica_price`` and ``leader_price`` are what a replica or the leader on a broker costs the partition.
+    """
+    held = np.where(model.allowed, replica_price, _FORBIDDEN)
+    held[model.must] += _FORCED
+    led = np.where(model.leads, leader_price, _FORBIDDEN)
+    count = len(model.factor)
+    best = np.zeros(count, np.int64)
+    columns: list[Column] = [(0, 0, 0)] * count
+    plain = np.flatnonzero(model.shared == 0)
+    if len(plain):
+        _price_plain(model, plain, held[plain], led[plain], best, columns)
+    for number in np.flatnonzero(model.shared > 0):
+        best[number], columns[number] = _price_shared(model, int(number), held[number], led[number])
+    best -= _FORCED * model.must.sum(axis=1)
+    return best, columns
+
+
+def _price_plain(model: Model, which: Ints, held: Ints, led: Ints, best: Ints, columns: list[Column]) -> None:
+    """No two replicas share a rack: the cheapest broker of each rack, and the cheapest racks."""
+    lines = np.arange(len(which))
+    cheapest = np.stack([held[:, rack].min(axis=1) for rack in model.racks], axis=1)
+    argmin = np.stack([rack[held[:, rack].argmin(axis=1)] for rack in model.racks], axis=1)
+    order = np.argsort(cheapest, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
+    # A sum of several forbidden racks must not overflow; one is enough to forbid.
+    capped = np.minimum(np.take_along_axis(cheapest, order, axis=1), _FORBIDDEN >> 2)
+    sums = np.concatenate([np.zeros((len(which), 1), np.int64), np.cumsum(capped, axis=1)], axis=1)
+    factor = model.factor[which]
+    less, full = sums[lines, factor - 1], sums[lines, np.minimum(factor, order.shape[1])]
+    others = np.where(
+        rank >= (factor - 1)[:, None], less[:, None], full[:, None] - np.minimum(cheapest, _FORBIDDEN >> 2)
+    )
+    whole = np.minimum(held, _FORBIDDEN) + np.minimum(led, _FORBIDDEN) + others[:, model.rack_of]
+    leader = whole.argmin(axis=1)
+    best[which] = whole[lines, leader]
+    rows_order, rows_argmin = order.tolist(), argmin.tolist()
+    racks = model.rack_of[leader].tolist()
+    for line, (number, chosen, wanted) in enumerate(zip(which.tolist(), leader.tolist(), factor.tolist(), strict=True)):
+        mask, left = 1 << chosen, wanted - 1
+        for rack in rows_order[line]:
+            if not left:
+                break
+            if rack != racks[line]:
+                mask |= 1 << rows_argmin[line][rack]
+                left -= 1
+        columns[number] = (number, mask, chosen)
+
+
+def _price_shared(model: Model, number: int, held: Ints, led: Ints) -> tuple[int, Column]:
+    """Racks may be shared so many times: a matroid, so the greedy set is best, and one exchange brings a leader in."""
+    costs, leader_costs = held.tolist(), led.tolist()
+    factor, limit = int(model.factor[number]), int(model.shared[number])
+    rack_of = model.rack_of.tolist()
+    order = sorted((b for b, cost in enumerate(costs) if cost < _FORBIDDEN >> 1), key=lambda b: (costs[b], b))
+
+    def greedy(start: list[int]) -> list[int]:
+        chosen, used = list(start), {rack_of[b] for b in start}
+        shared = len(chosen) - len(used)
+        for broker in order:
+            if len(chosen) == factor:
+                break
+            if broker in chosen or (rack_of[broker] in used and shared == limit):
+                continue
+            shared += rack_of[broker] in used
+            used.add(rack_of[broker])
+            chosen.append(broker)
+        return chosen
+
+    base = greedy([])
+    found: tuple[int, int, list[int]] | None = None
+    for leader in order:
+        if leader_costs[leader] >= _FORBIDDEN >> 1:
+            continue
+        members = base if leader in base else greedy([leader])
+        whole = sum(costs[b] for b in members) + leader_costs[leader]
+        if len(members) == factor and (found is None or whole < found[0]):
+            found = (whole, leader, members)
+    assert found is not None
+    return found[0], (number, sum(1 << b for b in found[2]), found[1])
+
+
+class Master:
+    """The program over the columns found so far: a row per partition, then the rows of the model."""
+
+    def __init__(self, model: Model, *, is_integer: bool = False, slack_cost: float = 1e4) -> None:
+        self.model = model
+        self.columns: list[Column] = []
+        self.known: set[Column] = set()
+        self.solver = _solver()
+        count = len(model.factor)
+        lows = [1.0] * count + [row.low for row in model.rows]
+        highs = [1.0] * count + [row.high for row in model.rows]
+        self._scale = [1.0] * len(model.rows)
+        self._rows_of: dict[Aim, list[list[int]]] = {}
+        for kind in Aim:
+            by_broker: list[list[int]] = [[] for _ in model.problem.brokers]
+            for number, row in enumerate(model.rows):
+                if row.kind is kind:
+                    for broker in row.brokers:
+                        by_broker[broker].append(number)
+            self._rows_of[kind] = by_broker
+        empty = np.zeros(0)
+        self.solver.addRows(
+            len(lows), np.array(lows), np.array(highs), 0, np.zeros(len(lows), np.int32), empty.astype(np.int32), empty
+        )
+        self._slacks = 2 * len(model.rows)
+        first = count
+        for number in range(len(model.rows)):
+            for sign in (1.0, -1.0):
+                self.solver.addCol(
+                    slack_cost, 0.0, highspy.kHighsInf, 1, np.array([first + number], np.int32), np.array([sign])
+                )
+        self._is_integer = is_integer
+
+    def add(self, columns: Iterable[Column], cost: Callable[[Column], float]) -> int:
+        """Add the columns that are not there yet; return how many."""
+        costs, starts, indexes, values = [], [], [], []
+        count = len(self.model.factor)
+        for column in columns:
+            if column in self.known:
+                continue
+            self.known.add(column)
+            self.columns.append(column)
+            number, mask, leader = column
+            starts.append(len(indexes))
+            costs.append(cost(column))
+            entries: dict[int, float] = {number: 1.0}
+            for broker in bits(mask):
+                for row in self._rows_of[Aim.REPLICAS][broker]:
+                    entries[count + row] = entries.get(count + row, 0.0) + 1.0
+                for row in self._rows_of[Aim.BYTES][broker]:
+                    entries[count + row] = entries.get(count + row, 0.0) + self.model.size[number]
+            for row in self._rows_of[Aim.LEADERS][leader]:
+                entries[count + row] = entries.get(count + row, 0.0) + 1.0
+            indexes += entries.keys()
+            values += entries.values()
+        size = len(costs)
+        if size:
+            self.solver.addCols(
+                size,
+                np.array(costs),
+                np.zeros(size),
+                np.full(size, 1.0 if self._is_integer else highspy.kHighsInf),
+                len(indexes),
+                np.array(starts, np.int32),
+                np.array(indexes, np.int32),
+                np.array(values, np.float64),
+            )
+        return size
+
+    def fix(self, row: int, value: float) -> None:
+        """Let one row of the model have exactly this value."""
+        self.solver.changeRowBounds(len(self.model.factor) + row, value, value)
+
+    def solve(self) -> Floats:
+        """Solve the linear program; return the prices of the model's rows."""
+        self.solver.run()
+        # New columns leave the last basis feasible, so from now on the primal simplex goes on from there.
+        self.solver.setOptionValue("simplex_strategy", 4)
+        return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
+
+    def solve_integer(self) -> list[Column] | None:
+        """Return one column per partition that keep all rows, or None."""
+        size = len(self.columns)
+        if not size:
+            return []
+        which = np.arange(self._slacks, self._slacks + size, dtype=np.int32)
+        self.solver.changeColsIntegrality(size, which, np.full(size, 1, np.uint8))
+        for column in range(self._slacks):
+            self.solver.changeColBounds(column, 0.0, 0.0)
+        self.solver.setOptionValue("mip_max_nodes", _NODES_MAX)
+        self.solver.setOptionValue("mip_rel_gap", 0.0)
+        self.solver.setOptionValue("mip_abs_gap", 0.0)
+        self.solver.run()
+        if self.solver.getInfo().primal_solution_status != 2:
+            return None
+        values = self.solver.getSolution().col_value[self._slacks :]
+        chosen = [column for column, value in zip(self.columns, values, strict=True) if value > 0.5]
+        return chosen if len(chosen) == len(self.model.factor) else None
+
+
+def _solver() -> Any:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("random_seed", 0)
+    return solver
+
+
+@dataclass(slots=True)
+class Search:
+    """One run: the first figure, then the leader changes."""
+
+    model: Model
+    start: Solution
+    is_start_level: bool
+    progress: Callable[[str], None]
+    unit: float = 1.0
+    bound: int | None = None
+    columns: list[Column] = field(default_factory=list)
+
+    def run(self) -> Outcome:
+        """Return the best solution found, and the bounds that hold for it."""
+        weights = self.model.weight
+        self.unit = max(1.0, float(weights.mean())) if len(weights) else 1.0
+        achieved = sum(map(self.first_cost, self._start_columns()[: len(weights)])) if self.is_start_level else 1 << 62
+        self.bound, scale, first_prices = max(
+            (self._best_bound(prices) for prices in self._guesses()), key=lambda found: found[0]
+        )
+        if self.bound < achieved:
+            self.bound, scale, first_prices = self._best_bound(self._first_prices(achieved))
+        if self.bound * scale == self._scaled_bound(first_prices, scale)[0]:
+            found, leader_bound = self._leader_changes(first_prices, scale)
+            if found is not None:
+                return Outcome(_solution(found), self.bound, leader_bound)
+        return Outcome(self._any_integer(), self.bound, None)
+
+    def first_cost(self, column: Column) -> int:
+        number, mask, _ = column
+        held = self.model.problem.partitions[self.model.problem.movable[number]].current
+        fresh = mask
+        for broker in held:
+            fresh &= ~(1 << broker)
+        return int(self.model.weight[number]) * fresh.bit_count()
+
+    def leader_cost(self, column: Column) -> int:
+        return int(column[2] != self.model.first[column[0]])
+
+    def _start_columns(self) -> list[Column]:
+        found = [
+            (n, mask, leader) for n, (mask, leader) in enumerate(zip(self.start.held, self.start.leaders, strict=True))
+        ]
+        for number, index in enumerate(self.model.problem.movable):
+            one = self.model.problem.partitions[index]
+            mask = sum(1 << b for b in one.current)
+            if not mask & ~one.may_hold and len(one.current) == one.factor and one.may_lead >> one.current[0] & 1:
+                racks = len({int(self.model.rack_of[b]) for b in one.current})
+                if one.factor - racks <= one.shared_racks_max:
+                    found.append((number, mask, one.current[0]))
+        return found
+
+    def _guesses(self) -> list[Floats]:
+        """Return prices that often prove the start to be best: what is above the shares must go, what is below come."""
+        model = self.model
+        held = model.is_held.sum(axis=0)
+        rows = [row for row in model.rows]
+        guesses = [np.zeros(len(rows))]
+        for is_fuller in (True, False):
+            guess = np.zeros(len(rows))
+            for number, row in enumerate(rows):
+                if row.kind is Aim.REPLICAS and len(row.brokers) == 1:
+                    count = held[row.brokers[0]]
+                    guess[number] = -1.0 * (count > row.high) if is_fuller else 1.0 * (count < row.low)
+            guesses.append(guess)
+        return guesses if self.model.problem.minimise is Minimise.MOVES else guesses[:1]
+
+    def _first_prices(self, achieved: int) -> Floats:
+        """Solve the linear program of the first figure by column generation; return the prices of the rows.
+
+        Ends early where prices prove that the start, which achieves ``achieved``, is best.
+        """
+        master = Master(self.model)
+        master.add(self._start_columns(), lambda column: self.first_cost(column) / self.unit)
+        prices = np.zeros(len(self.model.rows))
+        for round_number in range(_ROUNDS_MAX):
+            prices = master.solve()
+            scale = max(1, int(4096 / self.unit)) if self.unit < 4096 else 1
+            whole = _rounded(prices * self.unit * scale)
+            bound, columns = self._scaled_bound(whole, scale)
+            if -(-bound // scale) >= achieved:
+                break
+            added = master.add(columns, lambda column: self.first_cost(column) / self.unit)
+            self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
+            if not added:
+                break
+        self.columns = master.columns
+        return prices
+
+    def _priced(self, prices: Ints, scale: int) -> tuple[Ints, list[Column]]:
+        model = self.model
+        replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None])
+        replicas = replicas - self._by_broker(prices, Aim.REPLICAS)
+        sizes = self._by_broker(prices, Aim.BYTES)
+        if sizes.any():
+            replicas = replicas - _rounded(model.size[:, None] * sizes)
+        leaders = np.broadcast_to(-self._by_broker(prices, Aim.LEADERS), replicas.shape)
+        return price(model, replicas, leaders)
+
+    def _by_broker(self, prices: Any, kind: Aim) -> Any:
+        found = np.zeros(len(self.model.problem.brokers), prices.dtype)
+        for row, value in zip(self.model.rows, prices, strict=True):
+            if row.kind is kind:
+                found[list(row.brokers)] += value
+        return found
+
+    def _scaled_bound(self, prices: Ints, scale: int) -> tuple[int, list[Column]]:
+        best, columns = self._priced(prices, scale)
+        whole = int(best.sum())
+        for row, value in zip(self.model.rows, prices.tolist(), strict=True):
+            whole += _row_term(row, value)
+        return whole, columns
+
+    def _best_bound(self, prices: Floats) -> tuple[int, int, Ints]:
+        """Return the largest bound that rounded prices prove, with the scale and the prices that do."""
+        best: tuple[int, int, Ints] | None = None
+        for scale in _SCALES if self.unit < 2 else _SCALES[:2]:
+            whole = _rounded(prices * self.unit * scale)
+            bound = -(-self._scaled_bound(whole, scale)[0] // scale)
+            if best is None or bound > best[0]:
+                best = (bound, scale, whole)
+        assert best is not None
+        return best
+
+    def _leader_changes(self, first: Ints, scale: int) -> tuple[list[Column] | None, int | None]:
+        """Among all plans whose first figure is the bound: the fewest leader changes, and the bound of those."""
+        model = self.model
+        largest = int(np.abs(first).max(initial=0)) + scale * int(model.weight.max(initial=0))
+        step = 1 << max(0, min(40, 57 - (2 * largest).bit_length()))
+        fine = 240 if step >= 1 << 20 else 12
+        master = Master(model, is_integer=True, slack_cost=64.0)
+        least, columns = self._priced(first, scale)
+        for number, (row, value) in enumerate(zip(model.rows, first.tolist(), strict=True)):
+            if value:
+                master.fix(number, row.low if value > 0 else row.high)
+        master.add(
+            self._on_face([*self._start_columns(), *self.columns, *columns], first, scale, least), self.leader_cost
+        )
+        bound: int | None = None
+        for round_number in range(_ROUNDS_MAX):
+            prices = master.solve()
+            second = _rounded(prices * fine)
+            found, whole = self._priced_second(first, scale, second, step, fine)
+            if 8 * (int(np.abs(second).max(initial=0)) + fine) < step:
+                bound = max(-(-whole // fine), -1 if bound is None else bound)
+            added = master.add(found, self.leader_cost)
+            self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
+            if not added:
+                break
+        return master.solve_integer(), bound
+
+    def _on_face(self, columns: Sequence[Column], first: Ints, scale: int, least: Ints) -> list[Column]:
+        """Return the columns that cost nothing beyond the bound."""
+        replicas, leaders = self._by_broker(first, Aim.REPLICAS).tolist(), self._by_broker(first, Aim.LEADERS).tolist()
+        limits = least.tolist()
+        return [
+            column
+            for column in columns
+            if scale * self.first_cost(column) - sum(replicas[b] for b in bits(column[1])) - leaders[column[2]]
+            == limits[column[0]]
+        ]
+
+    def _priced_second(self, first: Ints, scale: int, second: Ints, step: int, fine: int) -> tuple[list[Column], int]:
+        """Price by the first figure, then by leader changes, in parts of ``fine``; return columns and the bound."""
+        model = self.model
+        replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None]) - self._by_broker(first, Aim.REPLICAS)
+        replicas = replicas * step - self._by_broker(second, Aim.REPLICAS)
+        leaders = np.broadcast_to(-self._by_broker(first, Aim.LEADERS), replicas.shape) * step
+        leaders = leaders - self._by_broker(second, Aim.LEADERS)
+        leaders = leaders + fine * (np.arange(replicas.shape[1])[None, :] != model.first[:, None])
+        best, columns = price(model, replicas, leaders)
+        rest = best - step * ((best + step // 2) // step)
+        whole = int(rest.sum())
+        for row, one, two in zip(model.rows, first.tolist(), second.tolist(), strict=True):
+            whole += int(two * (row.low if one > 0 else row.high)) if one else _row_term(row, two)
+        return columns, whole
+
+    def _any_integer(self) -> Solution | None:
+        master = Master(self.model, is_integer=True)
+        heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
+        master.add(
+            [*self.columns, *self._start_columns()],
+            lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column),
+        )
+        found = master.solve_integer()
+        return None if found is None else _solution(found)
+
+
+def _row_term(row: Row, value: int) -> int:
+    return int(value * (row.low if value > 0 else row.high)) if value else 0
+
+
+def _rounded(values: Any) -> Ints:
+    found: Ints = np.rint(values).astype(np.int64)
+    return found
+
+
+def _solution(columns: Sequence[Column]) -> Solution:
+    ordered = sorted(columns)
+    return Solution(tuple(column[1] for column in ordered), tuple(column[2] for column in ordered))

@@ -1,0 +1,21 @@
+"""From a set of replicas and a leader to the list in preference order, as near to the present list as can be."""
+
+from __future__ import annotations
+
+from plans.problem import bits, mask_of
+
+
+def ordered(current: tuple[int, ...], held: int, leader: int) -> tuple[int, ...]:
+    """Return the list: what stays keeps its place, what is new takes the places of what leaves, the leader is first."""
+    fresh = list(bits(held & ~mask_of(current)))
+    found: list[int] = []
+    for broker in current:
+        if held >> broker & 1:
+            found.append(broker)
+        elif fresh:
+            found.append(fresh.pop(0))
+    found += fresh
+    if found[0] != leader:
+        found.remove(leader)
+        found.insert(0, leader)
+    return tuple(found)

@@ -1,0 +1,110 @@
+"""The model of a problem: brokers and partitions by index, and which replicas each partition may have.
+
+A set of replicas is allowed where it lies in ``may_hold``, has ``must_hold``, has ``factor`` members and shares racks no
+more than ``shared_racks_max`` times (members less distinct racks). Masks are integers with a bit per broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from engine.common.model import TopicPartition
+from plans.options import Aim, Minimise, Replacement
+
+Pattern = tuple[tuple[int, ...], int]
+"""A way to place a partition: its replicas, sorted, and the leader among them, all by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemBroker:
+    """``remains``: alive and not being removed; such brokers are levelled. ``rack`` is an index; without usable racks
+    every broker has one of its own, as has a dead broker, whose rack nobody knows."""
+
+    id: int
+    rack: int
+    rack_name: str | None
+    is_alive: bool
+    remains: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemPartition:
+    """``current`` is in preference order. ``size`` is None where nobody told it."""
+
+    name: TopicPartition
+    topic: int
+    current: tuple[int, ...]
+    factor: int
+    size: int | None
+    is_movable: bool
+    may_hold: int
+    must_hold: int
+    may_lead: int
+    shared_racks_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a solver is given. ``is_reorder`` lets no replica move. ``leaving`` are the brokers that are emptied."""
+
+    brokers: tuple[ProblemBroker, ...]
+    partitions: tuple[ProblemPartition, ...]
+    topic_count: int
+    rack_count: int
+    aim: frozenset[Aim]
+    minimise: Minimise
+    tolerance_percent: float
+    capacities: tuple[int | None, ...]
+    leaving: frozenset[int]
+    replacements: tuple[Replacement, ...] = ()
+    max_moves: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def remaining(self) -> list[int]:
+        return [index for index, broker in enumerate(self.brokers) if broker.remains]
+
+    @property
+    def movable(self) -> list[int]:
+        return [index for index, partition in enumerate(self.partitions) if partition.is_movable]
+
+    @property
+    def has_sizes(self) -> bool:
+        return all(partition.size is not None for partition in self.partitions)
+
+    @property
+    def is_capped(self) -> bool:
+        return self.max_moves is not None or self.max_bytes is not None
+
+    def weight(self, partition: ProblemPartition) -> int:
+        """Return what one copied replica of the partition costs in the figure that is minimised first."""
+        return 1 if self.minimise is Minimise.MOVES else partition.size or 0
+
+    def racks(self) -> list[int]:
+        """Return the mask of each rack's brokers, by rack."""
+        masks = [0] * (1 + max((broker.rack for broker in self.brokers), default=-1))
+        for index, broker in enumerate(self.brokers):
+            masks[broker.rack] |= 1 << index
+        return masks
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Give the indexes of a mask's bits, the lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def mask_of(indexes: Sequence[int]) -> int:
+    """Return the mask with these bits."""
+    mask = 0
+    for index in indexes:
+        mask |= 1 << index
+    return mask
+
+
+def shared_racks(brokers: Sequence[ProblemBroker], replicas: Sequence[int]) -> int:
+    """Return how many of the replicas share a rack with another that was counted already."""
+    return len(replicas) - len({brokers[index].rack for index in replicas})

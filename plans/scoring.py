@@ -1,0 +1,124 @@
+"""The score card of a plan, counted from the lists of replicas before and after."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plans.problem import Problem
+from plans.score import BrokerScore, Measures
+
+Lists = Sequence[tuple[int, ...]]
+"""The replicas of every partition, by index, in preference order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What it takes to get from one assignment to another."""
+
+    moves: int
+    bytes: int | None
+    leader_changes: int
+    reordered: int
+
+
+def costs_of(problem: Problem, after: Lists) -> Costs:
+    """Return the costs of a plan; bytes are None where a partition that moves is of unknown size."""
+    moves = changes = reordered = size = 0
+    is_known = True
+    for one, lists in zip(problem.partitions, after, strict=True):
+        if lists == one.current:
+            continue
+        fresh = len(set(lists) - set(one.current))
+        moves += fresh
+        changes += lists[:1] != one.current[:1]
+        reordered += set(lists) == set(one.current)
+        is_known = is_known and (one.size is not None or not fresh)
+        size += fresh * (one.size or 0)
+    return Costs(moves, size if is_known else None, changes, reordered)
+
+
+def measures_of(problem: Problem, lists: Lists) -> Measures:
+    """Return how level an assignment is over live brokers that remain."""
+    remaining = problem.remaining
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    held: Counter[int] = Counter()
+    per_topic: dict[int, Counter[int]] = {}
+    violations = 0
+    for one, replicas_of in zip(problem.partitions, lists, strict=True):
+        replicas.update(replicas_of)
+        leaders.update(replicas_of[:1])
+        per_topic.setdefault(one.topic, Counter()).update(replicas_of)
+        for broker in replicas_of:
+            held[broker] += one.size or 0
+        racks = len({problem.brokers[b].rack for b in replicas_of})
+        violations += max(0, min(len(replicas_of), problem.rack_count) - racks)
+    return Measures(
+        replica_range=_range([replicas[b] for b in remaining]),
+        leader_range=_range([leaders[b] for b in remaining]),
+        bytes_cv=_variation([held[b] for b in remaining]) if problem.has_sizes else None,
+        rack_violations=violations,
+        topic_excess=sum(_excess(counts, remaining) for counts in per_topic.values()),
+    )
+
+
+def broker_scores(problem: Problem, after: Lists, senders: Mapping[int, int]) -> tuple[BrokerScore, ...]:
+    """Return the rows of all brokers. ``senders`` has the broker that leads each partition now, by index."""
+    size = len(problem.brokers)
+    counts = {name: [0] * size for name in ("rb", "ra", "lb", "la", "bb", "ba", "ri", "ro", "bi", "bo", "bs")}
+    for index, (one, lists) in enumerate(zip(problem.partitions, after, strict=True)):
+        amount = one.size or 0
+        for broker in one.current:
+            counts["rb"][broker] += 1
+            counts["bb"][broker] += amount
+        for broker in lists:
+            counts["ra"][broker] += 1
+            counts["ba"][broker] += amount
+        for broker in one.current[:1]:
+            counts["lb"][broker] += 1
+        for broker in lists[:1]:
+            counts["la"][broker] += 1
+        fresh = set(lists) - set(one.current)
+        for broker in fresh:
+            counts["ri"][broker] += 1
+            counts["bi"][broker] += amount
+        for broker in set(one.current) - set(lists):
+            counts["ro"][broker] += 1
+            counts["bo"][broker] += amount
+        if index in senders:
+            counts["bs"][senders[index]] += amount * len(fresh)
+    has_sizes = problem.has_sizes
+    rows = []
+    for b, broker in enumerate(problem.brokers):
+        numbers = {name: column[b] for name, column in counts.items()}
+        known = {name: numbers[name] if has_sizes else None for name in ("bb", "ba", "bi", "bo", "bs")}
+        rows.append(
+            BrokerScore(
+                broker.id, broker.rack_name, broker.is_alive, numbers["rb"], numbers["ra"], numbers["lb"], numbers["la"],
+                known["bb"], known["ba"], numbers["ri"], numbers["ro"], known["bi"], known["bo"], known["bs"],
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _range(values: Sequence[int]) -> int:
+    return max(values) - min(values) if values else 0
+
+
+def _variation(values: Sequence[int]) -> float | None:
+    whole = sum(values)
+    if not whole:
+        return 0.0 if values else None
+    count = len(values)
+    # In whole numbers up to the root, so that it is the same on every machine.
+    squares = count * sum(value * value for value in values) - whole * whole
+    return round(math.sqrt(squares / (whole * whole)), 6)
+
+
+def _excess(counts: Counter[int], remaining: Sequence[int]) -> int:
+    held = [counts[b] for b in remaining]
+    share = -(-sum(held) // len(held)) if held else 0
+    return sum(max(0, value - share) for value in held)
