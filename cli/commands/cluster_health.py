@@ -38,7 +38,7 @@ async def health(
 
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
-    preferred ones, deletions that are stuck, a slow ZooKeeper.
+    preferred ones, min.insync.replicas above the number of replicas, deletions that are stuck, a slow ZooKeeper.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import health_report

@@ -52,6 +52,7 @@ class CloseReason(Enum):
     UNSUPPORTED = "the peer asked for an API or version that is not answered"
     IDLE = "it was idle for connections.max.idle.ms"
     TOO_MANY = "there are too many connections"
+    NO_DESCRIPTOR = "file descriptors run short"
     FAILED_ACKS_0 = "a Produce with acks=0 failed, where Kafka answers nothing"
     FAULT = "the broker failed to answer"
     STOPPING = "the broker is stopping"
@@ -71,6 +72,7 @@ class ConnectionContext:
     is_request_log_on: bool
     listener_name: str
     security_protocol: int
+    descriptors_max: int
     on_open: Callable[[Connection], CloseReason | None]
     on_close: Callable[[Connection], None]
 
@@ -93,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer("", 0, context.listener_name, context.security_protocol)
         self.closed_because: CloseReason | None = None
         self.last_active_s = time.monotonic()
+        self.descriptor = -1
         self._context = context
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
@@ -112,7 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.peer = Peer(host, port, self._context.listener_name, self._context.security_protocol)
         fd = transport.get_extra_info("socket").fileno()
-        self._sender = Sender(self._context.loop, fd, self._go_on, self._on_write_error)
+        self.descriptor = fd
+        self._sender = Sender(
+            self._context.loop, fd, self._go_on, self._on_write_error, descriptors_max=self._context.descriptors_max
+        )
         refusal = self._context.on_open(self)
         if refusal is not None:
             self.close(refusal)

@@ -27,6 +27,9 @@ not back at its listeners as soon as Kafka's acceptor thread is, and a client th
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""
 
+SHORTAGE_TOLD_S = 10.0
+"""How often it is said that connections are closed for new ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerSpec:
@@ -64,6 +67,8 @@ class ServerLimits:
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    descriptors_max: int = 2**31 - 1
+    """From this number on a descriptor is none for a connection: the others are for files."""
     protected_listeners: frozenset[str] = frozenset()
     """Those of the brokers, where clients have others: ``max.connections`` keeps nobody out there, as in Kafka."""
 
@@ -87,6 +92,7 @@ class SocketServer:
         self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
         self._is_stopping = False
+        self._shortage_told_s = -SHORTAGE_TOLD_S
 
     def bind(self, listener: ListenerSpec) -> BoundListener:
         """Take the address and listen; nobody is answered there yet, whoever connects waits.
@@ -148,6 +154,7 @@ class SocketServer:
             is_request_log_on=request_logger.isEnabledFor(logging.DEBUG),
             listener_name=listener.name,
             security_protocol=listener.security_protocol,
+            descriptors_max=self.limits.descriptors_max,
             on_open=self._opened,
             on_close=self._closed,
         )
@@ -159,6 +166,9 @@ class SocketServer:
         if self._is_stopping:
             return CloseReason.STOPPING
         limits = self.limits
+        if connection.descriptor >= limits.descriptors_max and not self._close_silent(connection):
+            logger.warning("Refused a connection: no file descriptor is left for it peer=%s", host)
+            return CloseReason.NO_DESCRIPTOR
         too_many = len(self.connections) > limits.max_connections
         if too_many and connection.peer.listener_name in limits.protected_listeners:
             self._make_room()
@@ -174,6 +184,24 @@ class SocketServer:
             )
             return CloseReason.TOO_MANY
         return None
+
+    def _close_silent(self, newcomer: Connection) -> bool:
+        """Close the connection that nothing is owed to and that has been silent for the longest, if there is one."""
+        others = [one for one in self.connections if not (one is newcomer or one.is_busy or one.closed_because)]
+        silent = min(others, key=lambda one: one.last_used_s, default=None)
+        if silent is None:
+            return False
+        now_s = time.monotonic()
+        if now_s - self._shortage_told_s > SHORTAGE_TOLD_S:
+            self._shortage_told_s = now_s
+            logger.warning(
+                "Closing connections that are silent for new ones: file descriptors run short open=%d limit=%d. Raise "
+                "the limit of open files (ulimit -n)",
+                len(self.connections),
+                self.limits.descriptors_max,
+            )
+        silent.close(CloseReason.NO_DESCRIPTOR)
+        return True
 
     def _make_room(self) -> None:
         """Close the connection of a client that has been silent for the longest."""

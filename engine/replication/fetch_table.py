@@ -19,6 +19,7 @@ from engine.replication.partition import Partition
 from engine.replication.settings import ReplicationSettings
 from engine.replication.throttle import ReplicationQuota
 from engine.replication.truncation import UNDEFINED_EPOCH
+from engine.runtime.descriptors import is_out_of_descriptors
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -197,7 +198,10 @@ class FetchTable:
         self._mark_failed(state)
 
     def give_up(self, state: FetchState, sentence: str, error: BaseException) -> None:
-        """Set a partition aside until a LeaderAndIsr request names it again; the others go on."""
+        """Set a partition aside until a LeaderAndIsr request names it again; the others go on.
+
+        One that only lacks a file descriptor pauses.
+        """
         logger.error(
             "%s %s for partition %s: %s",
             self.who,
@@ -206,7 +210,10 @@ class FetchTable:
             error,
             exc_info=None if isinstance(error, KafkaError) else error,
         )
-        self._mark_failed(state)
+        if is_out_of_descriptors(error):
+            self.delay([state])
+        else:
+            self._mark_failed(state)
 
     def _mark_failed(self, state: FetchState) -> None:
         self._failed.add(state.topic_partition)

@@ -25,6 +25,7 @@ from engine.replication.roles import make_follower, make_leader
 from engine.replication.state_change_log import partition_state_text
 from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH
+from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.log import Log
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class LeaderAndIsrChange:
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._leaders: list[_Wanted] = []
         self._followers: list[_Wanted] = []
+        self._resigned: list[Partition] = []
+        """Led here before; the new leader cannot be followed yet."""
         self._new_topic_ids: dict[TopicPartition, bytes] = {}
         self._breather = Breather()
         self._correlation_id = correlation_id
@@ -122,7 +125,7 @@ class LeaderAndIsrChange:
         self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
         self._manager.fetchers.update_topic_ids(self._new_topic_ids)
         self._manager.fetchers.end_idle()
-        self._manager.leadership_changed(new_leaders, new_followers)
+        self._manager.leadership_changed(new_leaders, [*new_followers, *self._resigned])
         return _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
 
     # -- which partitions
@@ -255,6 +258,8 @@ class LeaderAndIsrChange:
         )
         # The epoch stays what it was: the same state comes again once the leader lives. Meanwhile nobody leads here,
         # and the log counts in the high-watermark checkpoint.
+        if partition.is_leader:
+            self._resigned.append(partition)
         partition.log, partition.leader_log = log, None
         partition.environment.wakeups.mark(partition.topic_partition)
         return False
@@ -320,7 +325,7 @@ class LeaderAndIsrChange:
     def _failed(self, wanted: _Wanted, role: str, error: KafkaError) -> None:
         topic_partition = wanted.partition.topic_partition
         with_leader = "" if role == "leader" else f" with leader {wanted.state.leader}"
-        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not is_out_of_descriptors(error):
             self._log.error(
                 f"Skipped the become-{role} state change with correlation id {self._correlation_id} from "
                 f"{self._source} for partition {topic_partition} (last update controller epoch "

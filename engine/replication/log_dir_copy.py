@@ -38,6 +38,10 @@ PIECE_BATCHES: Final = 256
 FLUSH_BYTES: Final = 16_777_216
 """So much is copied, then flushed in a thread: past the kernel's limit of unwritten pages every append waits."""
 
+FLUSHES_BEFORE_SWAP_MAX: Final = 10
+"""With ``flush.messages`` a log that is written to all the time may never be level and flushed: then the swap flushes
+what is left itself, and holds the event loop for it."""
+
 _OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
@@ -46,6 +50,7 @@ class LogDirCopy:
 
     __slots__ = (
         "_cuts",
+        "_flushes_before_swap",
         "_is_flushed",
         "_leader_epoch",
         "_log_manager",
@@ -87,6 +92,7 @@ class LogDirCopy:
         self._cuts = 0
         self._unflushed_bytes = 0
         self._is_flushed = False
+        self._flushes_before_swap = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -106,9 +112,11 @@ class LogDirCopy:
             await self._copy(current)
         if not self._stands(current) or self.future.log_end_offset != current.log_end_offset:
             return False
-        if not self._is_flushed:
+        is_due = self.future.is_flush_due and self._flushes_before_swap < FLUSHES_BEFORE_SWAP_MAX
+        if not self._is_flushed or is_due:
             # Before the swap, so that what is on the disk now stays on it; the little that comes meanwhile is as safe
-            # as any record that was just appended.
+            # as any record that was just appended, and flushed by the swap itself where flush.messages demands that.
+            self._flushes_before_swap += 1
             await self._flush()
             self._is_flushed = True
             return False

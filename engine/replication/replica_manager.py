@@ -286,9 +286,11 @@ class ReplicaManager:
         """Delete the replica's log if there is one; ``forget_logs`` is to follow. Raises KafkaError."""
         self.log_manager.delete(topic_partition)
 
-    async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Take deleted logs out of the checkpoints, on the disk. Where that fails the log dir goes offline."""
-        await self._carry_out(self.log_manager.forgetting_jobs(topic_partitions))
+    async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> bool:
+        """Take deleted logs out of the checkpoints, on the disk; return whether all of them say so now."""
+        jobs = self.log_manager.forgetting_jobs(topic_partitions)
+        await self._carry_out(jobs)
+        return all(job.error is None for job in jobs)
 
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:

@@ -5,7 +5,6 @@ Called with the state of a LeaderAndIsr request whose epochs have been checked, 
 
 from __future__ import annotations
 
-from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LeaderRecoveryState, ReplicaAssignment
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 from engine.replication.isr import FollowerState, IsrState
@@ -140,10 +139,7 @@ def _begin_leader_epoch(
     )
     # Before the first append: a follower may hold records of an epoch between the last one written here and this one,
     # and learns only from this entry where to cut.
-    try:
-        log.leader_epochs.assign(state.leader_epoch, start_offset)
-    except OSError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the leader epoch could not be noted: {error}") from error
+    log.assign_leader_epoch(state.leader_epoch, start_offset)
     now_ms = environment.clock.monotonic_ms()
     for follower in partition.followers.values():
         follower.reset(

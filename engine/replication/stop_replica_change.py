@@ -127,10 +127,10 @@ class StopReplicaChange:
 
     async def _forget(self, deleted: list[TopicPartition]) -> None:
         """Take what was deleted out of the checkpoints, before the controller may give the name to another topic."""
-        await self._manager.forget_logs(deleted)
+        are_forgotten = await self._manager.forget_logs(deleted)
         offline = self._manager.log_manager.offline_dirs
         for topic_partition, log_dir in self._deleted_in.items():
-            if log_dir in offline:
+            if log_dir in offline or not are_forgotten:
                 self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
 
     def _delete_log(self, stop: _Stop) -> None:

@@ -37,8 +37,15 @@ class DynamicEffects:
         self._broker_id = configs.static.broker_id
         configs.topic_listeners.append(self._topic_changed)
         configs.broker_listeners.append(self._broker_changed)
-        for topic in configs.known_topics:
-            self._throttle(topic, configs.log_config(topic))
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Hand on what has changed since the parts were made: logs may have taken hours to load."""
+        for topic in self._configs.known_topics:
+            self._throttle(topic, self._configs.log_config(topic))
+        self._logs.refresh_configs()
+        set_log_settings(self._logs, self._configs.current)
+        self._replicas.fetchers.resize(self._configs.current.num_replica_fetchers)
         self._set_rates()
 
     def _topic_changed(self, topic: str, config: LogConfig) -> None:
@@ -48,8 +55,7 @@ class DynamicEffects:
             self._enable_unclean_election(topic)
 
     def _broker_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
-        for topic in {topic_partition.topic for topic_partition in self._logs.logs}:
-            self._logs.update_topic_config(topic, self._configs.log_config(topic))
+        self._logs.refresh_configs()
         if new.num_replica_fetchers != old.num_replica_fetchers:
             self._replicas.fetchers.resize(new.num_replica_fetchers)
         if new.unclean_leader_election_enable and not old.unclean_leader_election_enable:

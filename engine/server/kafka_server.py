@@ -39,6 +39,7 @@ from engine.replication.metadata_cache import MetadataCache
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.replica_selector import replica_selector
 from engine.replication.zk_isr import ZkIsrUpdater
+from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_for_sockets
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
@@ -71,6 +72,11 @@ LOOP_LAG_MS_MAX = 50
 """Nothing may hold the event loop longer; if something does, the log says so."""
 
 LOOP_LAG_INTERVAL_MS = 60_000
+
+DESCRIPTORS_ENOUGH = 4096
+"""Descriptors for connections below which the start says how few there are."""
+
+SPARES_INTERVAL_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,7 @@ class KafkaServer:
             log_dir_failed,
         )
         self._ends_with("log dirs", self._close_logs)
+        self._keep_descriptors()
         configured_id = config.broker_id if config.broker_id >= 0 else None
         _, broker_id = self.log_manager.check_identity(self.cluster_id, configured_id)
         if broker_id is None:
@@ -217,6 +224,24 @@ class KafkaServer:
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
         self._ends_with("settings", self.topic_configs.stop)
+
+    def _keep_descriptors(self) -> None:
+        """Keep file descriptors for the logs, and say how many are left for connections where that is not many."""
+        RESERVE.start(self.log_manager.close_files)
+        self._ends_with("spare descriptors", self._give_up_descriptors)
+        self._supervisor.every(SPARES_INTERVAL_MS, RESERVE.fill, "spare descriptors")
+        limit = descriptor_limit()
+        for_sockets = descriptors_for_sockets(limit)
+        if for_sockets < DESCRIPTORS_ENOUGH:
+            logger.warning(
+                "The limit of open files is %d: about %d connections may be open at a time, the rest is for files. "
+                "Raise it (ulimit -n)",
+                limit,
+                for_sockets,
+            )
+
+    async def _give_up_descriptors(self) -> None:
+        RESERVE.stop()
 
     async def _load_logs(self) -> None:
         set_log_settings(self.log_manager, self.dynamic_configs.current)

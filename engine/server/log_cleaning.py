@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from pathlib import Path
 
 from engine.common.errors import KafkaError, StorageError
 from engine.config.broker import BrokerConfig
@@ -61,6 +62,8 @@ class LogCleaner:
         """What each thread's last cleaning did."""
         self.max_dirty_percent = 0
         self.max_compaction_delay_ms = 0
+        self.folders_in_use: set[str] = set()
+        """Where processes write. A topic may be deleted meanwhile, and another one of its name get the folder."""
         self._logs = log_manager
         self._offloader = offloader
         self._threads = Supervisor("log-cleaner")
@@ -156,6 +159,8 @@ class _CleanerThread:
     def _measure(self, log: Log) -> LogToClean | None:
         if not may_be_cleaned(log) or log.topic_partition in self._logs.future_logs:
             return None
+        if str(log.dir) in self._cleaner.folders_in_use:
+            return None
         try:
             log.delete_old_segments(self._logs.clock.now_ms())
             return measure(log, self._logs.clock.now_ms())
@@ -179,11 +184,13 @@ class _CleanerThread:
             logger.warning("A log could not be cleaned partition=%s: %s", chosen.log.topic_partition, error)
             return False
         finished: Finished | None = None
+        self._cleaner.folders_in_use.add(job.plan.folder)
         try:
             finished = await self._carry_out(job)
             if finished is None:
                 await self._clear_up(job)
         finally:
+            self._cleaner.folders_in_use.discard(job.plan.folder)
             job.end(None if finished is None else finished.end_offset)
         if finished is None:
             return False
@@ -226,13 +233,17 @@ class _CleanerThread:
         return None
 
     async def _clear_up(self, job: CleaningJob) -> None:
-        """End the process, and remove what it has not finished."""
+        """End the process, and remove what it has not finished.
+
+        Where the log's folder was renamed under it, it may have written to a new one of that name.
+        """
         await self._process.kill()
-        try:
-            await self._offloader.run(remove_leftovers, job.log.dir)
-        except OSError as error:
-            # Another cleaning, or the next start, comes by here again.
-            logger.warning("What a cleaning has left could not be removed dir=%s: %s", job.log.dir, error)
+        for folder in {job.log.dir, Path(job.plan.folder)}:
+            try:
+                await self._offloader.run(remove_leftovers, folder)
+            except OSError as error:
+                # Another cleaning, or the next start, comes by here again.
+                logger.warning("What a cleaning has left could not be removed dir=%s: %s", folder, error)
 
     def _failed(self, job: CleaningJob, report: Failed) -> None:
         log = job.log

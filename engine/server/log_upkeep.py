@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from engine.config.broker import BrokerConfig
 from engine.runtime.offload import Offloader
@@ -48,7 +48,7 @@ class LogUpkeep:
         """End all of it; a job under way is finished first."""
         await self._supervisor.stop()
 
-    def _jobs_every(self, interval_ms: int, jobs: Callable[[], Sequence[DiskJob]], name: str) -> None:
+    def _jobs_every(self, interval_ms: int, jobs: Callable[[], Iterable[DiskJob]], name: str) -> None:
         async def run() -> None:
             for job in jobs():
                 try:

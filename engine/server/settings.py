@@ -22,6 +22,7 @@ from engine.controller.channels import ChannelSettings
 from engine.controller.options import ControllerOptions
 from engine.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.replication.settings import ReplicationSettings
+from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 
 
 def random_cluster_id() -> str:
@@ -97,6 +98,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=address_limits(config.max_connections_per_ip_overrides),
+        descriptors_max=descriptors_for_sockets(descriptor_limit()),
         protected_listeners=_protected_listeners(config),
     )
 

@@ -7,6 +7,7 @@ waiter was cancelled) counts as not done.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,12 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
 from engine.storage.small_files import sync_path
 
 if TYPE_CHECKING:
     from engine.storage.log import Log
+
+
+NEXT_TRY_MS = 1000
+"""After so long something is removed that could not be removed at once."""
 
 
 class DiskJob(Protocol):
@@ -84,7 +90,7 @@ class FlushOrder:
 class FlushJob(LogDirJob):
     """Brings files of a log to the disk; then the log's recovery point moves."""
 
-    __slots__ = ("_files", "_on_done", "_order", "_paths")
+    __slots__ = ("_files", "_on_done", "_on_failed", "_order", "_paths")
 
     def __init__(
         self,
@@ -94,13 +100,20 @@ class FlushJob(LogDirJob):
         files: list[OpenFile],
         paths: list[Path],
         on_done: Callable[[], None],
+        on_failed: Callable[[], None],
         order: FlushOrder,
     ) -> None:
         super().__init__(environment, log_dir, what)
+        self._on_failed = on_failed
         self._order = order
         self._files = files
         self._paths = paths
         self._on_done = on_done
+
+    def finish(self) -> None:
+        super().finish()
+        if self.error is not None:
+            self._on_failed()
 
     def raise_error(self) -> None:
         """Raise KafkaError KAFKA_STORAGE_ERROR where the run failed, for whoever answers for the records."""
@@ -115,7 +128,8 @@ class FlushJob(LogDirJob):
             try:
                 self._sync()
             except OSError as error:
-                self._order.error = error
+                if not is_out_of_descriptors(error):
+                    self._order.error = error
                 raise
 
     def _sync(self) -> None:
@@ -166,17 +180,33 @@ class CreateJob(LogDirJob):
 class DeleteJob(LogDirJob):
     """Removes files, and folders that are empty then."""
 
-    __slots__ = ("_paths",)
+    __slots__ = ("_left", "_paths")
 
     def __init__(self, environment: LogEnvironment, log_dir: Path, paths: list[Path]) -> None:
         super().__init__(environment, log_dir, f"deleting {', '.join(map(str, paths[:3]))}")
         self._paths = paths
+        self._left: list[Path] = []
+
+    def finish(self) -> None:
+        super().finish()
+        if self._left:
+            self._environment.delete_later(self._log_dir, self._left, NEXT_TRY_MS)
 
     def _work(self) -> None:
-        for path in self._paths:
-            if path.is_dir():
-                for inner in path.iterdir():
-                    inner.unlink(missing_ok=True)
-                path.rmdir()
-            else:
-                path.unlink(missing_ok=True)
+        for number, path in enumerate(self._paths):
+            try:
+                self._remove(path)
+            except OSError as error:
+                # A cleaning that is not called off yet may put one more file into a folder.
+                if error.errno != errno.ENOTEMPTY and not is_out_of_descriptors(error):
+                    raise
+                self._left = self._paths[number:]
+                return
+
+    def _remove(self, path: Path) -> None:
+        if path.is_dir():
+            for inner in path.iterdir():
+                inner.unlink(missing_ok=True)
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)

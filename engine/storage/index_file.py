@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 
+from engine.runtime.descriptors import open_file
 from engine.storage.file_range import read_fully, write_fully
 from engine.storage.segment_paths import SegmentPaths
 
@@ -61,7 +62,7 @@ class IndexFile:
     def write_pending(self) -> None:
         """Bring waiting entries into the file."""
         if self._pending:
-            fd = os.open(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = open_file(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT)
             try:
                 write_fully(fd, self._pending, self._stored_count * self._entry.size)
             finally:
@@ -124,7 +125,7 @@ class IndexFile:
         """Keep the stored entries around ``target`` in memory: the next search is likely to want them too."""
         unpack, size = self._entry.unpack, self._entry.size
         low, high = 0, self._stored_count
-        fd = os.open(self._paths.path(self._kind), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(self._paths.path(self._kind), os.O_RDONLY)
         try:
             while high - low > BLOCK_ENTRIES:
                 middle = (low + high) // 2
@@ -155,14 +156,14 @@ class IndexFile:
         return low - 1
 
     def _read(self, slot: int, count: int) -> bytes:
-        fd = os.open(self._paths.path(self._kind), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(self._paths.path(self._kind), os.O_RDONLY)
         try:
             return read_fully(fd, slot * self._entry.size, count * self._entry.size)
         finally:
             os.close(fd)
 
     def _resize(self, size_bytes: int) -> None:
-        fd = os.open(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_file(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT)
         try:
             os.ftruncate(fd, size_bytes)
         finally:

@@ -91,8 +91,14 @@ class LeaderEpochCache:
         The epoch that is the latest already keeps its start. Entries that contradict the new one go: later epochs, and
         starts at or beyond its own.
         """
+        before = self._entries
         if self._assign(EpochEntry(leader_epoch, start_offset)):
-            self._write()
+            try:
+                self._write()
+            except OSError:
+                # Else the next one who asks would take it for written.
+                self._set(before)
+                raise
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the largest known epoch up to ``leader_epoch``, and where the next one begins.
@@ -159,9 +165,12 @@ class LeaderEpochCache:
         return True
 
     def _replace(self, entries: list[EpochEntry]) -> None:
+        self._set(entries)
+        self._write()
+
+    def _set(self, entries: list[EpochEntry]) -> None:
         self._entries = entries
         self.latest_epoch = entries[-1].leader_epoch if entries else NO_PARTITION_LEADER_EPOCH
-        self._write()
 
     def _write(self) -> None:
         replace_file(self.path, encode_leader_epoch_checkpoint(self._entries), sync=False)

@@ -72,10 +72,25 @@ class LeaderAppends(LogWrites):
         size_bytes = len(records)
         if not BATCH_OVERHEAD <= size_bytes <= self._in_place_bytes_max or records.readonly or origin not in _IN_PLACE:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        base, length, _, magic, crc, attributes, delta, _, max_ms, producer_id, producer_epoch, sequence, count = (
-            BATCH_HEADER.unpack_from(records)
-        )
+        (
+            base,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            delta,
+            base_ms,
+            max_ms,
+            producer_id,
+            producer_epoch,
+            sequence,
+            count,
+        ) = BATCH_HEADER.unpack_from(records)
         if magic != 2 or length != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
+            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+        if max_ms < base_ms or max_ms < 0:
+            # Not what a client sends as a rule: the records tell what the largest timestamp really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if self.is_offline or (
             attributes not in self._in_place_attributes
@@ -216,6 +231,10 @@ class LeaderAppends(LogWrites):
             return False
         attributes = header.attributes
         if origin is _CLIENT:
+            if not self._stamps_append_time and (
+                header.max_timestamp < header.base_timestamp or header.max_timestamp < 0
+            ):
+                return False
             return attributes & ~TRANSACTIONAL_BIT in self._in_place_attributes
         if attributes & CONTROL_BIT:
             return not self._stamps_append_time

@@ -327,7 +327,9 @@ class LogCore:
         truncations = self._truncations
         what = f"flushing {self.topic_partition}"
         on_done = lambda: self._flushed(target, truncations, indexed)  # noqa: E731
-        return FlushJob(self._environment, self.log_dir, what, files, paths, on_done, self._flush_order)
+        return FlushJob(
+            self._environment, self.log_dir, what, files, paths, on_done, self._nothing_is_synced, self._flush_order
+        )
 
     def flush(self, offset: int | None = None) -> None:
         """Bring all before ``offset`` (the log's end by default) to the disk, here and now.
@@ -366,6 +368,9 @@ class LogCore:
         if paths or is_new_segment:
             paths.append(self.dir)
         return paths
+
+    def _nothing_is_synced(self) -> None:
+        self.leader_epochs.is_unsynced = self.is_metadata_unsynced = True
 
     def _flushed(self, offset: int, truncations: int, indexed: list[LogSegment]) -> None:
         if truncations != self._truncations:

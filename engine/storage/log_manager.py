@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LONG_MAX, LogConfig
 from engine.formats.checkpoints import (
@@ -23,6 +23,7 @@ from engine.formats.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
+from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob
 from engine.storage.log import Log
 from engine.storage.log_checkpoints import LogCheckpoints
@@ -90,7 +91,13 @@ class LogManager:
         return self.config.producer_id_expiration_ms
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
-        """Take a log dir offline: its logs refuse everything, those in other dirs go on."""
+        """Take a log dir offline: its logs refuse everything, those in other dirs go on.
+
+        The want of a descriptor says nothing of a disk: what needed one is refused, and the dir stays.
+        """
+        if is_out_of_descriptors(error):
+            logger.error("No file descriptor is left path=%s: %s", log_dir, message, exc_info=error)
+            return
         failed = self._dirs[log_dir]
         if not failed.is_online:
             return
@@ -152,6 +159,8 @@ class LogManager:
         loader = LogDirLoader(self, self._topic_config, threads, delay_ms)
         for path, loaded in loader.load([self._dirs[path] for path in self.live_dirs]):
             if isinstance(loaded, OSError):
+                if is_out_of_descriptors(loaded):
+                    raise StorageError(f"Too few file descriptors to open the logs: {loaded}", path=str(path))
                 self.fail_dir(path, "Error while loading the log dir", loaded)
             else:
                 self._take_in(loaded)
@@ -281,12 +290,18 @@ class LogManager:
         return self._checkpoints.jobs_without(path, [parse_log_dir_name(folder.name)[0] for folder in folders])
 
     def _open(self, folder: Path) -> Log:
+        """Open or make a partition's folder. Raises OSError where the disk fails, or a damaged one was left there."""
         topic_partition, _ = parse_log_dir_name(folder.name)
-        return load_log(folder, self._topic_config(topic_partition.topic), self, Checkpoints())
+        make_room_for_a_file()
+        try:
+            return load_log(folder, self._topic_config(topic_partition.topic), self, Checkpoints())
+        except CorruptFileError as error:
+            raise OSError(str(error)) from error
 
     def _created(self, logs: list[Log]) -> None:
         for log in logs:
             if self._dirs[log.log_dir].is_online and self.logs.setdefault(log.topic_partition, log) is log:
+                self._refresh_config(log)
                 logger.info("Created log partition=%s dir=%s", log.topic_partition, log.dir)
 
     def create_log(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
@@ -295,16 +310,20 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR where none can.
         """
+        cause: OSError | None = None
         for path in candidates:
             if path not in self._dirs or not self._dirs[path].is_online:
                 continue
-            _run(self._forget_in(path, [path / name]))
-            if not self._dirs[path].is_online:
+            forgetting = self._forget_in(path, [path / name])
+            _run(forgetting)
+            cause = next((job.error for job in forgetting if job.error is not None), cause)
+            if any(job.error is not None for job in forgetting):
                 continue
             try:
                 log = self._open(path / name)
             except OSError as error:
                 self.fail_dir(path, f"Error while creating log for {topic_partition}", error)
+                cause = error
                 continue
             self._dirs[path].log_count += 1
             logger.info("Created log partition=%s dir=%s", topic_partition, log.dir)
@@ -312,7 +331,7 @@ class LogManager:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"No log directories available for {topic_partition}. Tried {', '.join(map(str, candidates))}",
-        )
+        ) from cause
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition's log away, and a copy on its way into another dir. No log: nothing happens.
@@ -377,6 +396,16 @@ class LogManager:
                 if topic_partition.topic == topic:
                     log.update_config(config)
 
+    def refresh_configs(self) -> None:
+        """Hand every log the settings that its topic has now."""
+        for log in (*self.logs.values(), *self.future_logs.values()):
+            self._refresh_config(log)
+
+    def _refresh_config(self, log: Log) -> None:
+        config = self._topic_config(log.topic_partition.topic)
+        if log.config != config:
+            log.update_config(config)
+
     def checkpoint_soon(self, log_dir: Path) -> None:
         """Have a dir's checkpoints written with the next due jobs."""
         self._dirs_to_checkpoint.add(log_dir)
@@ -407,13 +436,22 @@ class LogManager:
         for log in self.logs.values():
             log.producers.expire(self.clock.now_ms())
 
+    def close_files(self) -> None:
+        """Close all segment files that nobody reads at the moment: they are opened again when they are needed."""
+        for log in [*self.logs.values(), *self.future_logs.values()]:
+            for segment in log.segments:
+                segment.close_file()
+
     def release_idle_files(self) -> None:
         """Close segment files that nobody has used since the last call; a few minutes between calls are right."""
         for log in [*self.logs.values(), *self.future_logs.values()]:
             log.release_idle_files()
 
-    def flush_jobs(self) -> list[DiskJob]:
-        """Return what is to be flushed now: after rolls and by ``flush.ms``."""
+    def flush_jobs(self) -> Iterator[DiskJob]:
+        """Yield what is to be flushed now: after rolls and by ``flush.ms``.
+
+        Each is begun when it is asked for, for it holds files open: do one before the next.
+        """
         wanted = list(self._flushes.values())
         self._flushes.clear()
         now_ms = self.clock.now_ms()
@@ -421,12 +459,15 @@ class LogManager:
             flush_ms = log.config.flush_ms
             if flush_ms != LONG_MAX and log.unflushed_records and now_ms - log.last_flush_ms >= flush_ms:
                 wanted.append((log, log.log_end_offset))
-        jobs: list[DiskJob] = []
         for one, offset in wanted:
-            if not one.is_offline:
-                job = one.begin_flush(offset)
-                jobs += [] if job is None else [job]
-        return jobs
+            try:
+                job = None if one.is_offline else one.begin_flush(offset)
+            except KafkaError as error:
+                logger.warning("A log could not be flushed partition=%s: %s", one.topic_partition, error)
+                self._flushes.setdefault(id(one), (one, offset))
+                continue
+            if job is not None:
+                yield job
 
     def deletion_jobs(self) -> list[DiskJob]:
         """Return the removals that are due now."""
@@ -435,14 +476,15 @@ class LogManager:
         self._deletions = [one for one in self._deletions if one[0] > now_ms]
         return [DeleteJob(self, log_dir, paths) for _, log_dir, paths in due if self._dirs[log_dir].is_online]
 
-    def due_jobs(self) -> list[DiskJob]:
-        """Return flushes, removals and checkpoints that are due; ask every second or so, and after ``flush_soon``."""
+    def due_jobs(self) -> Iterator[DiskJob]:
+        """Yield flushes, removals and checkpoints that are due; ask every second or so, and after ``flush_soon``."""
+        yield from self.flush_jobs()
         dirs, self._dirs_to_checkpoint = self._dirs_to_checkpoint, set()
         checkpoints = [
             job for path in sorted(dirs) if self._dirs[path].is_online for job in self._checkpoints.jobs(path)
         ]
         checkpoints += self.forgetting_jobs(frozenset(self._retired))
-        return [*self.flush_jobs(), *self.deletion_jobs(), *checkpoints]
+        yield from (*self.deletion_jobs(), *checkpoints)
 
     def recovery_point_jobs(self) -> list[DiskJob]:
         """Return the writing of all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
@@ -469,7 +511,7 @@ class LogManager:
             _run(self._checkpoints.jobs(path))
 
 
-def _run(jobs: list[DiskJob]) -> None:
+def _run(jobs: Iterable[DiskJob]) -> None:
     for job in jobs:
         job.run()
         job.finish()

@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
 from engine.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
 from engine.protocol.records.header import BatchHeader
+from engine.runtime.descriptors import is_out_of_descriptors, open_file
 from engine.storage.batch_scan import find_batch, scan_batches
 from engine.storage.file_range import OpenFile, write_fully
 from engine.storage.offset_index import OffsetIndex
@@ -110,12 +111,12 @@ class LogSegment:
         """Return the open log file."""
         self._was_read = True
         if self._file is None:
-            self._file = OpenFile(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+            self._file = OpenFile(open_file(self.path, os.O_RDWR))
         return self._file
 
     def create_files(self, *, preallocated_bytes: int = 0) -> None:
         """Make an empty log file and preallocated indexes; a file of the name that is there is replaced."""
-        self._file = OpenFile(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        self._file = OpenFile(open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         if preallocated_bytes:
             os.ftruncate(self._file.fd, preallocated_bytes)
         self.create_indexes()
@@ -171,9 +172,17 @@ class LogSegment:
         if max_timestamp_ms > self.max_timestamp_ms:
             self._note_max_timestamp(max_timestamp_ms, max_timestamp_offset)
         if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._add_due_index_entries(last_offset, position)
+        self.bytes_since_index_entry += size_bytes
+
+    def _add_due_index_entries(self, last_offset: int, position: int) -> None:
+        try:
             self.add_index_entries(last_offset, position)
             self.bytes_since_index_entry = 0
-        self.bytes_since_index_entry += size_bytes
+        except OSError as error:
+            if not is_out_of_descriptors(error):
+                raise
+            # The records are written. The next append comes by here again; an entry less costs a longer search.
 
     def _note_max_timestamp(self, timestamp_ms: int, offset: int) -> None:
         if self.max_timestamp_ms == UNKNOWN_TIMESTAMP:

@@ -19,6 +19,7 @@ from engine.formats.segment_files import (
     offset_of_file_name,
     segment_file_name,
 )
+from engine.runtime.descriptors import open_file
 from engine.storage.batch_scan import scan_batches
 from engine.storage.small_files import TEMPORARY_SUFFIX
 
@@ -112,7 +113,7 @@ class SegmentFolder:
     def _range(self, name: str) -> tuple[int, int]:
         """Return the offsets that a swapped log file covers."""
         base_offset = next_offset = offset_of_file_name(name) or 0
-        fd = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(self.folder / name, os.O_RDONLY)
         try:
             for _, header in scan_batches(fd, 0, os.fstat(fd).st_size):
                 next_offset = header.next_offset

@@ -6,6 +6,8 @@ import itertools
 import os
 from pathlib import Path
 
+from engine.runtime.descriptors import open_file
+
 TEMPORARY_SUFFIX = ".tmp"
 
 _numbers = itertools.count()
@@ -18,7 +20,7 @@ def replace_file(path: Path, text: str, *, sync: bool) -> None:
     machine can lose it. Two threads may write the same file: the one that ends last wins.
     """
     temporary = path.with_name(f"{path.name}.{next(_numbers)}{TEMPORARY_SUFFIX}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         remaining = memoryview(text.encode("utf-8"))
         while remaining:
@@ -40,7 +42,7 @@ def is_blank_text(text: str) -> bool:
 def sync_path(path: Path) -> None:
     """Bring a file or folder to the disk; one that is gone by now (renamed, deleted) needs nothing."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:

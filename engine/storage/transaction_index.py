@@ -12,6 +12,7 @@ from engine.formats.index_entries import (
     iter_aborted_transactions,
 )
 from engine.formats.segment_files import TRANSACTION_INDEX_SUFFIX
+from engine.runtime.descriptors import open_file
 from engine.storage.file_range import write_fully
 from engine.storage.segment_paths import SegmentPaths
 
@@ -94,7 +95,7 @@ class TransactionIndex:
 
     def _write(self, data: bytes, slot: int) -> None:
         path = self._paths.path(TRANSACTION_INDEX_SUFFIX)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             write_fully(fd, data, slot * ABORTED_TRANSACTION_ENTRY.size)
         finally:

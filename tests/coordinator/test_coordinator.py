@@ -492,6 +492,20 @@ def test_leadership_lost_while_loading(caplog: pytest.LogCaptureFixture) -> None
         with_world(test)
 
 
+def test_groups_are_read_again_when_the_partition_is_led_again() -> None:
+    """Even if nobody said that it was lost: another coordinator has written to it meanwhile."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.commit("g", 1)
+        records = offset_records("g", {READ: CommittedOffset(7)}, 1, IBP)
+        world.partition.log.append(batch_of(records, Codec.NONE))
+        await world.lead()
+        assert world.committed("g") == 7
+
+    with_world(test)
+
+
 def test_the_topic_counts_more_than_the_setting() -> None:
     async def test(world: CoordinatorWorld) -> None:
         world.partition_count = 0

@@ -26,8 +26,9 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.replication.log_dir_copy import PIECE_BATCHES, PIECE_BYTES, LogDirCopy, pieces
+from engine.replication.log_dir_copy import FLUSHES_BEFORE_SWAP_MAX, PIECE_BATCHES, PIECE_BYTES, LogDirCopy, pieces
 from engine.replication.settings import ReplicationSettings
+from engine.storage.log import Log
 
 SMALL_STEPS = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_max_bytes=1000)
 VALUE = b"v" * 300
@@ -120,6 +121,39 @@ def test_a_leader_moves_while_it_is_written_to(tmp_path: Path) -> None:
             assert folders(before.log_dir) == []
 
     run_virtual(test)
+
+
+@pytest.mark.parametrize("busy_rounds", [0, 3, 10**9])
+def test_the_last_flush_before_the_swap_does_not_hold_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_rounds: int
+) -> None:
+    """What is appended while a flush is under way is flushed as well, in a thread; only without end not for ever."""
+    held: list[int] = []
+    flush, in_thread = Log.flush, LogDirCopy._flush
+    rounds = 0
+
+    async def test() -> None:
+        async with two_dirs(tmp_path, 1, log_config=LogConfig(flush_messages=1)) as w:
+            await w.lead(1)
+            w.produce(1, b"first")
+
+            async def flush_while_written_to(copy: LogDirCopy) -> None:
+                nonlocal rounds
+                await in_thread(copy)
+                rounds += 1
+                if rounds <= busy_rounds:
+                    w.produce(1, b"%d" % rounds)
+
+            monkeypatch.setattr(LogDirCopy, "_flush", flush_while_written_to)
+            monkeypatch.setattr(Log, "flush", lambda log: (held.append(log.unflushed_records), flush(log)))
+            target = other_dir(w, 1)
+            assert await move(w, 1, target) is ErrorCode.NONE
+            await until_moved(w, 1, target)
+            assert w.log(1).unflushed_records == 0
+
+    run_virtual(test)
+    assert held == ([1] if busy_rounds > FLUSHES_BEFORE_SWAP_MAX else [])
+    assert rounds == min(busy_rounds + 1, FLUSHES_BEFORE_SWAP_MAX)
 
 
 def test_a_followers_replica_that_has_moved_still_follows(tmp_path: Path) -> None:

@@ -162,6 +162,52 @@ class TestLeaderAndIsr:
 
         in_world(tmp_path, test)
 
+    def test_who_listens_hears_that_a_leader_resigned_for_a_dead_one(self, tmp_path: Path) -> None:
+        """A coordinator that was not told would take its groups for current when it leads again."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            heard: list[tuple[int, int]] = []
+            manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
+            await lisr(manager, request(state(1, 0)))
+            await lisr(manager, request(state(-1, 1)))
+            await lisr(manager, request(state(-1, 2)))
+            await lisr(manager, request(state(1, 3)))
+            assert heard == [(1, 0), (0, 1), (1, 0)]
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_epoch_that_cannot_be_noted_fails_the_log_dir(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            w.produce(1, b"x")
+            file = w.log(1).dir / "leader-epoch-checkpoint"
+            file.unlink()
+            file.mkdir()
+            assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
+            with pytest.raises(KafkaError) as refused:
+                manager.partition(*TP)
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_a_damaged_folder_that_was_left_fails_its_log_dir_alone(self, tmp_path: Path, is_new: bool) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0, index=1, is_new=True)))
+            used = w.log(1, TopicPartition(TP.topic, 1)).log_dir
+            (other,) = set(manager.log_manager.live_dirs) - {used}
+            left_over = other / f"{TP.topic}-0"
+            left_over.mkdir()
+            (left_over / "leader-epoch-checkpoint").write_text("rubbish\n")
+            wanted = request(state(1, 0, is_new=is_new), state(1, 1, index=1))
+            error, errors = await lisr(manager, wanted)
+            assert (error, errors) == (0, [0 if is_new else ErrorCode.KAFKA_STORAGE_ERROR, 0])
+            assert w.brokers[1].failed_dirs == [other]
+            assert manager.partition(TP.topic, 1).leader_epoch == 1
+
+        in_world(tmp_path, test, dirs_per_broker=2)
+
     def test_an_older_partition_epoch_changes_nothing(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:
             await lisr(manager, request(state(1, 0, partition_epoch=5, isr=[1])))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from log_folders import NOW_MS, data_batch
@@ -15,7 +17,7 @@ from engine.config.log_config import LogConfig
 from engine.network.request import RequestHead
 from engine.network.routes import RouteTable
 from engine.network.server import SocketServer
-from engine.server.dynamic_effects import follow_limits, set_log_settings
+from engine.server.dynamic_effects import DynamicEffects, follow_limits, set_log_settings
 from engine.server.settings import server_limits
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
@@ -55,3 +57,51 @@ def test_producers_expire_by_the_time_that_is_set_now(tmp_path: Path) -> None:
     manager.expire_producers()
     assert [len(log.producers.producers) for log in logs] == [0, 0]
     manager.release()
+
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None:
+    """Loading takes its time in a thread; what is read from ZooKeeper meanwhile counts for the logs opened before."""
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    _with_logs(tmp_path, configs.log_config, T0, T1, U0).shutdown()
+
+    def changes_meanwhile(topic: str) -> LogConfig:
+        found = configs.log_config(topic)
+        if not configs.known_topics:
+            configs.apply("topics", "t", {"retention.ms": "5000"})
+            configs.apply("brokers", "1", {"log.retention.bytes": "777", "num.replica.fetchers": "3"})
+            configs.apply("brokers", "<default>", {"producer.id.expiration.ms": "1000"})
+        return found
+
+    manager = _with_logs(tmp_path, changes_meanwhile)
+    replicas = Mock()
+    DynamicEffects(configs, manager, replicas, Mock())
+    wanted = LogConfig()
+    found = {tp: (log.config.retention_ms, log.config.retention_bytes) for tp, log in manager.logs.items()}
+    assert found == {T0: (5000, 777), T1: (5000, 777), U0: (wanted.retention_ms, 777)}
+    assert {log.producers.expiration_ms for log in manager.logs.values()} == {1000}
+    replicas.fetchers.resize.assert_called_once_with(3)
+    manager.release()
+
+
+def test_changes_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    manager = _with_logs(tmp_path, configs.log_config)
+    jobs = manager.creation_jobs([T0])
+    for job in jobs:
+        job.run()
+    configs.apply("topics", "t", {"retention.ms": "5000"})
+    for job in jobs:
+        job.finish()
+    assert manager.logs[T0].config.retention_ms == 5000
+    manager.release()
+
+
+def _with_logs(folder: Path, topic_config: Callable[[str], LogConfig], *partitions: TopicPartition) -> LogManager:
+    manager = LogManager(LogManagerConfig((folder / "d",)), topic_config, ManualClock(NOW_MS), print)
+    manager.load()
+    for partition in partitions:
+        manager.get_or_create(partition, is_new=True)
+    return manager

@@ -181,6 +181,26 @@ def test_a_cleaning_whose_log_changes_is_called_off(
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
+def test_a_cleaning_whose_topic_is_made_anew_leaves_the_new_one_alone(tmp_path: Path) -> None:
+    """Its process goes by the folder's name. What it leaves there would have a later start throw segments away."""
+    world = World(tmp_path, log_cleaner_io_max_bytes_per_second=SLOW, log_cleaner_threads="2")
+
+    async def scene(world: World) -> None:
+        old = world.log
+        await until(lambda: old.cleaning.is_in_progress)
+        world.logs.delete(TP)
+        world.log = world.logs.get_or_create(TP, is_new=True, preferred_dir=world.dirs[0])
+        world.write(600)
+        (world.log.dir / "00000000000000000007.txnindex.cleaned").write_bytes(b"x")
+        await until(lambda: not old.cleaning.is_in_progress or world.log.cleaning.is_in_progress)
+        assert not old.cleaning.is_in_progress
+        assert not (world.log.dir / "00000000000000000007.txnindex.cleaned").exists()
+        await until(lambda: world.is_clean)
+        assert not world.leftovers()
+
+    run(world, scene)
+
+
 def test_a_moved_log_keeps_what_was_noted(tmp_path: Path) -> None:
     world = World(tmp_path)
 

@@ -6,13 +6,24 @@ import struct
 from pathlib import Path
 
 import pytest
-from log_folders import StandIn, as_sent, data_batch, marker_batch, open_log, read_all, stored_batches, values_of
+from log_folders import (
+    NOW_MS,
+    StandIn,
+    as_sent,
+    data_batch,
+    marker_batch,
+    open_log,
+    read_all,
+    stored_batches,
+    values_of,
+)
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.batch import iter_records, read_batch_header, verify_crc
+from engine.protocol.records.batch import encode_batch, iter_records, read_batch_header, verify_crc
 from engine.protocol.records.header import iter_batches
+from engine.protocol.records.layout import BATCH_OVERHEAD, MAX_TIMESTAMP
 from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
@@ -128,6 +139,38 @@ def test_sizes_are_limited(tmp_path: Path) -> None:
     small = open_log(tmp_path / "u-0", LogConfig(segment_bytes=fits))
     small.append_as_leader(data_batch(b"x" * 500), 0)
     assert refused(small, data_batch(b"x" * 501)) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("claimed_ms", [0, 978_307_200_000, -1])
+def test_a_header_with_an_impossible_timestamp_is_put_right(tmp_path: Path, claimed_ms: int, codec: Codec) -> None:
+    """As Kafka does. Retention would delete such a segment at once, and -1 is never found by time."""
+    log = open_log(tmp_path / "t-0")
+    batch = data_batch(b"a", b"b", timestamp_ms=NOW_MS, codec=codec)
+    log.append_as_leader(changed(batch, ">q", MAX_TIMESTAMP, claimed_ms), 0)
+    stored = read_all(log)
+    header = read_batch_header(stored)
+    assert (header.max_timestamp, header.codec) == (NOW_MS + 1, codec)
+    assert verify_crc(stored, 0, header.size_bytes)
+    assert log.segments[-1].max_timestamp_ms == NOW_MS + 1
+
+
+def test_records_without_timestamps_stay_without(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(memoryview(bytearray(encode_batch([Record(value=b"a", timestamp_ms=-1)]))), 0)
+    assert read_batch_header(read_all(log)).max_timestamp == -1
+    assert values_of(log) == [(0, b"a")]
+
+
+@pytest.mark.parametrize("limit", [{}, {"message_timestamp_after_max_ms": 3_600_000}])
+def test_a_limit_of_timestamps_has_every_record_looked_at(tmp_path: Path, limit: dict[str, int]) -> None:
+    """Kafka looks at them anyway: here it is for those who ask for it."""
+    log = open_log(tmp_path / "t-0", LogConfig(**limit))
+    malformed = changed(data_batch(b"a", b"b", timestamp_ms=NOW_MS), ">b", BATCH_OVERHEAD, 3)
+    if limit:
+        assert refused(log, malformed) is ErrorCode.INVALID_RECORD
+    else:
+        log.append_as_leader(malformed, 0)
 
 
 def test_log_append_time_is_stamped_with_a_new_checksum(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all, recorde
 from engine.common.errors import CorruptFileError, KafkaError
 from engine.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches
 from engine.protocol.records.checksum import stamp_crc
+from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX
 from engine.protocol.records.legacy import encode_message_set
 from engine.storage.cleaner.cleaning import GROUP_SEGMENTS_MAX
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX
@@ -115,7 +117,8 @@ def test_long_keys_are_told_apart(tmp_path: Path, size: int) -> None:
 
 def test_records_without_key_go_and_are_counted(tmp_path: Path) -> None:
     """A topic that was not compacted before may hold them."""
-    log = new_log(tmp_path, changed(cleanup_policy=("delete",)))
+    large = changed(segment_bytes=2_000_000)
+    log = new_log(tmp_path, replace(large, cleanup_policy=("delete",)))
     put(log, (None, b"1"), (b"a", b"1"))
     put(log, (None, b"2"))
     close_segment(log)
@@ -359,3 +362,17 @@ def committed(log: Log) -> list[tuple[int, bytes, bytes | None]]:
         if one.is_control or is_aborted:
             hidden.update(range(one.base_offset, one.next_offset))
     return [(offset, key, value) for offset, key, value in pairs_of(log) if key is not None and offset not in hidden]
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP])
+def test_a_batch_that_unpacks_to_very_much_is_cleaned(tmp_path: Path, codec: Codec) -> None:
+    """It came before the topic was compacted. Kafka's cleaner has no limit, and nothing else cleans the log again."""
+    large = changed(segment_bytes=2_000_000)
+    log = new_log(tmp_path, replace(large, cleanup_policy=("delete",)))
+    value = bytes(DECOMPRESSED_BYTES_MAX + 1)
+    put(log, (b"a", value), (b"b", b"1"), codec=codec, level=1)
+    put(log, (b"a", b"2"))
+    log.update_config(large)
+    close_segment(log)
+    clean_once(log)
+    assert pairs_of(log) == [(1, b"b", b"1"), (2, b"a", b"2")]

@@ -21,18 +21,18 @@ def test_rolled_segments_are_flushed_when_due(tmp_path: Path) -> None:
     assert log.recovery_point == 0
     run_jobs(broker.logs.due_jobs())
     assert log.recovery_point == log.segments[-1].base_offset > 0
-    assert broker.logs.flush_jobs() == []
+    assert list(broker.logs.flush_jobs()) == []
 
 
 def test_flush_ms_flushes_what_waits(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d", config=LogConfig(flush_ms=1000)).loaded()
     broker.create(A, 2)
-    assert broker.logs.flush_jobs() == []
+    assert list(broker.logs.flush_jobs()) == []
     broker.clock.advance(1000)
     run_jobs(broker.logs.flush_jobs())
     assert broker.logs.logs[A].recovery_point == 2
     broker.clock.advance(5000)
-    assert broker.logs.flush_jobs() == []
+    assert list(broker.logs.flush_jobs()) == []
 
 
 def test_a_job_that_was_given_up_counts_as_not_done(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_log_that_was_deleted_is_not_flushed(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
     broker.create(A, 5)
     broker.logs.delete(A)
-    assert broker.logs.flush_jobs() == []
+    assert list(broker.logs.flush_jobs()) == []
     assert broker.failed == []
 
 
@@ -109,7 +109,7 @@ def test_a_cut_of_what_was_never_flushed_needs_no_checkpoint(tmp_path: Path) -> 
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].truncate_to(2)
-    assert broker.logs.due_jobs() == []
+    assert list(broker.logs.due_jobs()) == []
 
 
 def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:

@@ -18,15 +18,19 @@ from engine.runtime.own_process import module_command
 class BrokerProgram:
     """One run of the broker with a properties file of its own; killed at the end if it still runs."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], *options: str) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *options: str, open_files_max: int | None = None
+    ) -> None:
+        """``open_files_max`` is what ``ulimit -n`` says, for good."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._begin = time.monotonic()
         self._stderr = (folder / "stderr.txt").open("wb+")
         properties = folder / "server.properties"
         properties.write_text(format_properties(settings))
+        limited = [] if open_files_max is None else ["sh", "-c", f'ulimit -n {open_files_max} && exec "$@"', "sh"]
         self.process = subprocess.Popen(
-            [*module_command("engine.server"), str(properties), *options],
+            [*limited, *module_command("engine.server"), str(properties), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from log_folders import NOW_MS, data_batch
@@ -37,7 +38,7 @@ class ManagedLogs:
         log.update_high_watermark(log.log_end_offset)
 
 
-def run_jobs(jobs: list[DiskJob]) -> None:
+def run_jobs(jobs: Iterable[DiskJob]) -> None:
     for job in jobs:
         job.run()
         job.finish()

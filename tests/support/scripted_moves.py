@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripted_brokers import ScriptedBroker, ScriptedCluster
+from scripted_brokers import HANG_UP, SILENCE, ScriptedBroker, ScriptedCluster
 
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -61,6 +61,10 @@ class ScriptedMoves:
         self.refuses_all = ErrorCode.NONE
         """The answer to whoever starts or cancels anything."""
         self.refuses: dict[TopicPartition, ErrorCode] = {}
+        self.loses_answers = ""
+        """``before`` or ``after`` the controller has begun what it was asked for, it hangs up."""
+        self.silent: set[int] = set()
+        """Brokers that do not answer questions about settings."""
         self.futures: dict[tuple[TopicPartition, int], str] = {}
         """Replicas on their way to another log dir."""
         self.dirs: dict[tuple[TopicPartition, int], str] = {}
@@ -76,7 +80,7 @@ class ScriptedMoves:
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._reassign,
                 ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list,
                 ApiKey.INCREMENTAL_ALTER_CONFIGS: self._alter,
-                ApiKey.DESCRIBE_CONFIGS: self._describe,
+                ApiKey.DESCRIBE_CONFIGS: lambda request, broker=broker: self._describe(broker, request),
                 ApiKey.DESCRIBE_LOG_DIRS: lambda request, broker=broker: self._log_dirs(broker, request),
                 ApiKey.ALTER_REPLICA_LOG_DIRS: lambda request, broker=broker: self._move_dirs(broker, request),
             }
@@ -116,7 +120,9 @@ class ScriptedMoves:
         self._cluster.replicas[name] = list(assignment.replicas)
         self._cluster.isrs[name] = list(assignment.origin_replicas)
 
-    def _reassign(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    def _reassign(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse | object:
+        if self.loses_answers == "before":
+            return HANG_UP
         if self.refuses_all is not ErrorCode.NONE:
             return AlterPartitionReassignmentsResponse(error_code=self.refuses_all)
         topics = []
@@ -132,7 +138,7 @@ class ScriptedMoves:
                     self.start(name, tuple(p.replicas))
                 answers.append(ReassignablePartitionResponse(partition_index=p.partition_index, error_code=code))
             topics.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
-        return AlterPartitionReassignmentsResponse(responses=topics)
+        return HANG_UP if self.loses_answers else AlterPartitionReassignmentsResponse(responses=topics)
 
     def _list(self, _: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
         topics = []
@@ -162,7 +168,9 @@ class ScriptedMoves:
             responses=[AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1])]
         )
 
-    def _describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    def _describe(self, broker: ScriptedBroker, request: DescribeConfigsRequest) -> DescribeConfigsResponse | object:
+        if broker.id in self.silent:
+            return SILENCE
         results = []
         for resource in request.resources:
             kind, name = resource.resource_type, resource.resource_name

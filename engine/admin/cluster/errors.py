@@ -63,6 +63,10 @@ class Unreachable(AdminError):
     kind = FailureKind.UNREACHABLE
 
 
+class AnswerLost(Unreachable):
+    """The request may have been sent, but its answer never came: whether it was carried out is not known."""
+
+
 class StillUnderWay(AdminError):
     """Accepted, but not done within the time given."""
 

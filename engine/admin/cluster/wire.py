@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import AnswerLost, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
@@ -386,9 +386,9 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
         hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
-        return Unreachable(message, where=error.address, hint=hint)
+        return AnswerLost(message, where=error.address, hint=hint)
     if isinstance(error, RequestTimedOut):
-        return Unreachable(message, where=error.address, hint=GIVE_TIME)
+        return AnswerLost(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)
 
 

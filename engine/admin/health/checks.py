@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Set
 
 from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of
-from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS
+from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -43,6 +43,8 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         yield Check.NO_CONTROLLER, ["no broker is the controller"]
     elif snapshot.controller_id not in snapshot.live_broker_ids:
         yield Check.NO_CONTROLLER, [f"broker {snapshot.controller_id} is the controller, but is not alive"]
+    if facts.is_kraft:
+        return
     seen = {controller for controller in facts.seen_controllers.values() if controller is not None}
     if snapshot.controller_id != NO_CONTROLLER:
         seen.add(snapshot.controller_id)
@@ -64,6 +66,7 @@ def _partitions(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         for check in (
             Check.OFFLINE_PARTITIONS,
             Check.UNDER_MIN_ISR,
+            Check.MIN_ISR_ABOVE_FACTOR,
             Check.UNDER_REPLICATED_DEAD_BROKER,
             Check.UNDER_REPLICATED_LAGGING,
             Check.UNDER_REPLICATED_MOVING,
@@ -74,8 +77,11 @@ def _partitions(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
             found[Check.OFFLINE_PARTITIONS].append(f"{name} (leader {_leader(partition)}, replicas {_ids(partition)})")
         else:
             min_isr = facts.min_isr.get(name.topic, DEFAULT_MIN_ISR)
-            if len(partition.isr) < min_isr:
-                found[Check.UNDER_MIN_ISR].append(f"{name} ({len(partition.isr)} in sync, {min_isr} wanted)")
+            in_sync, replicas = len(partition.isr), len(partition.replicas)
+            if in_sync < (min(min_isr, replicas) if facts.caps_min_isr else min_isr):
+                found[Check.UNDER_MIN_ISR].append(f"{name} ({in_sync} in sync, {min_isr} wanted)")
+            elif replicas < min_isr:
+                found[Check.MIN_ISR_ABOVE_FACTOR].append(f"{name} ({replicas} replicas, {min_isr} wanted in sync)")
         if partition.is_under_replicated:
             cause, who = _cause(partition, live)
             found[cause].append(f"{name} (broker {', '.join(map(str, who))} not in sync)")
@@ -135,16 +141,21 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
 
 
 def _throttles(facts: HealthFacts) -> list[str]:
-    """Return throttles that serve no reassignment: of topics that do not move; of brokers where nothing moves."""
+    """Return throttles that serve no reassignment: of topics that do not move; of brokers where nothing moves.
+
+    While something moves, a topic may keep the mark alone of a rate that brokers still have.
+    """
     moving = {name.topic for name, partition in _all(facts) if partition.assignment.is_being_reassigned}
+    is_anything_moving = bool(moving or facts.listed_reassignments)
     found = [
         f"topic {topic.name}: {key}={topic.configs[key]}"
         for topic in facts.snapshot.topics
         if topic.name not in moving and topic.configs is not None
         for key in REPLICA_LISTS
         if topic.configs.get(key)
+        if not is_anything_moving or not is_mark_alone(topic.configs[key])
     ]
-    if moving or facts.listed_reassignments:
+    if is_anything_moving:
         return found
     for broker, configs in sorted(facts.snapshot.broker_configs.items(), key=lambda item: item[0] or -1):
         whose = "all brokers" if broker is None else f"broker {broker}"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
 _PINGS = 5
+_FETCH_OF_3_7 = 16
+"""The version of Fetch that came with Kafka 3.7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class BrokerProbe:
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
     trouble: str | None = None
+    caps_min_isr: bool = False
+    is_kraft: bool = False
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
@@ -69,6 +73,8 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
         offline_log_dirs={broker: probe.offline_log_dirs for broker, probe in probes.items() if probe.offline_log_dirs},
+        caps_min_isr=bool(probes) and all(probe.caps_min_isr for probe in probes.values()),
+        is_kraft=any(probe.is_kraft for probe in probes.values()),
         silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
     )
 
@@ -119,6 +125,7 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties) -> BrokerProb
 
 async def _ask(client: BrokerClient) -> BrokerProbe:
     from engine.network.errors import NoCommonVersion
+    from engine.protocol.api_keys import ApiKey
     from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
     from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 
@@ -129,7 +136,14 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         # Brokers before 1.0 end themselves when a log dir fails.
         dirs = DescribeLogDirsResponse(results=[])
     offline = tuple(one.log_dir for one in dirs.results if one.error_code != ErrorCode.NONE)
-    return BrokerProbe(metadata.controller_id if metadata.controller_id >= 0 else None, offline)
+    offered = await client.api_versions()
+    return BrokerProbe(
+        metadata.controller_id if metadata.controller_id >= 0 else None,
+        offline,
+        caps_min_isr=offered.get(ApiKey.FETCH, (0, -1))[1] >= _FETCH_OF_3_7,
+        # Only a controller that is a broker tells the others who leads.
+        is_kraft=ApiKey.LEADER_AND_ISR not in offered,
+    )
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:

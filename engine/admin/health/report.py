@@ -38,6 +38,7 @@ class Check(StrEnum):
     UNKNOWN_SETTINGS = "unknown_settings"
     OFFLINE_PARTITIONS = "offline_partitions"
     UNDER_MIN_ISR = "under_min_isr"
+    MIN_ISR_ABOVE_FACTOR = "min_isr_above_factor"
     UNDER_REPLICATED_DEAD_BROKER = "under_replicated_dead_broker"
     UNDER_REPLICATED_LAGGING = "under_replicated_lagging"
     UNDER_REPLICATED_MOVING = "under_replicated_moving"
@@ -60,6 +61,7 @@ class Check(StrEnum):
 
 _WARNINGS = frozenset(
     {
+        Check.MIN_ISR_ABOVE_FACTOR,
         Check.UNDER_REPLICATED_MOVING,
         Check.PREFERRED_LEADER_IMBALANCE,
         Check.RUNNING_REASSIGNMENTS,
@@ -82,6 +84,10 @@ _ADVICE: Mapping[Check, Words] = {
     Check.UNKNOWN_SETTINGS: "no broker tells them, so min ISR and throttles are not judged: is ZooKeeper up?",
     Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
+    Check.MIN_ISR_ABOVE_FACTOR: Phrase(
+        "these brokers want no more in sync than there are replicas, older ones refuse every write with acks=all: ",
+        Operation.DESCRIBE_TOPIC_CONFIGS,
+    ),
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
     Check.UNDER_REPLICATED_LAGGING: "the broker lives but does not keep up: look at its disk, network and server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
@@ -131,6 +137,9 @@ class HealthFacts:
         silent_brokers: registered brokers that did not answer, and what they did instead.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
+        caps_min_isr: all brokers are of Kafka 3.7 or newer, where min.insync.replicas wants no more in sync than a
+            partition has replicas.
+        is_kraft: the controllers are no brokers, and each broker names some broker that lives (Kafka 3.3 and newer).
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
     """
 
@@ -143,6 +152,8 @@ class HealthFacts:
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
     unreadable_topics: tuple[str, ...] = ()
+    caps_min_isr: bool = False
+    is_kraft: bool = False
 
 
 def report_of(findings: Iterable[tuple[Check, list[str]]]) -> HealthReport:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, NotFound, Refused
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase, Words
 from engine.admin.cluster.rollback_file import write_rollback
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
@@ -23,21 +23,24 @@ from engine.admin.reassignment.log_dirs import (
     read_log_dirs,
     refuse_moves,
 )
-from engine.admin.reassignment.moves import Flows, PartitionStatus, flows_of
+from engine.admin.reassignment.moves import Flows, PartitionStatus, ReassignmentState, flows_of
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.progress import ProgressWatcher
 from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles, plan_throttle, set_throttle
+from engine.admin.reassignment.throttles import ClearedThrottles, plan_throttle, renew_throttle, set_throttle
 from engine.admin.reassignment.values import Refusal, RunningReassignments
 from engine.admin.reassignment.verify import clear_finished, follow_reassignment, read_statuses
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
 _NAMED_MAX = 5
+
+_UNCLEAR_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION})
+"""Answers that do not say whether it was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +197,64 @@ async def execute_reassignment(
 async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refusal]:
     """Throttle and start; return what the cluster refused. A throttle that was set for nothing is taken off again.
 
+    Where an answer is lost, what runs tells whether it was started. If that cannot be seen either the throttle stays:
+    what was asked for may yet begin.
+
     Raises:
+        AnswerLost: whether anything was started is not known.
         AdminError: nothing was started.
     """
     plan = prepared.plan
+    is_asked = False
     try:
         if prepared.throttle is not None:
             await set_throttle(cluster, prepared.throttle)
         wanted_dirs = {(move.name, broker): path for move in plan for broker, path in move.wanted_dirs.items()}
         if wanted_dirs:
             # A broker that does not have the replica yet remembers where it shall come to lie.
+            is_asked = True
             refuse_moves(await move_log_dirs(await cluster.wire(), wanted_dirs))
         targets = {move.name: move.replicas for move in prepared.changing}
+        is_asked = is_asked or bool(targets)
         refusals = await (await reassignment_changer(cluster)).alter(targets) if targets else []
-    except AdminError:
-        await _undo_throttle(cluster, prepared)
-        raise
+    except AdminError as error:
+        if not is_asked or _says_that_nothing_began(error):
+            await _undo_throttle(cluster, prepared)
+            raise
+        refusals = await _after_a_lost_answer(cluster, prepared, error)
     if refusals and len(refusals) == len(prepared.changing):
         await _undo_throttle(cluster, prepared)
+    elif prepared.throttle is not None:
+        await _renew_throttle(cluster, prepared.throttle)
     return refusals
+
+
+def _says_that_nothing_began(error: AdminError) -> bool:
+    if isinstance(error, Refused):
+        return error.code not in _UNCLEAR_CODES
+    return not isinstance(error, AnswerLost)
+
+
+async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment, error: AdminError) -> list[Refusal]:
+    """Return no refusals where what was asked for has begun.
+
+    Raises:
+        AnswerLost: that cannot be seen.
+    """
+    cluster.observe(f"whether it has begun is looked at, for the answer got lost: {error}")
+    try:
+        statuses = await read_statuses(cluster, prepared.plan)
+    except KlammError as unseen:
+        cluster.observe(f"what runs cannot be seen: {unseen}")
+        statuses = []
+    asked = {move.name for move in prepared.changing} or {move.name for move in prepared.plan}
+    begun = (ReassignmentState.IN_PROGRESS, ReassignmentState.COMPLETE)
+    if any(status.name in asked and status.state in begun for status in statuses):
+        return []
+    kept = "; its throttle stays" if prepared.throttle is not None else ""
+    message = f"the answer was lost, so it may have begun or begin later{kept}: {error}"
+    hint = Phrase("look whether it moves, and take the throttle off in the end: ", Operation.VERIFY_REASSIGNMENT)
+    raise AnswerLost(message, where=error.where, hint=hint) from error
 
 
 def _planned(move: PartitionMove, before: tuple[int, ...]) -> PlannedMove:
@@ -222,8 +264,24 @@ def _planned(move: PartitionMove, before: tuple[int, ...]) -> PlannedMove:
 
 
 async def _undo_throttle(cluster: Cluster, prepared: PreparedReassignment) -> None:
-    if prepared.throttle is not None:
-        await clear_throttles(cluster, prepared.moving_already, sorted(prepared.throttle.topics))
+    """Take a throttle off that was set for nothing; where that fails, say so: the error to raise is an earlier one."""
+    if prepared.throttle is None:
+        return
+    try:
+        statuses = await read_statuses(cluster, prepared.plan)
+        cleared = await clear_finished(cluster, prepared.plan, statuses, prepared.rates)
+    except KlammError as error:
+        cluster.complain(f"the throttle that was set cannot be taken off now: {error}")
+        return
+    for sentence in cleared.left:
+        cluster.complain(sentence)
+
+
+async def _renew_throttle(cluster: Cluster, throttle: ThrottleSettings) -> None:
+    try:
+        await renew_throttle(cluster, throttle)
+    except KlammError as error:
+        cluster.complain(f"whether the throttle is still there cannot be told now: {error}")
 
 
 async def _check_dirs(cluster: Cluster, plan: Sequence[PartitionMove]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Refused
 from engine.admin.cluster.wire import WireCluster
@@ -57,7 +58,8 @@ async def read_log_dirs(
     request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
     for broker in sorted(brokers):
         try:
-            response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
+            async with answer_limit(wire, broker):
+                response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
         except AdminError as error:
             cluster.observe(f"broker {broker} did not tell its log dirs: {error}")
             continue

@@ -8,7 +8,7 @@ afterwards is not mistaken for ours. Every Kafka since 0.10.1 takes such an entr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import BadRequest
@@ -132,16 +132,38 @@ def throttled_settings(
     return settings
 
 
-def unthrottled_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what takes klamm's throttle off a topic: the settings to write, and those to delete."""
+def merged_lists(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the lists of a topic that lack something of ``wanted``, with it.
+
+    Somebody else may have written to them since ``wanted`` was made up: what stands there stays.
+    """
+    merged = {}
+    for key, value in wanted.items():
+        before, more = read_list(present.get(key)), read_list(value)
+        marks, ours = {*before.marks, *more.marks}, {*before.ours, *more.ours}
+        if marks != {*before.marks} or ours != {*before.ours}:
+            merged[key] = str(ThrottledList(before.others, tuple(sorted(marks)), tuple(sorted(ours))))
+    return merged
+
+
+def unthrottled_settings(
+    present: Mapping[str, str], rates_left: Mapping[str, Set[str]] | None = None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what takes klamm's throttle off a topic: the settings to write, and those to delete.
+
+    Marks of ``rates_left`` (values by rate setting) stay, though no replica of the topic does.
+    """
     additions: dict[str, str] = {}
     deletions: list[str] = []
     for key in REPLICA_LISTS:
         found = read_list(present.get(key))
         if not found.marks:
             continue
-        if found.others:
-            additions[key] = ",".join(found.others)
+        kept = ThrottledList(found.others, tuple(mark for mark in found.marks if _is_of(mark, rates_left or {})))
+        if kept == found:
+            continue
+        if kept.others or kept.marks:
+            additions[key] = str(kept)
         else:
             deletions.append(key)
     return additions, tuple(deletions)
@@ -152,6 +174,12 @@ def is_marked(configs: Mapping[str, str]) -> bool:
     return any(read_list(configs.get(key)).marks for key in REPLICA_LISTS)
 
 
+def is_mark_alone(value: str) -> bool:
+    """Whether a list throttles no replica and only tells whose a rate is."""
+    found = read_list(value)
+    return bool(found.marks) and not found.others and not found.ours
+
+
 def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:
     """Return for each rate setting of brokers the values that klamm gave it, as the marks in topics' settings tell."""
     rates: dict[str, set[str]] = {key: set() for key in RATES}
@@ -160,6 +188,11 @@ def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str
             for key in _rate_key_of(mark):
                 rates[key].add(mark.partition(":")[0])
     return {key: frozenset(values) for key, values in rates.items()}
+
+
+def _is_of(mark: str, rates: Mapping[str, Set[str]]) -> bool:
+    rate = mark.partition(":")[0]
+    return any(rate in rates.get(key, ()) for key in _rate_key_of(mark))
 
 
 def _rate_key_of(entry: str) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.errors import NotFound, Unreachable
 from engine.admin.configs.access import alter_entity, config_reader
 from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
 from engine.admin.reassignment.access import delete_broker_settings, reassignment_reader
@@ -25,6 +26,7 @@ from engine.admin.reassignment.throttle_settings import (
     ThrottleSettings,
     is_marked,
     marked_rates,
+    merged_lists,
     replica_lists,
     throttled_settings,
     unthrottled_settings,
@@ -78,12 +80,36 @@ async def plan_throttle(
 
 async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
     """Write a throttle: first the marked topics, then the brokers' rates."""
-    for topic, additions in settings.topics.items():
-        await alter_entity(cluster, Entity(EntityType.TOPIC, topic), additions, ())
+    await _mark_topics(cluster, settings)
     for broker, additions in settings.brokers.items():
         await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), additions, ())
     await _wait_until_told(cluster, settings.brokers)
     cluster.observe(f"throttled {len(settings.topics)} topics and {len(settings.brokers)} brokers")
+
+
+async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
+    """Write again what somebody has taken off a throttle that was set before its moves were started.
+
+    Whoever clears up meanwhile takes it for left behind, as nothing moves under it yet. A rate that somebody has
+    replaced stays.
+    """
+    await _mark_topics(cluster, settings)
+    told = await _rates_of_brokers(cluster, settings.brokers)
+    for broker, wanted in settings.brokers.items():
+        present = told[broker]
+        missing = {} if isinstance(present, str) else {k: v for k, v in wanted.items() if k not in present}
+        if missing:
+            cluster.observe(f"broker {broker} has lost its throttle, and gets it again")
+            await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), missing, ())
+
+
+async def _mark_topics(cluster: Cluster, settings: ThrottleSettings) -> None:
+    topics = await read_topics(cluster, settings.topics)
+    for name, wanted in settings.topics.items():
+        topic = topics.get(name)
+        additions = wanted if topic is None else merged_lists(known_configs(topic), wanted)
+        if additions:
+            await alter_entity(cluster, Entity(EntityType.TOPIC, name), additions, ())
 
 
 async def clear_throttles(
@@ -96,29 +122,71 @@ async def clear_throttles(
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
-    looks at all topics. ``own_rates`` are those that the caller has set itself: they need no mark. Where nobody tells
-    the settings of topics nothing is taken off, and that is said.
+    looks at all topics, and so do ``own_rates``: those that the caller has set itself, which need no mark. Where nobody
+    tells the settings of topics nothing is taken off, and that is said. A broker that does not answer keeps its rates,
+    and the topics keep their marks for whoever comes later; all other brokers lose theirs.
     """
     try:
-        marked = await _marked_topics(cluster, topics_of_plan)
+        marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
     except Unreachable as error:
         return ClearedThrottles(left=(f"whether a throttle is left cannot be told now: {error.message}",))
     still = {name.topic for name in moving}
     done = [topic for topic in marked if topic.name not in still]
-    brokers: list[int] = []
-    left: list[str] = []
-    if len(done) == len(marked) and (done or topics_of_plan is None):
-        ours = {key: set(rates) for key, rates in marked_rates(known_configs(topic) for topic in marked).items()}
-        for key, rate in (own_rates or {}).items():
-            ours[key].add(rate)
-        brokers, left = await _clear_brokers(cluster, ours)
-    if any("cannot" in one for one in left):
+    others = [topic for topic in marked if topic.name in still]
+    if others:
+        return await _clear_topics(cluster, done, await _rates_left(cluster, done, others))
+    if not done and topics_of_plan is not None and not own_rates:
+        return ClearedThrottles()
+    ours = {key: set(rates) for key, rates in marked_rates(known_configs(topic) for topic in marked).items()}
+    for key, rate in (own_rates or {}).items():
+        ours[key].add(rate)
+    brokers = await _clear_brokers(cluster, ours)
+    if brokers.is_partial:
         # The marks have to stay: they tell whoever comes later which rates are klamm's.
-        return ClearedThrottles((), tuple(brokers), tuple(left))
-    for topic in done:
-        additions, deletions = unthrottled_settings(known_configs(topic))
-        await alter_entity(cluster, Entity(EntityType.TOPIC, topic.name), additions, deletions)
-    return ClearedThrottles(tuple(topic.name for topic in done), tuple(brokers), tuple(left))
+        return ClearedThrottles((), brokers.cleared, brokers.left)
+    topics = await _clear_topics(cluster, done, {})
+    return ClearedThrottles(topics.topics, brokers.cleared, brokers.left + topics.left)
+
+
+async def _rates_left(
+    cluster: Cluster, done: Sequence[TopicSnapshot], others: Sequence[TopicSnapshot]
+) -> dict[str, Set[str]]:
+    """Return the rates, by setting, that brokers have and only marks of the ``done`` topics tell to be klamm's.
+
+    Two operators who set theirs at the same time each replace some of the other's. Who ends last takes all off.
+    """
+    theirs = marked_rates(known_configs(topic) for topic in others)
+    only = {key: rates - theirs[key] for key, rates in marked_rates(known_configs(topic) for topic in done).items()}
+    if not any(only.values()):
+        return {}
+    told = (await _rates_of_brokers(cluster, await _brokers_with_settings(cluster))).values()
+    if any(isinstance(rates, str) for rates in told):
+        return dict(only)
+    return {
+        key: rates & {present[key] for present in told if not isinstance(present, str) and key in present}
+        for key, rates in only.items()
+    }
+
+
+async def _clear_topics(
+    cluster: Cluster, topics: Sequence[TopicSnapshot], rates_left: Mapping[str, Set[str]]
+) -> ClearedThrottles:
+    cleared, left = [], []
+    for topic in topics:
+        additions, deletions = unthrottled_settings(known_configs(topic), rates_left)
+        try:
+            if additions or deletions:
+                await alter_entity(cluster, Entity(EntityType.TOPIC, topic.name), additions, deletions)
+        except NotFound:
+            continue
+        except FAILURES as error:
+            left.append(f"topic {topic.name}: its throttle cannot be taken off now: {error}")
+            continue
+        if is_marked(additions):
+            left.append(f"topic {topic.name} keeps the mark of a rate that brokers have while other topics move")
+        else:
+            cleared.append(topic.name)
+    return ClearedThrottles(tuple(cleared), left=tuple(left))
 
 
 async def _broker_settings(
@@ -174,14 +242,44 @@ async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:
     return {key: value for key, value in found.items() if key in RATES}
 
 
-async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> tuple[list[int], list[str]]:
+async def _brokers_with_settings(cluster: Cluster) -> Set[int]:
+    """Return the brokers that live, and those that have settings of their own where they can be listed."""
     live = await (await topic_reader(cluster)).live_brokers()
-    cleared, left = [], []
-    configured = await (await reassignment_reader(cluster)).configured_brokers()
-    for broker in sorted(live | configured):
-        present = await _broker_rates(cluster, broker)
+    return live | await (await reassignment_reader(cluster)).configured_brokers()
+
+
+async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, dict[str, str] | str]:
+    """Return the rates of each broker, or why it does not tell them. All are asked at once: some may be silent."""
+
+    async def ask(broker: int) -> dict[str, str] | str:
+        try:
+            return await _broker_rates(cluster, broker)
+        except FAILURES as error:
+            return str(error)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {broker: group.create_task(ask(broker), name=f"rates-of-{broker}") for broker in sorted(brokers)}
+    return {broker: task.result() for broker, task in tasks.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _ClearedBrokers:
+    """Brokers that lost their rates, and what is left of rates. ``is_partial``: rates of klamm's may be among that."""
+
+    cleared: tuple[int, ...]
+    left: tuple[str, ...]
+    is_partial: bool
+
+
+async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> _ClearedBrokers:
+    live = await (await topic_reader(cluster)).live_brokers()
+    cleared, foreign, failed = [], [], []
+    for broker, present in (await _rates_of_brokers(cluster, await _brokers_with_settings(cluster))).items():
+        if isinstance(present, str):
+            failed.append(f"broker {broker}: whether it has a rate of klamm's cannot be told now: {present}")
+            continue
         deletions = [key for key, value in present.items() if value in ours[key]]
-        left += [
+        foreign += [
             f"broker {broker} keeps {key}={value}: no mark says that klamm set it"
             for key, value in present.items()
             if key not in deletions
@@ -191,6 +289,6 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> tupl
         try:
             await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
             cleared.append(broker)
-        except AdminError as error:
-            left.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error.message}")
-    return cleared, left
+        except FAILURES as error:
+            failed.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error}")
+    return _ClearedBrokers(tuple(cleared), (*foreign, *failed), bool(failed))

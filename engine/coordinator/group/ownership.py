@@ -124,7 +124,7 @@ class OwnedGroups:
                 self._unload(partition.topic_partition.partition)
         for partition in () if self._is_stopped else leaders:
             if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
-                self._load_if_new(partition)
+                self._begin_load(partition)
 
     def replicas_stopped(self, stopped: Iterable[TopicPartition]) -> None:
         """Listener of the replica manager."""
@@ -146,12 +146,10 @@ class OwnedGroups:
         logger.info("Unloading %d groups of %s-%d", len(owned.groups), GROUP_METADATA_TOPIC, index)
         self._on_unloaded(list(owned.groups.values()))
 
-    def _load_if_new(self, partition: Partition) -> None:
+    def _begin_load(self, partition: Partition) -> None:
+        """Read the groups of a partition that was not led before; what is known of it is of an earlier time."""
         index = partition.topic_partition.partition
-        owned = self._owned.get(index)
-        if owned is not None:
-            owned.leader_epoch = partition.leader_epoch
-            return
+        self._unload(index)
         owned = self._owned[index] = OwnedPartition(index, partition.leader_epoch)
         self._to_load.append((owned, partition))
         if len(self._to_load) == 1:

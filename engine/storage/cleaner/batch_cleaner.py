@@ -21,6 +21,9 @@ from engine.storage.cleaner.record_scan import Survivors, find_live, find_surviv
 from engine.storage.cleaner.stats import CleaningStats
 from engine.storage.cleaner.transactions import CleanedTransactions
 
+UNPACKED_BYTES_MAX = 2**31 - 1
+"""What a batch may unpack to: as much as Java's buffers hold. A log with a larger one could never be cleaned again."""
+
 
 class BatchCleaner:
     """Decides batch after batch, in the order of the log."""
@@ -73,7 +76,7 @@ class BatchCleaner:
         whole = data[position : position + header.size_bytes]
         if not marks_nothing or horizon_ms is not None:
             return whole
-        return self._with_horizon(header, record_section(data, position, header))
+        return self._with_horizon(header, record_section(data, position, header, UNPACKED_BYTES_MAX))
 
     def _clean_data(self, data: bytes, position: int, header: BatchHeader) -> bytes:
         keys, first_offset, last_offset = self._keys, header.base_offset, header.last_offset
@@ -89,7 +92,7 @@ class BatchCleaner:
             return b""
         section, start, end = data, position + BATCH_OVERHEAD, whole_end
         if header.is_compressed:
-            section = record_section(data, position, header)
+            section = record_section(data, position, header, UNPACKED_BYTES_MAX)
             start, end = 0, len(section)
         horizon_ms = header.delete_horizon_ms
         keeps_tombstones = horizon_ms is None or self._plan.now_ms < horizon_ms
@@ -148,7 +151,7 @@ class BatchCleaner:
     def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:
         """Messages of v0 and v1 have no producers and no transactions, and a wrapper tells its first offset inside."""
         self.transactions.on_data(header)
-        records = list(iter_messages(data, position, header))
+        records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
         kept = []
         for record in records:
             if record.offset > self._keys.latest_offset:

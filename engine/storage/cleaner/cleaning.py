@@ -16,7 +16,7 @@ from engine.protocol.records.decode import record_section
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.iterate import iter_batch_records
 from engine.protocol.records.layout import BATCH_OVERHEAD
-from engine.storage.cleaner.batch_cleaner import BatchCleaner, known_key
+from engine.storage.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, known_key
 from engine.storage.cleaner.cleaned_segments import CleanedSegments
 from engine.storage.cleaner.key_map import KeyMap
 from engine.storage.cleaner.messages import (
@@ -110,7 +110,7 @@ class _Cleaning:
         if transactions.on_data(header) or header.record_count == 0 or header.last_offset < first_dirty_offset:
             return
         if header.magic < 2 or header.base_offset < first_dirty_offset:
-            for record in iter_batch_records(data, position, header):
+            for record in iter_batch_records(data, position, header, size_max=UNPACKED_BYTES_MAX):
                 if record.offset < first_dirty_offset:
                     continue
                 if record.key is None:
@@ -120,7 +120,7 @@ class _Cleaning:
             return
         start, end = position + BATCH_OVERHEAD, position + header.size_bytes
         if header.is_compressed:
-            data = record_section(data, position, header)
+            data = record_section(data, position, header, UNPACKED_BYTES_MAX)
             start, end = 0, len(data)
         stats.invalid_messages_read += index_records(
             data, start, end, header.record_count, header.base_offset, self._keys.offsets

@@ -84,6 +84,34 @@ def test_controllers(controller_id: int, seen: dict[int, int | None], check: Che
     assert assess(changed).status is HealthStatus.CRITICAL
 
 
+@pytest.mark.parametrize("isr", [(0, 1), (0,)])
+def test_more_in_sync_wanted_than_there_are_replicas(isr: tuple[int, ...]) -> None:
+    """From Kafka 3.7 on a partition wants all it has (KIP-966); before, or if nobody knows, it takes nothing."""
+    wanted = facts(partition((0, 1), isr), min_isr={"t": 3})
+    assert Check.UNDER_MIN_ISR in found(wanted)
+    assert Check.MIN_ISR_ABOVE_FACTOR not in found(wanted)
+    newer = found(replace(wanted, caps_min_isr=True))
+    if isr == (0, 1):
+        assert newer == {Check.MIN_ISR_ABOVE_FACTOR: ("t-0 (2 replicas, 3 wanted in sync)",)}
+        assert assess(replace(wanted, caps_min_isr=True)).status is HealthStatus.WARNING
+    else:
+        assert newer[Check.UNDER_MIN_ISR] == ("t-0 (1 in sync, 3 wanted)",)
+
+
+def test_brokers_of_kraft_each_name_some_controller() -> None:
+    healthy = replace(facts(partition((0, 1))), seen_controllers={0: 0, 1: 2, 2: 1})
+    assert list(found(healthy)) == [Check.SEVERAL_CONTROLLERS]
+    assert found(replace(healthy, is_kraft=True)) == {}
+
+
+def test_a_mark_alone_is_left_behind_only_once_nothing_moves() -> None:
+    idle = facts(partition((0, 1)))
+    marked = replace(idle.snapshot.topics[0], configs={"leader.replication.throttled.replicas": "5000:2147483647"})
+    alone = replace(idle, snapshot=replace(idle.snapshot, topics=(marked,)))
+    assert Check.LEAKED_THROTTLES in found(alone)
+    assert Check.LEAKED_THROTTLES not in found(replace(alone, listed_reassignments=("u-0",)))
+
+
 def test_leaders_that_are_not_the_preferred_ones() -> None:
     one_of_ten = [partition((0, 1))] * 9 + [partition((0, 1), leader=1)]
     assert found(facts(*one_of_ten)) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
@@ -24,6 +25,14 @@ from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 SILENCE = "no answer within 3 s"
 
 
+def _described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results = [
+        DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
+        for one in request.resources
+    ]
+    return DescribeConfigsResponse(results=results)
+
+
 def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
     topic = TopicSnapshot("t", (PartitionSnapshot(0, ReplicaAssignment((0,)), 0, (0,)),), configs={})
     settings = {None: {"min.insync.replicas": "2"}}
@@ -38,18 +47,11 @@ def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
 
 
 def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:
-    def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        results = [
-            DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
-            for one in request.resources
-        ]
-        return DescribeConfigsResponse(results=results)
-
     async def run() -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:
             brokers.leaders = {"t": [0]}
             for broker in brokers.brokers:
-                broker.answers[ApiKey.DESCRIBE_CONFIGS] = described
+                broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
                 broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
             target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
             async with Cluster(target, timeout_s=20) as cluster:
@@ -57,9 +59,36 @@ def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:
                 facts = await read_health_facts(cluster)
             assert facts.silent_brokers == {1: SILENCE}
             assert facts.seen_controllers == {0: 0}
+            assert (facts.is_kraft, facts.caps_min_isr) == (True, False)
             assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
             assert brokers.brokers[0].requests(DescribeLogDirsRequest)
             assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("fetch_max", "offers_leader_and_isr", "expected"),
+    [(15, True, (False, False)), (16, True, (False, True)), (17, False, (True, True))],
+)
+def test_what_kind_of_broker_it_is_is_seen_from_its_apis(
+    fetch_max: int, offers_leader_and_isr: bool, expected: tuple[bool, bool]
+) -> None:
+    async def run() -> None:
+        versions = {ApiKey.FETCH: fetch_max}
+        async with asyncio.timeout(60), scripted_cluster(1, version_max=versions) as brokers:
+            broker = brokers.brokers[0]
+            broker.answers |= {
+                ApiKey.DESCRIBE_CONFIGS: _described,
+                ApiKey.DESCRIBE_LOG_DIRS: lambda _: DescribeLogDirsResponse(results=[]),
+                ApiKey.FETCH: pytest.fail,
+            }
+            if offers_leader_and_isr:
+                broker.answers[ApiKey.LEADER_AND_ISR] = pytest.fail
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=20) as cluster:
+                facts = await read_health_facts(cluster)
+            assert (facts.is_kraft, facts.caps_min_isr) == expected
 
     asyncio.run(run())
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_brokers import scripted_cluster
-from scripted_moves import OTHER_DIR, ScriptedMoves
+from scripted_brokers import ScriptedBroker, scripted_cluster
+from scripted_moves import OTHER_DIR, TOPIC, ScriptedMoves
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import AnswerLost, BadRequest, NotFound, Refused
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.cancel import CancelResult, cancel_reassignments, prepare_cancellation
 from engine.admin.reassignment.execute import (
@@ -27,11 +27,17 @@ from engine.admin.reassignment.moves import ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.progress import ReassignmentProgress
 from engine.admin.reassignment.running import list_running
-from engine.admin.reassignment.throttle_settings import Throttle
+from engine.admin.reassignment.throttle_settings import REPLICA_LISTS, Throttle, read_list
+from engine.admin.reassignment.throttles import set_throttle
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import verify_reassignment
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 PLAN = (PartitionMove(T0, (1, 2)), PartitionMove(T1, (2, 1)))
@@ -68,8 +74,9 @@ class Watcher:
 class Stage:
     """Three brokers with the partitions t-0, t-1 and u-0 on the first two of them."""
 
-    def __init__(self, moves: ScriptedMoves, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, moves: ScriptedMoves, cluster: Cluster, folder: Path, brokers: Sequence[ScriptedBroker]) -> None:
         self.moves = moves
+        self.brokers = brokers
         self.cluster = cluster
         self.file = folder / "back.json"
         self.watcher = Watcher(moves.log, self._show)
@@ -107,7 +114,7 @@ def play(tmp_path: Path) -> Callable[[Scene], None]:
             async with Cluster(
                 target, complain=pytest.fail, accepted=lambda text: log.append(f"accepted: {text}"), timeout_s=20
             ) as cluster:
-                await scene(Stage(moves, cluster, tmp_path))
+                await scene(Stage(moves, cluster, tmp_path, brokers.brokers))
 
     return lambda scene: asyncio.run(playing(scene))
 
@@ -177,6 +184,138 @@ def test_one_partition_that_is_refused_leaves_the_others_under_their_throttle(pl
         assert [one.name for one in done.refusals] == [T1]
         assert stage.moves.log == [*STARTED, "started"]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_an_execution_whose_answer_is_lost_goes_on_under_its_throttle(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.loses_answers = "after"
+        done = await stage.execute(waits=False)
+        assert {one.state for one in done.statuses} == {ReassignmentState.IN_PROGRESS}
+        assert stage.moves.log == [*STARTED, "started"]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_a_start_that_nobody_tells_of_keeps_its_throttle_and_says_so(play: Callable[[Scene], None]) -> None:
+    """What was asked for may begin later: the controller may not have come to it yet."""
+
+    async def scene(stage: Stage) -> None:
+        stage.moves.loses_answers = "before"
+        with pytest.raises(AnswerLost, match="may have begun or begin later; its throttle stays"):
+            await stage.execute()
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+        assert (await verify_reassignment(stage.cluster, PLAN)).cleared.topics == ("t",)
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_an_answer_that_does_not_refuse_keeps_the_throttle(play: Callable[[Scene], None], code: ErrorCode) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.refuses_all = code
+        with pytest.raises(AnswerLost):
+            await stage.execute()
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_a_silent_broker_keeps_its_own_throttle_only(play: Callable[[Scene], None]) -> None:
+    """And the topics keep their marks, by which whoever comes later knows that its rate is klamm's."""
+
+    async def scene(stage: Stage) -> None:
+        stage.cluster.timeout_s = 2.0
+        await stage.execute(waits=False)
+        stage.moves.finish()
+        stage.moves.silent = {1}
+        cleared = (await verify_reassignment(stage.cluster, PLAN)).cleared
+        assert cleared.brokers == (0, 2)
+        assert [one for one in cleared.left if one.startswith("broker 1: ")] == list(cleared.left)
+        assert stage.moves.throttled() == ["topic t", "broker 1"]
+        stage.moves.silent = set()
+        assert (await verify_reassignment(stage.cluster, PLAN)).cleared.brokers == (1,)
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_refusal_is_what_is_told_of_though_the_throttle_cannot_be_taken_off(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        def fall_silent_and_refuse(_: object) -> AlterPartitionReassignmentsResponse:
+            stage.moves.silent = {1}
+            return AlterPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        stage.cluster.timeout_s = 3.0
+        complaints: list[str] = []
+        stage.cluster.complain = complaints.append
+        stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = fall_silent_and_refuse
+        with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await stage.execute()
+        assert [one[:20] for one in complaints] == ["broker 1: whether it"]
+
+    play(scene)
+
+
+def test_two_operators_who_set_their_throttles_at_once_leave_none_behind(play: Callable[[Scene], None]) -> None:
+    """One replaces some of the other's rates, whose mark has to outlast its topic's own move."""
+
+    async def scene(stage: Stage) -> None:
+        other = Throttle(60_000)
+        of_t = await stage.prepare()
+        of_u = await stage.prepare([PartitionMove(U0, (1, 2))], other)
+        assert of_t.throttle is not None and of_u.throttle is not None
+        halves = [replace(one.throttle, brokers={}) for one in (of_t, of_u) if one.throttle]
+        for half in halves:
+            await set_throttle(stage.cluster, half)
+        for broker, first, second in ((0, of_t, of_u), (1, of_u, of_t), (2, of_t, of_u)):
+            for one in (first, second):
+                assert one.throttle is not None
+                rates = {broker: one.throttle.brokers[broker]}
+                await set_throttle(stage.cluster, replace(one.throttle, topics={}, brokers=rates))
+        stage.moves.start(U0, (1, 2))
+        assert (await verify_reassignment(stage.cluster, [PartitionMove(T0, (0, 1))])).cleared.brokers == ()
+        assert stage.moves.throttled() == ["topic t", "topic u", *ALL_BROKERS]
+        assert stage.moves.settings[TOPIC, "t"] == dict.fromkeys(REPLICA_LISTS, "50000:2147483647")
+        stage.moves.finish()
+        cleared = (await verify_reassignment(stage.cluster, [PartitionMove(U0, (1, 2))])).cleared
+        assert cleared.left == ()
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_throttle_that_another_operator_cleared_before_the_start_is_set_again(play: Callable[[Scene], None]) -> None:
+    """To the other nothing seemed to move under it."""
+
+    async def scene(stage: Stage) -> None:
+        reassign = stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS]
+
+        def clear_and_start(request: AlterPartitionReassignmentsRequest) -> object:
+            stage.moves.settings.clear()
+            return reassign(request)
+
+        stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = clear_and_start
+        await stage.execute(waits=False)
+        assert stage.moves.moving == [T0, T1]
+        assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
+
+    play(scene)
+
+
+def test_what_another_operator_marked_after_the_preparation_stays(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        prepared = await stage.prepare()
+        marked = dict.fromkeys(REPLICA_LISTS, "7:9,60000:2147483647,3:1")
+        stage.moves.settings[TOPIC, "t"] = marked
+        await stage.execute(prepared, waits=False)
+        lists = [read_list(stage.moves.settings[TOPIC, "t"][key]) for key in REPLICA_LISTS]
+        assert [one.others for one in lists] == [("7:9",)] * 2
+        assert all({"50000:2147483647", "60000:2147483647"} == {*one.marks} for one in lists)
+        assert all("3:1" in one.ours and len(one.ours) > 1 for one in lists)
 
     play(scene)
 

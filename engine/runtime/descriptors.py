@@ -1,0 +1,139 @@
+"""File descriptors kept back for files, so that sockets never take the last ones.
+
+A process has so many and no more (``ulimit -n``). Who opens a file of a log does it by ``open_file``: where none is
+left it takes one of the spares, and has files closed that nobody uses at the moment. Sockets are kept below
+``descriptors_for_sockets``. The kernel gives the lowest free number, so a socket's number says how many are in use.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SPARES = 32
+"""Kept open for nothing: more than threads open files at the same time."""
+
+RESERVED_MIN = 256
+"""For files, ZooKeeper and other brokers, where half of the limit is as much; of high limits a quarter."""
+
+THREAD_PATIENCE_S = 2.0
+"""So long a thread waits for the event loop to close files."""
+
+_PAUSE_S = 0.01
+
+
+def is_out_of_descriptors(error: BaseException) -> bool:
+    """Whether the process, or the system, has no descriptor left: nothing is wrong with any disk.
+
+    An error that was raised from such a one is one, too.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    return error.__cause__ is not None and is_out_of_descriptors(error.__cause__)
+
+
+def descriptor_limit() -> int:
+    """Return how many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
+
+
+def descriptors_for_sockets(limit: int) -> int:
+    """Return the number from which on a descriptor is none for a client's socket."""
+    return limit - min(limit // 2, max(RESERVED_MIN, limit // 4))
+
+
+def descriptors_for_duplicates(for_sockets: int) -> int:
+    """Return the number from which on no connection gets a second descriptor, which it needs for a slow peer."""
+    limit = descriptor_limit()
+    return limit - max(0, limit - for_sockets) // 2
+
+
+class DescriptorReserve:
+    """The spares of this process. ``relieve`` closes files that can be opened again; it belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._spares: list[int] = []
+        self._relieve: Callable[[], None] | None = None
+        self._thread = 0
+
+    def start(self, relieve: Callable[[], None]) -> None:
+        """Keep spares from now on. Call it on the thread whose files ``relieve`` closes."""
+        self._relieve = relieve
+        self._thread = threading.get_ident()
+        self.fill()
+
+    def stop(self) -> None:
+        """Let all spares go."""
+        self._relieve = None
+        while self._give_up_one():
+            pass
+
+    def fill(self) -> None:
+        """Open the spares that are missing, as far as there are any left."""
+        while self._relieve is not None and len(self._spares) < SPARES:
+            try:
+                self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                return
+
+    def open(self, path: Path, flags: int, mode: int) -> int:
+        """Open a file, with a spare descriptor if there is no other.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        deadline = time.monotonic() + THREAD_PATIENCE_S
+        has_relieved = False
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, mode)
+            except OSError as error:
+                if not is_out_of_descriptors(error) or self._relieve is None:
+                    raise
+                if self._give_up_one():
+                    continue
+                if threading.get_ident() == self._thread:
+                    if has_relieved:
+                        raise
+                    self._relieve()
+                    has_relieved = True
+                elif time.monotonic() >= deadline:
+                    raise
+                else:
+                    time.sleep(_PAUSE_S)
+
+    def _give_up_one(self) -> bool:
+        try:
+            os.close(self._spares.pop())
+        except IndexError:
+            return False
+        return True
+
+
+RESERVE = DescriptorReserve()
+"""Descriptors belong to the process, and so do its spares."""
+
+
+def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Open a file of a log, as ``os.open``; it is closed in child processes."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if not is_out_of_descriptors(error):
+            raise
+        return RESERVE.open(path, flags, mode)
+
+
+def make_room_for_a_file() -> None:
+    """See to it that one file can be opened now, by whatever call.
+
+    Raises:
+        OSError: there is no room.
+    """
+    os.close(open_file(Path(os.devnull), os.O_RDONLY))
