@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -212,26 +212,25 @@ def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines:
     if policy.rack_violations is None:
         return
     racks = {broker.id: broker.rack for broker in snapshot.brokers}
-    violations = [entry for entry in plan.partitions if rack_excess(entry.replicas, racks)]
+    violations = [entry for entry in plan.partitions if racks_missed(entry.replicas, racks)]
     if len(violations) > policy.rack_violations:
         for entry in violations:
-            told = f"{entry.name} would have two replicas in one rack: {_listed(entry.replicas)}"
-            line = lines.of_partition(entry.name)
-            yield Finding(Check.RACKS, told, line, partition=entry.name, rule="placement.rack_violations")
+            told = f"{entry.name} would be in {racks_missed(entry.replicas, racks)} racks fewer than it could"
+            line, listed = lines.of_partition(entry.name), _listed(entry.replicas)
+            rule = "placement.rack_violations"
+            yield Finding(Check.RACKS, f"{told}: {listed}", line, partition=entry.name, rule=rule)
 
 
-def rack_excess(replicas: Iterable[int], racks: Mapping[int, str | None]) -> int:
-    """Return how many replicas stand in a rack above the partition's even share of the racks, rounded up.
+def racks_missed(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
+    """Return how many more racks a partition could be in.
 
-    A broker without a rack, or one that is not alive, counts as a rack of its own.
+    A broker without a rack, or one that is not alive, is a rack of its own; where no broker has a rack there are none.
     """
     known = {rack for rack in racks.values() if rack is not None}
     if not known:
         return 0
-    listed = list(replicas)
-    share = -(-len(listed) // len(known))
-    counts = Counter(racks.get(broker) or f"broker {broker}" for broker in listed)
-    return sum(max(0, count - share) for count in counts.values())
+    taken = {racks.get(broker) or f"broker {broker}" for broker in replicas}
+    return max(0, min(len(replicas), len(known)) - len(taken))
 
 
 def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from plans.construction import Forcing, Solution, construct
 from plans.digest import input_digest
 from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
 from plans.loads import ByteLimits, byte_limits
+from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.ordering import ordered
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
@@ -30,16 +31,6 @@ CELLS_A_SECOND = 20_000
 
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class MadePlan:
-    """A plan with the problem it solves, and what a person should hear."""
-
-    plan: PlanFile
-    problem: Problem
-    after: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from cli.commands import plan_apply, plan_check, plan_status
+from cli.commands import plan_apply, plan_check, plan_making, plan_status
 from cli.commands.plan_group import group
 
-__all__ = ["group", "plan_apply", "plan_check", "plan_status"]
+__all__ = ["group", "plan_apply", "plan_check", "plan_making", "plan_status"]
 
-group.put_in_order("check", "diff", "apply", "status", "verify", "resume", "rollback")
+group.put_in_order(
+    "rebalance", "decommission", "replace", "expand", "racks", "factor", "move", "leaders", "log-dirs",
+    "check", "diff", "apply", "status", "verify", "resume", "rollback",
+)  # fmt: skip

@@ -186,14 +186,17 @@ async def rollback(
 
 
 async def _carry_out(invocation: Invocation, run: _Run, moves: Sequence[WaveMove], *, is_fresh: bool = False) -> Report:
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
     from engine.admin.reassignment.wave_execution import WaveSettings, execute_waves
     from engine.admin.reassignment.wave_moves import plan_waves
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
-        await _refuse_drift(invocation, cluster, run, is_fresh=is_fresh)
-        waves = await plan_waves(cluster, moves, run.caps)
+        async with asyncio.timeout(invocation.timeout_s):
+            await _refuse_drift(invocation, cluster, run, is_fresh=is_fresh)
+            waves = await plan_waves(cluster, moves, run.caps)
         what = f"{run.verb} {run.loaded.path.name} in {cluster.target.name}: {_counted(moves)} in {_waves(len(waves))}"
         if not invocation.confirm(what):
             return waves_report(waves)

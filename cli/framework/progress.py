@@ -45,6 +45,36 @@ class Progress:
             self._has_line = False
 
 
+class Activity:
+    """Tells what long work without a known end is at: a line that is rewritten, else a line at a bounded pace."""
+
+    def __init__(self, talk: Talk, what: str) -> None:
+        self._what = what
+        self._is_shown = talk.verbosity > Verbosity.QUIET
+        self._is_terminal = is_terminal(sys.stderr)
+        self._pace_s = _TERMINAL_PACE_S if self._is_terminal else _LOG_PACE_S
+        self._started = self._told = time.monotonic()
+        self._has_line = False
+
+    def update(self, text: str) -> None:
+        """Say what is being done, unless something was said a moment ago."""
+        now = time.monotonic()
+        if not self._is_shown or now - self._told < self._pace_s:
+            return
+        self._told = now
+        line = f"{self._what}: {text}, {now - self._started:.0f} s"
+        sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+        sys.stderr.flush()
+        self._has_line = self._is_terminal
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._has_line:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._has_line = False
+
+
 def progress_line(verb: str, unit: str, done: int, total: int | None, elapsed_s: float) -> str:
     """Return one line: ``sent 1200 of 5000 records [####----] 400/s, 9 s left``."""
     rate = done / elapsed_s if elapsed_s > 0 else 0.0

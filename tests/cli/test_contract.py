@@ -18,16 +18,20 @@ from typing import Any
 
 import pytest
 from klamm_program import Ran, in_process
+from plan_files import plan_of
 
 from cli.exit_codes import ExitCode
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import load
 from cli.table_of_commands import ENTRIES
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.local.zookeeper import EmbeddedZooKeeper
+from plans.plan_file import encode_plan
 
 Capture = pytest.CaptureFixture[str]
 
-PLAN = "plan.json"
+PLAN, PLAN_FILE = "plan.json", "smallest.json"
 WORDS: dict[str, list[str]] = {
     "topics create": ["t", "--partitions", "1", "--replication-factor", "1"],
     "topics alter": ["t", "--partitions", "2"],
@@ -40,6 +44,13 @@ WORDS: dict[str, list[str]] = {
     "reassign execute": ["--reassignment-json-file", PLAN],
     "reassign verify": ["--reassignment-json-file", PLAN],
     "reassign cancel": ["--reassignment-json-file", PLAN],
+    "plan check": [PLAN_FILE],
+    "plan diff": [PLAN_FILE, PLAN_FILE],
+    "plan apply": [PLAN_FILE],
+    "plan resume": [PLAN_FILE],
+    "plan rollback": [PLAN_FILE],
+    "plan status": [PLAN_FILE],
+    "plan verify": [PLAN_FILE],
     "groups describe": ["--all-groups"],
     "groups reset-offsets": ["--group", "g", "--all-topics", "--to-earliest"],
     "groups delete-offsets": ["--group", "g", "--topic", "t", "--yes"],
@@ -54,12 +65,17 @@ WORDS: dict[str, list[str]] = {
 }
 """Words that make a whole command line."""
 
+ONE_TOPIC = ClusterSnapshot(
+    (), (TopicSnapshot("t", (PartitionSnapshot(0, ReplicaAssignment((0,))),)),), SnapshotSource.ZOOKEEPER, 0, "c"
+)
+"""What the plan file was made for."""
+
 NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check"}
 """Take the options that name a cluster, and need none."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
-    "produce", "producer", "add", "remove", "apply", "rollback",
+    "produce", "producer", "add", "remove", "apply", "resume", "rollback",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}
@@ -93,6 +109,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = {"topic": "t", "partition": 0, "replicas": [0]}
     (tmp_path / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
     (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
+    (tmp_path / PLAN_FILE).write_text(encode_plan(plan_of(ONE_TOPIC, {TopicPartition("t", 0): (0,)})))
 
 
 def run(words: str, *more: str, capture: Capture) -> Ran:
@@ -212,6 +229,7 @@ def test_a_snapshot_cannot_be_changed(words: str, capsys: Capture, tmp_path: Pat
 READ_OFFLINE = {
     "topics list", "topics describe", "configs describe", "reassign generate", "reassign list", "brokers list",
     "brokers describe", "brokers log-dirs", "cluster describe", "cluster health", "cluster load", "cluster snapshot",
+    "plan check",
 }  # fmt: skip
 """What a snapshot is enough for. Of the others each says that it is not."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,10 @@ from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
 from plan_files import write_plan
 
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.lock import Holder, LockHeld, operator_lock, read_holder
 from engine.admin.reassignment.wave_execution import Step
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
@@ -220,6 +225,38 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     assert undone.code == 0, undone.err
     assert by_znodes.replicas(topic_name) == [[0, 1]]
     nothing_is_left(by_znodes, topic_name)
+
+
+def test_of_many_who_want_the_lock_one_has_it(brokers: LocalCluster) -> None:
+    """Half of them know ZooKeeper, half brokers only; all come at once, and each lets go at once."""
+    wire, zookeeper = brokers.bootstrap_servers.split(","), brokers.zookeeper_connect
+    addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in wire))
+    inside: list[int] = []
+    had: list[int] = []
+
+    async def contend(number: int) -> None:
+        target = ClusterTarget("c", Origin.OPTIONS, zookeeper if number % 2 else None, addresses)
+        async with Cluster(target, timeout_s=20) as cluster:
+            while number not in had:
+                holder = Holder.myself(f"contender {number}")
+                with suppress(LockHeld):
+                    async with operator_lock(cluster, holder, session_timeout_s=1.0) as lock:
+                        inside.append(number)
+                        assert inside == [number]
+                        assert (await read_holder(cluster)) == holder
+                        await asyncio.sleep(0.3)
+                        await lock.ensure()
+                        assert inside == [number]
+                        inside.remove(number)
+                        had.append(number)
+
+    async def all_at_once() -> None:
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(contend(number))
+
+    asyncio.run(all_at_once())
+    assert sorted(had) == [0, 1, 2, 3]
 
 
 def test_a_passed_deadline_and_a_cancelled_copy(

@@ -1,6 +1,6 @@
 """``make demo``: an operator's round from end to end, on a fresh machine, with nothing left behind.
 
-Real Apache ZooKeeper, three brokers of ours, the CLI as a user types it, and librdkafka (confluent-kafka) as client.
+Real Apache ZooKeeper, four brokers of ours, the CLI as a user types it, and librdkafka (confluent-kafka) as client.
 Each step prints the command it runs, so that the demo teaches. Exit code 0 means that every record came back.
 """
 
@@ -39,7 +39,7 @@ THROTTLE = 250_000
 """Bytes a second: the archive then moves for some seconds, so that there is something to see."""
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 GROUP = "billing"
-PLAN = ("--reassignment-json-file", "plan.json")
+PLAN = "plan.json"
 TABLE = ("--output", "table")
 
 
@@ -91,10 +91,10 @@ def show_end(lines: list[str], lines_max: int | None) -> None:
         print(line, flush=True)
 
 
-def steps(folder: Path) -> None:
+def steps() -> None:
     """The demo itself."""
-    say("A real ZooKeeper and three brokers, on this machine")
-    klamm("local", "up", "--brokers", "3", "--detach")
+    say("A real ZooKeeper and four brokers, on this machine")
+    klamm("local", "up", "--brokers", "4", "--detach")
     status = json.loads(klamm("local", "status", "--output", "json", show=False))
     bootstrap, zookeeper = status["bootstrap_servers"], ("--zookeeper", status["zookeeper"])
     digest = fill(bootstrap)
@@ -104,7 +104,7 @@ def steps(folder: Path) -> None:
     sent = RECORDS + lose_a_broker(bootstrap, digest)
     check_read(bootstrap, sent, digest)
     give_leadership_back()
-    drain_a_broker(folder)
+    retire_a_broker()
     check_read(bootstrap, sent, digest)
     mend_a_group(bootstrap)
     look_back(zookeeper, led_by_1)
@@ -112,7 +112,7 @@ def steps(folder: Path) -> None:
 
 def fill(bootstrap: str) -> Digest:
     """Make a topic and send records; return their digest."""
-    say("A topic: six partitions on three brokers, a write counts when two have it")
+    say("A topic: six partitions on four brokers, a write counts when two have it")
     klamm(
         "topics", "create", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3",
         "--config", "min.insync.replicas=2",
@@ -146,20 +146,21 @@ def give_leadership_back() -> None:
     klamm("cluster", "load", *TABLE)
 
 
-def drain_a_broker(folder: Path) -> None:
-    """Move a topic off broker 0, throttled, and prove that nothing of it was lost."""
-    say("Broker 0 is drained of a topic: a plan, its way back, a throttle, and the proof")
-    klamm("topics", "create", ARCHIVE, "--replica-assignment", "0:1,0:2,1:0,2:0")
+def retire_a_broker() -> None:
+    """Empty broker 3 by the smallest plan, in waves and throttled, and prove that nothing was lost."""
+    say("Broker 3 retires: the smallest plan that empties it, checked, and carried out in waves")
+    klamm("topics", "create", ARCHIVE, "--replica-assignment", "3:1,3:2,1:3,2:3")
     lines = "".join(f"{number} {ARCHIVE_LINE}\n" for number in range(ARCHIVED))
     klamm("produce", ARCHIVE, stdin=lines)
-    (folder / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": ARCHIVE}]}))
     klamm(
-        "reassign", "generate", "--topics-to-move-json-file", "topics.json", "--broker-list", "1,2",
-        "--seed", "7", "--proposed", "plan.json", *TABLE,
+        "plan", "decommission", "3", "--aim", "replicas,leaders", "--throttle", str(THROTTLE), "--out", PLAN, *TABLE,
+        lines_max=40,
     )  # fmt: skip
-    klamm("reassign", "execute", *PLAN, "--throttle", str(THROTTLE), "--wait", "--yes", *TABLE)
-    klamm("reassign", "verify", *PLAN, *TABLE)
-    klamm("replicas", "verify", *TABLE)
+    klamm("plan", "check", PLAN, *TABLE)
+    klamm("plan", "apply", PLAN, "--yes", *TABLE)
+    klamm("plan", "verify", PLAN, *TABLE, lines_max=8)
+    klamm("local", "stop", "3")
+    klamm("replicas", "verify", *TABLE, lines_max=12)
     archived = klamm("consume", ARCHIVE, "--from-beginning", "--max-messages", str(ARCHIVED), show=False)
     if sorted(int(line.split()[0]) for line in archived.splitlines()) != list(range(ARCHIVED)):
         raise DemoFailed(f"not all of {ARCHIVED} archived records came back")
@@ -203,7 +204,7 @@ def main() -> int:
     try:
         # The CLI finds the cluster that was started in the folder it runs in.
         os.chdir(folder)
-        steps(folder)
+        steps()
     except (DemoFailed, KafkaException, subprocess.TimeoutExpired) as error:
         print(f"error: the demo failed: {error}\nhint: {_log_ends(folder)}", file=sys.stderr)
         return 1

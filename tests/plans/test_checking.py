@@ -11,7 +11,7 @@ from plan_files import plan_of
 
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
-from plans.checking import Check, Finding, check_drift, check_plan, rack_excess
+from plans.checking import Check, Finding, check_drift, check_plan, racks_missed
 from plans.comparing import compare_plans
 from plans.lines import plan_lines
 from plans.plan_file import PlanFile, encode_plan
@@ -162,11 +162,11 @@ def test_racks_are_counted_in_the_plan_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "excess"), [((0, 1, 2), 0), ((0, 3), 1), ((0, 3, 1, 2), 0), ((0, 3, 9), 1), ((8, 9), 0), ((0,), 0)]
+    ("replicas", "missed"), [((0, 1, 2), 0), ((0, 3), 1), ((0, 3, 1), 1), ((0, 3, 1, 2), 0), ((0, 3, 9), 1), ((0,), 0)]
 )
-def test_rack_excess(replicas: tuple[int, ...], excess: int) -> None:
-    assert rack_excess(replicas, {0: "a", 1: "b", 2: "c", 3: "a"}) == excess
-    assert rack_excess(replicas, dict.fromkeys(range(4))) == 0
+def test_racks_missed(replicas: tuple[int, ...], missed: int) -> None:
+    assert racks_missed(replicas, {0: "a", 1: "b", 2: "c", 3: "a"}) == missed
+    assert racks_missed(replicas, dict.fromkeys(range(4))) == 0
 
 
 @pytest.mark.parametrize("text", ["[limits]\nbytes = 1", '[limits]\ntime = "1s"', "[brokers.capacity]\n0 = 1"])

@@ -75,6 +75,18 @@ def quoted_commands(page: Path) -> Iterator[Command]:
                     yield Command(number, words)
 
 
+def fenced_blocks(page: Path, language: str) -> list[str]:
+    """Return the text of a page's fenced blocks in one language."""
+    found: list[list[str]] = []
+    last = 0
+    for number, of, text in _lines(page):
+        if of == language:
+            found += [[]] if number != last + 1 else []
+            found[-1].append(text)
+            last = number
+    return ["\n".join(one) for one in found]
+
+
 def _lines(page: Path) -> Iterator[tuple[int, str | None, str]]:
     """Yield number, language of the fenced block (None outside of one), and text of each line."""
     language: str | None = None

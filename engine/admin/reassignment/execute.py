@@ -233,7 +233,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
         is_asked = is_asked or bool(targets)
         refusals = await (await reassignment_changer(cluster)).alter(targets) if targets else []
     except AdminError as error:
-        if not is_asked or _says_that_nothing_began(error):
+        if not is_asked or says_that_nothing_began(error):
             await _undo_throttle(cluster, prepared)
             raise
         refusals = await _after_a_lost_answer(cluster, prepared, error)
@@ -244,7 +244,8 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
     return refusals
 
 
-def _says_that_nothing_began(error: AdminError) -> bool:
+def says_that_nothing_began(error: AdminError) -> bool:
+    """Whether a failed start is a refusal; else nobody knows what came of it."""
     if isinstance(error, Refused):
         return error.code not in _UNCLEAR_CODES
     return not isinstance(error, AnswerLost)

@@ -21,6 +21,7 @@ from engine.admin.elections.running import preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
+from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
 from engine.admin.reassignment.journal import Journal, open_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, Holder, LockHeld, OperatorLock, operator_lock
@@ -34,8 +35,14 @@ from engine.admin.reassignment.log_dirs import (
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, flows_of
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.running import read_partitions
-from engine.admin.reassignment.throttle_settings import Throttle
-from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles, plan_throttle, set_throttle
+from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttles import (
+    ClearedThrottles,
+    clear_throttles,
+    plan_throttle,
+    renew_throttle,
+    set_throttle,
+)
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
@@ -221,6 +228,7 @@ class _Execution:
     _start: ClusterHealth | None = None
     _throttle: AdaptiveThrottle | None = None
     _set_rate: int | None = None
+    _settings_set: ThrottleSettings | None = None
     _meter: WaveMeter | None = None
     _seen_moving: set[TopicPartition] = field(default_factory=set)
 
@@ -377,9 +385,12 @@ class _Execution:
             if targets:
                 await changer.check(targets)
                 refusals = await changer.alter(targets)
-        except Unreachable as error:
+        except AdminError as error:
+            if says_that_nothing_began(error) and not isinstance(error, Unreachable):
+                raise
             self.watcher.says(f"no answer to the start of wave {self.wave}, looking what came of it: {error}")
             await asyncio.sleep(POLL_MIN_S)
+        await self._renew_throttle()
         self.watcher.step(Step.STARTED, self.wave)
         return refusals
 
@@ -461,7 +472,16 @@ class _Execution:
         if planned.topics or planned.brokers:
             self.journal.write("throttle", rate=rate, topics=list(planned.topics), brokers=list(planned.brokers))
             await set_throttle(self.cluster, planned)
-        self._set_rate = rate
+        self._set_rate, self._settings_set = rate, planned
+
+    async def _renew_throttle(self) -> None:
+        """Set again what somebody has cleared away between the throttle and the start, when nothing moved under it."""
+        if self._settings_set is None:
+            return
+        try:
+            await renew_throttle(self.cluster, self._settings_set)
+        except (AdminError, CoordinationError) as error:
+            self.cluster.observe(f"whether the throttle is still there cannot be told now: {error}")
 
     async def _unthrottle(self) -> tuple[str, ...]:
         """Take the throttle off what does not move any more, an earlier run's too; return what stays, and why."""
@@ -472,7 +492,7 @@ class _Execution:
         still = sorted({name.topic for name in running.names} & set(topics))
         if still:
             return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")
-        self._set_rate = None
+        self._set_rate = self._settings_set = None
         return cleared.left
 
     async def _elect(self) -> None:

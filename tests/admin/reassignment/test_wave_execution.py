@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
 from scripted_lock import ScriptedLock
-from scripted_moves import BROKER, SIZE, ScriptedMoves
+from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused
@@ -22,13 +22,15 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock import Holder, LockHeld
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
+from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, Throttle, throttled_settings
 from engine.admin.reassignment.wave_execution import Outcome, Step, WaveSettings, WavesResult, execute_waves
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from engine.protocol.apis.join_group import JoinGroupRequest
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FIRST = (WaveMove(PartitionMove(T0, (0, 2)), (0, 1), SIZE),)
@@ -145,6 +147,28 @@ def test_a_lost_answer_to_the_start_is_looked_after(play: Callable[[Scene], None
         assert (result.outcome, result.done) == (Outcome.DONE, 1)
         assert "no answer to the start of wave 1" in stage.watcher.said[0]
         assert stage.log.count("start t-0") == 1, "what is carried out is not asked for twice"
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_throttle_that_somebody_clears_before_the_start_is_set_again(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        def cleared(request: Any) -> Any:
+            for settings in stage.moves.settings.values():
+                settings.clear()
+            return stage.moves._reassign(request)
+
+        stage.answer_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, cleared)
+        throttled: list[list[str]] = []
+
+        def show(_: WaveProgress) -> None:
+            throttled.append(stage.moves.throttled())
+            stage.moves.finish()
+
+        stage.watcher.on_show = show
+        assert (await stage.execute(FIRST)).outcome is Outcome.DONE
+        assert throttled[0] == ["topic t", "broker 0", "broker 1", "broker 2"]
         assert stage.moves.throttled() == []
 
     play(scene)
@@ -283,6 +307,36 @@ def test_a_lock_that_somebody_has_taken_stops_before_the_next_wave(play: Callabl
     play(scene)
 
 
+def test_what_somebody_cancels_is_not_started_again(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.watcher.on_show = lambda _: stage.moves.put(T0, (0, 1))
+        result = await stage.execute()
+        assert (result.outcome, result.reason) == (Outcome.STOPPED, "somebody has cancelled t-0")
+        assert (stage.log.count("start t-0"), stage.moves.throttled()) == (1, [])
+
+    play(scene)
+
+
+def test_what_a_killed_run_has_left_on_other_topics_comes_off(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        left = throttled_settings("u", {}, {}, Throttle(7000))
+        stage.moves.settings[TOPIC, "u"] = dict(left)
+        stage.moves.settings[BROKER, "1"] = {FOLLOWER_RATE: "7000"}
+        assert (await stage.execute(throttle=None)).outcome is Outcome.DONE
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_a_passed_deadline_begins_no_wave(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        result = await stage.execute(deadline_s=0.0)
+        assert (result.outcome, result.reason) == (Outcome.DEADLINE, "the deadline has passed")
+        assert not [line for line in stage.log if line.startswith(("start", "throttle"))]
+
+    play(scene)
+
+
 def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
     async def scene(stage: Stage) -> None:
         stage.lock.members = {"m0": SOMEBODY.encode()}
@@ -290,6 +344,23 @@ def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
             await stage.execute()
         assert (stage.log, stage.watcher.said) == ([], [f"waits for {SOMEBODY}"])
         assert not stage.settings.journal.exists()
+        assert not [one for broker in stage.brokers.brokers for one in broker.requests(JoinGroupRequest)]
+
+    play(scene)
+
+
+def test_who_joins_beside_the_leader_does_not_hold_the_lock(play: Callable[[Scene], None]) -> None:
+    """Both have seen an empty group; who came first leads."""
+
+    async def scene(stage: Stage) -> None:
+        def empty_then_taken(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+            stage.lock.members = {"m0": SOMEBODY.encode()}
+            return DescribeGroupsResponse(groups=[DescribedGroup(group_id=request.groups[0])])
+
+        stage.answer_once(ApiKey.DESCRIBE_GROUPS, empty_then_taken)
+        with pytest.raises(LockHeld, match=re.escape(str(SOMEBODY))):
+            await stage.execute()
+        assert (stage.log, list(stage.lock.members)) == ([], ["m0"])
 
     play(scene)
 

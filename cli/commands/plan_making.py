@@ -1,0 +1,281 @@
+"""``klamm plan STRATEGY``: the commands that make a plan and change nothing. They share all options but the argument."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.plan_group import group
+from cli.exit_codes import ExitCode
+from cli.framework.failure import Failure
+from cli.framework.invocation import Invocation, Stop
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.common.snapshot import ClusterSnapshot
+    from plans.options import PlanOptions, Replacement
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What shall be level: replicas,leaders,bytes.")),
+    "topic": (list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only these topics move.")),
+    "exclude_topic": (
+        list[str] | None, typer.Option("--exclude-topic", metavar="REGEX", help="These count as load and do not move."),
+    ),
+    "exclude_broker": (list[int] | None, typer.Option("--exclude-broker", metavar="B", help="Never a target.")),
+    "pin": (list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")),
+    "minimise": (
+        str | None,
+        typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes where sizes are known]"),
+    ),
+    "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Of bytes, around their share.")),
+    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="The best plan within so many moves.")),
+    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="The best plan within so many bytes.")),
+    "capacity": (
+        Path | None, typer.Option("--capacity", metavar="FILE", help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"),
+    ),
+    "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
+    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, for the time it takes.")),
+    "time_limit": (
+        float | None,
+        typer.Option("--time-limit", metavar="S", min=0, help="Let the solver do no more than takes about so long."),
+    ),
+    "out": (Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")),
+    "explain": (
+        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why a partition moves, or not."),
+    ),
+}  # fmt: skip
+_DEFAULTS: dict[str, Any] = {"tolerance": 5.0, "keep_dead": False}
+
+Reading = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the values of a strategy's own arguments to fields of PlanOptions."""
+
+
+def _strategy(name: str, summary: str, examples: Sequence[str], own: dict[str, Any], read: Reading) -> None:
+    """Declare the command of one strategy: its own arguments, then those that all share."""
+
+    async def command(invocation: Invocation, **values: Any) -> Report:
+        return await _run(invocation, name, read(values), values)
+
+    parameters = [inspect.Parameter("invocation", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for key, annotation in own.items():
+        kind, default = annotation if isinstance(annotation, tuple) else (annotation, inspect.Parameter.empty)
+        parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    for key, (kind, option) in _SHARED.items():
+        parameters.append(
+            inspect.Parameter(
+                key, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(key), annotation=Annotated[kind, option]
+            )
+        )
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__doc__ = summary
+    command.__name__ = name.replace("-", "_")
+    function: Callable[..., Awaitable[Report]] = command
+    group.command(name, needs=Needs(cluster=True), examples=tuple(examples))(function)
+
+
+async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: dict[str, Any]) -> Report:
+    from cli.framework.progress import Activity
+    from cli.views.plan import plan_report
+    from plans.errors import Infeasible
+    from plans.explaining import explanations
+    from plans.options import Strategy
+    from plans.plan_file import encode_plan
+    from plans.planning import make_plan
+
+    strategy = Strategy(name)
+    options = _options(own, values)
+    cluster_snapshot = await _snapshot(invocation)
+    started = time.monotonic()
+    activity = Activity(invocation.talk, "planning")
+    try:
+        made = make_plan(cluster_snapshot, strategy, options, progress=activity.update)
+        explained = explanations(made, values["explain"] or ())
+    except Infeasible as error:
+        raise Stop(Failure(ExitCode.BAD_ANSWER, "infeasible", str(error), hint=error.hint)) from error
+    finally:
+        activity.end()
+    for note in made.notes:
+        invocation.talk.say(f"note: {note}")
+    out: Path | None = values["out"]
+    if out is not None:
+        out.write_text(encode_plan(made.plan), encoding="utf-8")
+        invocation.talk.say(f"wrote {out}")
+    invocation.talk.say(f"planned in {time.monotonic() - started:.1f} s")
+    return plan_report(made, explained)
+
+
+async def _snapshot(invocation: Invocation) -> ClusterSnapshot:
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.errors import Unreachable
+    from engine.admin.cluster.target import Source
+    from engine.admin.snapshots.taking import read_snapshot, take_snapshot
+
+    async with open_cluster(invocation) as cluster:
+        if cluster.source is Source.SNAPSHOT:
+            return cluster.snapshot()
+        try:
+            taken = await take_snapshot(cluster, has_sizes=True)
+        except Unreachable as error:
+            invocation.talk.warn(f"sizes are not known: {error.message}")
+            return await read_snapshot(cluster)
+    for one in taken.failed_dirs:
+        invocation.talk.warn(f"sizes of broker {one.broker} are not known: {one.error}")
+    return taken.snapshot
+
+
+def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:
+    from plans.capacity_file import parse_capacities
+    from plans.options import Aim, Minimise, PlanOptions
+
+    capacity: Path | None = values["capacity"]
+    brokers, log_dirs = parse_capacities(capacity.read_text("utf-8"), str(capacity)) if capacity else ((), ())
+    aim, minimise = values["aim"], values["minimise"]
+    return PlanOptions(
+        aim=None if aim is None else tuple(_member(Aim, "--aim", word) for word in _words(aim)),
+        topics=tuple(values["topic"] or ()),
+        exclude_topics=tuple(values["exclude_topic"] or ()),
+        exclude_brokers=tuple(sorted(set(values["exclude_broker"] or ()))),
+        pins=tuple(values["pin"] or ()),
+        minimise=None if minimise is None else _member(Minimise, "--minimise", minimise),
+        tolerance_percent=values["tolerance"],
+        max_moves=values["max_moves"],
+        max_bytes=_size("--max-bytes", values["max_bytes"]),
+        broker_capacities=brokers,
+        log_dir_capacities=log_dirs,
+        keep_dead=values["keep_dead"],
+        throttle=_size("--throttle", values["throttle"]) or None,
+        time_limit_s=values["time_limit"],
+        **own,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _member(kind: Any, option: str, word: str) -> Any:
+    if word not in list(kind):
+        raise UsageError(f"{option} wants {', '.join(kind)}, not {word!r}")
+    return kind(word)
+
+
+def _size(option: str, text: str | None) -> int | None:
+    from engine.common.quantities import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def _ids(text: str, what: str) -> tuple[int, ...]:
+    try:
+        found = tuple(sorted({int(word) for word in _words(text)}))
+    except ValueError:
+        raise UsageError(f"{what} wants broker ids such as 1,2,3, not {text!r}") from None
+    if not found:
+        raise UsageError(f"{what} wants at least one broker id")
+    return found
+
+
+def _replacements(text: str) -> tuple[Replacement, ...]:
+    from plans.options import Replacement
+
+    found = []
+    for word in _words(text):
+        old, equals, new = word.partition("=")
+        if not equals or not old.strip().isdecimal() or not new.strip().isdecimal():
+            raise UsageError(f"replace wants OLD=NEW, such as 7=8, not {word!r}")
+        found.append(Replacement(int(old), int(new)))
+    if not found:
+        raise UsageError("replace wants OLD=NEW, such as 7=8")
+    return tuple(found)
+
+
+_Brokers = Annotated[str, typer.Argument(metavar="BROKER[,…]", help="Ids of brokers.")]
+
+_strategy(
+    "rebalance",
+    """Level replicas and leaders over the brokers, or bytes, with the fewest bytes or moves.
+
+    Racks that hold a partition twice are repaired, and dead brokers are emptied first.
+    """,
+    (
+        "klamm plan rebalance --out plan.json",
+        "klamm plan rebalance --aim replicas,leaders,bytes --throttle 50M",
+        "klamm plan rebalance --max-bytes 200GB --exclude-topic 'logs.*'",
+    ),
+    {},
+    lambda values: {},
+)
+_strategy(
+    "decommission",
+    """Empty brokers, alive or dead, so that they can go.
+
+    Without --aim only what is forced moves; with it the others are levelled, too.
+    """,
+    ("klamm plan decommission 7 --out plan.json", "klamm plan decommission 7 --aim replicas,leaders"),
+    {"brokers": _Brokers},
+    lambda values: {"brokers": _ids(values["brokers"], "decommission")},
+)
+_strategy(
+    "replace",
+    """Give what a broker has to another one. Where racks forbid that, it goes elsewhere, and the plan says so.""",
+    ("klamm plan replace 7=8 --out plan.json",),
+    {"pairs": Annotated[str, typer.Argument(metavar="OLD=NEW[,…]", help="Which broker takes whose place.")]},
+    lambda values: {"replacements": _replacements(values["pairs"])},
+)
+_strategy(
+    "expand",
+    """Fill new brokers. Data moves onto these only, not between the others.""",
+    ("klamm plan expand 4,5 --out plan.json", "klamm plan expand 4,5 --aim replicas,leaders --minimise moves"),
+    {"brokers": _Brokers},
+    lambda values: {"brokers": _ids(values["brokers"], "expand")},
+)
+_strategy(
+    "racks",
+    """Repair partitions that have fewer racks than they could. Dead brokers are emptied first.""",
+    ("klamm plan racks --out plan.json",),
+    {},
+    lambda values: {},
+)
+_strategy(
+    "factor",
+    """Raise or lower the replication factor.""",
+    ("klamm plan factor 3 --topic 'orders.*' --out plan.json",),
+    {"factor": Annotated[int, typer.Argument(metavar="N", min=1, help="Replicas of each partition.")]},
+    lambda values: {"replication_factor": values["factor"]},
+)
+_strategy(
+    "move",
+    """Move topics to a list of brokers, with the fewest moves: what is there already stays.""",
+    ("klamm plan move --topic orders --brokers 4,5,6 --out plan.json",),
+    {"brokers": Annotated[str, typer.Option("--brokers", metavar="LIST", help="Brokers that shall hold the topics.")]},
+    lambda values: {"brokers": _ids(values["brokers"], "--brokers")},
+)
+_strategy(
+    "leaders",
+    """Level the leaders by putting replica lists in another order. Nothing is copied.""",
+    ("klamm plan leaders --out plan.json",),
+    {},
+    lambda values: {},
+)
+_strategy(
+    "log-dirs",
+    """Level the disks inside each broker.""",
+    ("klamm plan log-dirs --out plan.json", "klamm plan log-dirs --broker 7 --tolerance 10"),
+    {
+        "broker": (
+            Annotated[list[int] | None, typer.Option("--broker", metavar="B", help="Only of these brokers.")],
+            None,
+        )
+    },
+    lambda values: {"brokers": tuple(sorted(set(values["broker"] or ())))},
+)

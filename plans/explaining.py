@@ -1,0 +1,75 @@
+"""Why a partition moves, or does not, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plans.errors import BadOption
+from plans.made import MadePlan
+from plans.problem import Problem, mask_of
+from plans.score import BrokerScore
+
+
+def explanations(made: MadePlan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the sentences for the partitions that are named, in that order.
+
+    Raises:
+        BadOption: the cluster has no such partition.
+    """
+    problem = made.problem
+    found: list[str] = []
+    for name in names:
+        index = next((i for i, one in enumerate(problem.partitions) if str(one.name) == name), None)
+        if index is None:
+            raise BadOption(f"no such partition to explain: {name}", hint="write TOPIC-PARTITION, such as orders-0")
+        found += _partition(made, index)
+    return tuple(found)
+
+
+def _partition(made: MadePlan, index: int) -> list[str]:
+    problem, after = made.problem, made.after[index]
+    one = problem.partitions[index]
+    before = one.current
+    lines = [f"{one.name}: {_ids(problem, before)} becomes {_ids(problem, after)}"]
+    if before == after:
+        reason = (
+            "nothing is gained by moving it" if one.is_movable else "it is pinned, excluded, out of scope or moving"
+        )
+        return [f"{one.name} stays on {_ids(problem, before)}: {reason}"]
+    rows = {row.broker: row for row in made.plan.klamm.score.brokers}
+    left = [b for b in before if b not in after]
+    lines += [f"  it leaves broker {problem.brokers[b].id}: {_leaving(problem, index, b, rows)}" for b in left]
+    for broker in after:
+        if broker not in before:
+            row = rows[problem.brokers[broker].id]
+            lines.append(
+                f"  broker {row.broker} gets it: it goes from {row.replicas_before} to {row.replicas_after} replicas"
+            )
+    if after[:1] != before[:1]:
+        old, new = (rows[problem.brokers[b].id] for b in (before[0], after[0]))
+        why = (
+            f"broker {old.broker} no longer holds it"
+            if before[0] in left
+            else f"broker {old.broker} goes from {old.leaders_before} to {old.leaders_after} leaders"
+        )
+        lines.append(f"  broker {new.broker} leads it: {why}")
+    return lines
+
+
+def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerScore]) -> str:
+    one = problem.partitions[index]
+    row = rows[problem.brokers[broker].id]
+    if broker in problem.leaving:
+        return "that broker is emptied"
+    if not one.may_hold >> broker & 1:
+        return "that broker is not among those wanted"
+    if len(one.current) > one.factor:
+        return f"{one.factor} replicas are wanted instead of {len(one.current)}"
+    rack = problem.brokers[broker].rack
+    if sum(problem.brokers[b].rack == rack for b in one.current) > 1 and mask_of(one.current):
+        return f"another replica is in rack {problem.brokers[broker].rack_name} too"
+    return f"that broker goes from {row.replicas_before} to {row.replicas_after} replicas"
+
+
+def _ids(problem: Problem, replicas: Sequence[int]) -> str:
+    return ", ".join(str(problem.brokers[b].id) for b in replicas)

@@ -1,0 +1,114 @@
+"""The guide "Plans in a pull request", step by step on three brokers: its own commands and both of its workflows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from doc_pages import DOCS, fenced_blocks
+from klamm_program import PROGRAM, environment
+from operated_cluster import Capture, Klamm, filled
+
+from engine.local.cluster import LocalCluster
+
+GUIDE = DOCS / "guides" / "plans-in-a-pull-request.md"
+
+
+def blocks(language: str) -> list[str]:
+    return fenced_blocks(GUIDE, language)
+
+
+def github_jobs() -> dict[str, list[str]]:
+    workflow = next(yaml.safe_load(one) for one in blocks("yaml") if "jobs:" in one)
+    return {
+        name: [step["run"] for step in job["steps"] if "klamm plan" in step.get("run", "")]
+        for name, job in workflow["jobs"].items()
+    }
+
+
+def gitlab_jobs() -> dict[str, list[str]]:
+    pipeline = next(yaml.safe_load(one) for one in blocks("yaml") if "script:" in one)
+    return {name: job["script"] for name, job in pipeline.items() if isinstance(job, dict) and "script" in job}
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "100",
+    }
+    folder = tmp_path_factory.mktemp("ci")
+    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
+        yield cluster
+
+
+class Runner:
+    """A runner of a code host: a checkout, and the cluster in its environment."""
+
+    def __init__(self, folder: Path, brokers: LocalCluster) -> None:
+        self.folder = folder
+        self._environment = environment(
+            folder,
+            PATH=f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}",
+            KLAMM_BOOTSTRAP_SERVER=brokers.bootstrap_servers,
+            GITHUB_STEP_SUMMARY=str(folder / "summary.md"),
+        )
+
+    def __call__(self, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-e", "-c", line], cwd=self.folder, env=self._environment, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+
+    def plan_and_check(self) -> dict[str, Any]:
+        """Make the plan as the guide's first block says, all but its last line."""
+        for line in blocks("console")[0].splitlines()[:-1]:
+            ran = self(line.removeprefix("$ "))
+            assert ran.returncode == 0, (line, ran.stderr)
+        found: dict[str, Any] = json.loads((self.folder / "plan.json").read_text())
+        return found
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
+    brokers: LocalCluster, capsys: Capture, tmp_path: Path, topic_name: str, host: str
+) -> None:
+    klamm = Klamm(capsys, "--zookeeper", brokers.zookeeper_connect)
+    filled(klamm, topic_name, "0:1,0:1,0:1")
+    runner = Runner(tmp_path, brokers)
+
+    (tmp_path / "policy.toml").write_text(blocks("toml")[0])
+    plan = runner.plan_and_check()
+    assert plan["klamm"]["score"]["moves"] > 0
+    jobs = github_jobs() if host == "github" else gitlab_jobs()
+    assert list(jobs) == ["check", "apply", "drift"]
+    for name, lines in jobs.items():
+        assert lines
+        for line in lines:
+            ran = runner(line)
+            assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr)
+    made = ["summary.md"] if host == "github" else ["quality.json", "checks.xml"]
+    assert all((tmp_path / one).stat().st_size for one in made)
+    again = runner("klamm plan rebalance --out again.json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "again.json").read_text())["partitions"] == [], "the cluster is level"
+
+    moved = runner(f"klamm reassign execute --wait --yes --reassignment-json-file {somewhere_else(tmp_path, plan)}")
+    assert moved.returncode == 0, moved.stderr
+    assert runner(jobs["drift"][0]).returncode == 1, "somebody has moved a partition"
+
+
+def somewhere_else(folder: Path, plan: dict[str, Any]) -> Path:
+    """Return a file that turns the replicas of the plan's first partition round."""
+    first = plan["partitions"][0]
+    path = folder / "elsewhere.json"
+    moved = {"topic": first["topic"], "partition": first["partition"], "replicas": first["replicas"][::-1]}
+    path.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    return path
