@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plans.levels import Levels
+from plans.byte_levelling import level_bytes
+from plans.levels import Levels, fixed_counts, replica_items
 from plans.loads import ByteLimits
 from plans.options import Aim
 from plans.placement import Item, Placement, shortest_path
@@ -165,10 +166,10 @@ def _level_directly(problem: Problem, placement: Placement, shares: dict[int, in
         if placement.count[source] <= shares[source] or number not in placement.on[source]:
             continue
         free = placement.targets(number, source)
-        want = next((w for w in sorted(lower, reverse=True) if lower[w] & free), None)
-        if want is None:
+        wanted = next((w for w in sorted(lower, reverse=True) if lower[w] & free), None)
+        if wanted is None:
             continue
-        target = next(bits(lower[want] & free))
+        target = next(bits(lower[wanted] & free))
         placement.hop(number, source, target)
         note(target)
 
@@ -201,11 +202,7 @@ def _level_leaders(problem: Problem, held: Sequence[int], leaders: list[int], le
         Item(1 << leader, mask & one.may_lead or mask, 0, 0)
         for leader, mask, one in zip(leaders, held, parts, strict=True)
     ]
-    base = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current[:1]:
-                base[broker] += 1
+    base = fixed_counts(problem, leaders=True)
     placement = Placement(problem.brokers, items, problem.racks(), base)
 
     def cost(number: int, source: int, target: int) -> tuple[int, ...]:
@@ -233,18 +230,14 @@ def construct(
     limits: ByteLimits,
 ) -> Solution:
     """Return a solution from the forced sets ``held`` on."""
-    if replica_levels is not None:
-        items = [
-            Item(mask, one.may_hold, one.must_hold, one.shared_racks_max)
-            for mask, one in zip(held, (problem.partitions[i] for i in problem.movable), strict=True)
-        ]
-        base = [0] * len(problem.brokers)
-        for one in problem.partitions:
-            if not one.is_movable:
-                for broker in one.current:
-                    base[broker] += 1
-        placement = Placement(problem.brokers, items, problem.racks(), base)
-        level_replicas(problem, placement, replica_levels)
+    if replica_levels is not None or limits.most:
+        placement = Placement(
+            problem.brokers, replica_items(problem, held), problem.racks(), fixed_counts(problem, leaders=False)
+        )
+        if replica_levels is not None:
+            level_replicas(problem, placement, replica_levels)
+        if limits.most:
+            level_bytes(problem, placement, limits, replica_levels)
         held = placement.held
     wanted = leader_levels if Aim.LEADERS in problem.aim else None
     return Solution(tuple(held), tuple(choose_leaders(problem, held, wanted)))

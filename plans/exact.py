@@ -253,7 +253,10 @@ class Master:
 
     def add(self, columns: Iterable[Column], cost: Callable[[Column], float]) -> int:
         """Add the columns that are not there yet; return how many."""
-        costs, starts, indexes, values = [], [], [], []
+        costs: list[float] = []
+        starts: list[int] = []
+        indexes: list[int] = []
+        values: list[float] = []
         count = len(self.model.factor)
         for column in columns:
             if column in self.known:
@@ -319,7 +322,7 @@ class Master:
 
 
 def _solver() -> Any:
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)
@@ -382,7 +385,7 @@ class Search:
         """Return prices that often prove the start to be best: what is above the shares must go, what is below come."""
         model = self.model
         held = model.is_held.sum(axis=0)
-        rows = [row for row in model.rows]
+        rows = model.rows
         guesses = [np.zeros(len(rows))]
         for is_fuller in (True, False):
             guess = np.zeros(len(rows))
