@@ -130,9 +130,9 @@ def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
     for number, most in sorted(limits.most.items()):
         off = max(held[number] - most, limits.least.get(number, 0) - held[number])
         if off > 0:
-            place = problem.brokers[number]
+            disk = problem.brokers[number]
             raise Infeasible(
-                f"no plan was found that brings {place.rack_name} of broker {place.id} within its limits:"
+                f"no plan was found that brings {disk.rack_name} of broker {disk.id} within its limits:"
                 f" it would be {off} bytes outside",
                 hint="allow more with --tolerance, or take broker or capacity out",
             )
