@@ -7,7 +7,9 @@ the archive that comes with the job.
 
 from __future__ import annotations
 
+import atexit
 import pickle
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -44,10 +46,12 @@ def ship_code(spark: SparkSession) -> None:
     context = spark.sparkContext
     if _is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
         return
-    with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
-        archive = Path(folder) / _SHIPPED
-        write_archive(archive)
-        context.addPyFile(str(archive))
+    # Executors that start later fetch it from here, so it stays until the program ends.
+    folder = tempfile.mkdtemp(prefix="klamm-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = Path(folder) / _SHIPPED
+    write_archive(archive)
+    context.addPyFile(str(archive))
 
 
 def _shipped(context: Any) -> Iterable[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import pickle
 import random
 from collections.abc import Callable, Sequence
@@ -16,16 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from klamm_program import in_process
+from merged_logs import BEGIN, entry, locally, plan_of, write_logs
 
-from engine.admin.state_changes.find_logs import find_logs
-from engine.admin.state_changes.log_files import look_at_logs
-from engine.admin.state_changes.merge import MergePlan, MergeWish, plan_merge
-from engine.admin.state_changes.merged_text import text_chunks, text_tags
 from engine.common.errors import OperationError
 from engine.pipeline import log_cuts, log_merge
 from engine.pipeline.log_merge import MergeResult, merge_logs
-
-BEGIN = datetime(2026, 11, 21, 6)
 
 
 def run_here(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
@@ -39,14 +33,6 @@ def without_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(log_merge, "run_in_workers", run_here)
 
 
-def plan_of(*paths: Path, **wish: Any) -> MergePlan:
-    return plan_merge(look_at_logs(find_logs(paths)), MergeWish(**wish))
-
-
-def locally(plan: MergePlan) -> bytes:
-    return b"".join(text_chunks(plan.merge(text_tags(plan), in_bursts=True)))
-
-
 def in_pieces(folder: Path, piece_bytes: int, **wish: Any) -> tuple[bytes, MergeResult]:
     out = folder.parent / "merged"
     result = merge_logs(None, plan_of(folder, **wish), out, piece_bytes=piece_bytes)  # type: ignore[arg-type]
@@ -54,39 +40,6 @@ def in_pieces(folder: Path, piece_bytes: int, **wish: Any) -> tuple[bytes, Merge
     assert tuple(parts) == result.parts
     assert sorted(path.name for path in folder.parent.iterdir()) == ["logs", "merged"], "nothing is left behind"
     return b"".join(part.read_bytes() for part in parts), result
-
-
-def entry(moment: datetime, broker: int, text: str) -> str:
-    return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}] INFO [Broker id={broker}] {text} (logger)\n"
-
-
-def write_logs(
-    folder: Path, chance: random.Random, *, brokers: int, entries: int, disorder: int, is_gzip: bool = False
-) -> None:
-    """Write each broker's log in two files; ``disorder`` is how many entries an entry may stand from its place."""
-    for broker in range(1, brokers + 1):
-        moment, texts = BEGIN + timedelta(milliseconds=chance.randint(0, 5000)), []
-        for number in range(entries):
-            moment += timedelta(milliseconds=chance.choice([0, 0, 0, 1, 7, 900]))
-            text = entry(moment, broker, f"Leader orders-{number} starts" + "x" * chance.randint(0, 60))
-            if chance.random() < 0.02:
-                text += "java.io.IOException: No space left\n\tat kafka.Log\n[not a time]\n"
-            texts.append(text)
-        for at in range(len(texts) - 1):
-            if disorder and chance.random() < 0.1:
-                other = min(len(texts) - 1, at + chance.randint(1, disorder))
-                texts[at], texts[other] = texts[other], texts[at]
-        middle = chance.randint(0, entries)
-        path = folder / f"broker-{broker}" / "state-change.log"
-        path.parent.mkdir(parents=True)
-        rolled = "".join(texts[:middle]).encode()
-        live = "".join(texts[middle:]).encode()
-        if chance.random() < 0.5:
-            live = b"\tat a.line.of.the.last.file\n" + live
-        if chance.random() < 0.5:
-            live = live.removesuffix(b"\n")
-        path.with_name("state-change.log.2026-11-21-06").write_bytes(gzip.compress(rolled) if is_gzip else rolled)
-        path.write_bytes(live)
 
 
 @given(
