@@ -14,6 +14,7 @@ work is done in Spark's Python workers, and executors get the code from ``regist
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import shutil
 import subprocess
@@ -54,6 +55,9 @@ __all__ = ["FORMAT", "KafkaDataSource", "KafkaSourceError", "klamm_kafka", "regi
 
 FORMAT = "klamm-kafka"
 """The name that ``format`` takes."""
+
+
+_ARCHIVE = "klamm-spark.zip"
 
 
 class KafkaSourceError(Exception):
@@ -234,16 +238,20 @@ def _ship(spark: SparkSession) -> None:
     context = getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
     if context is not None and _runs_here(context):
         return
-    with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
-        archive = Path(folder) / "klamm-spark.zip"
-        program = [sys.executable, "-P", "-m", "klamm", "spark", "package", "--out", str(archive), "--quiet"]
-        packed = subprocess.run(program, capture_output=True, text=True, check=False)
-        if packed.returncode:
-            raise KafkaSourceError(packed.stderr.strip() or "the code could not be packed")
-        if context is None:
-            spark.addArtifacts(str(archive), pyfile=True)
-        else:
-            context.addPyFile(str(archive))
+    if context is not None and any(str(name).endswith(_ARCHIVE) for name in context._python_includes):
+        return
+    # Executors that start later fetch it from here, so it stays until the program ends.
+    folder = tempfile.mkdtemp(prefix="klamm-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = str(Path(folder) / _ARCHIVE)
+    program = [sys.executable, "-P", "-m", "klamm", "spark", "package", "--out", archive, "--quiet"]
+    packed = subprocess.run(program, capture_output=True, text=True, check=False)
+    if packed.returncode:
+        raise KafkaSourceError(packed.stderr.strip() or "the code could not be packed")
+    if context is None:
+        spark.addArtifacts(archive, pyfile=True)
+    else:
+        context.addPyFile(archive)
 
 
 def _runs_here(context: Any) -> bool:
