@@ -97,6 +97,8 @@ async def _bounds(
     wanted = sorted(names)
     if not wanted:
         return {}, {}
+    # A broker that is down leaves its partitions unknown; that nobody answers is an error.
+    await wire.metadata([])
     ends = await end_offsets(wire, wanted, isolation=isolation)
     starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
     return ends, starts
