@@ -6,8 +6,8 @@
 
 It writes a line of JSON for each event of each query, which ``klamm lag --event-log /var/log/klamm`` reads. Where a
 group is named, it also commits what queries have finished to that group, so that tools which know only groups see them.
-Spark never reads it: a query resumes from its checkpoint as ever. Your process imports nothing of klamm's inside:
-commits are made by a ``klamm spark commit`` beside it, one at a time, and one that fails is logged and holds up nothing.
+Spark never reads it: a query resumes from its checkpoint as ever. Your process imports nothing of klamm's inside: a
+``klamm spark commit`` beside it makes the commits, one at a time. One that fails is logged and holds up nothing.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _COLUMNS = (
     Column("bootstrap_servers"),
     Column("read_only", Kind.FLAG),
     Column("command_config"),
-    Column("checkpoints", Kind.LIST),
-    Column("event_logs", Kind.LIST),
+    Column("checkpoints", Kind.LIST, is_dispensable=True),
+    Column("event_logs", Kind.LIST, is_dispensable=True),
 )
 _RARELY_USED_FROM = 6
 """A person sees the columns from here on where a profile has something in them."""

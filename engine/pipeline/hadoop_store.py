@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.lag.stores import Entry
 
 
@@ -49,12 +50,15 @@ class HadoopStore:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
-def _told(error: Exception, path: str) -> OSError:
-    java = getattr(error, "java_exception", None)
+def _told(error: Exception, path: str) -> OSError | BadRequest:
+    java: Any = getattr(error, "java_exception", None)
     kind = "" if java is None else java.getClass().getSimpleName()
     if kind == "FileNotFoundException":
         return FileNotFoundError(path)
     if kind == "AccessControlException":
         return PermissionError(path)
+    if kind == "UnsupportedFileSystemException":
+        hint = "name its jar in spark.jars or spark.jars.packages of Spark's own settings"
+        return BadRequest(f"Spark has no file system for this: {java.getMessage()}", where=path, hint=hint)
     text = str(error) if java is None else f"{kind}: {java.getMessage()}"
     return OSError(text.splitlines()[0])

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from klamm_program import Ran, in_process
 from plan_files import plan_of
+from spark_traces import one_source, write_checkpoint
 
 from cli.exit_codes import ExitCode
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
@@ -32,6 +33,7 @@ from plans.plan_file import encode_plan
 Capture = pytest.CaptureFixture[str]
 
 PLAN, PLAN_FILE = "plan.json", "smallest.json"
+CHECKPOINT = "checkpoint"
 WORDS: dict[str, list[str]] = {
     "topics create": ["t", "--partitions", "1", "--replication-factor", "1"],
     "topics alter": ["t", "--partitions", "2"],
@@ -62,6 +64,7 @@ WORDS: dict[str, list[str]] = {
     "consume": ["t", "--until-end"],
     "perf producer": ["--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1"],
     "perf consumer": ["--topic", "t", "--messages", "1"],
+    "spark commit": [CHECKPOINT, "--group", "g"],
 }
 """Words that make a whole command line."""
 
@@ -70,12 +73,12 @@ ONE_TOPIC = ClusterSnapshot(
 )
 """What the plan file was made for."""
 
-NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check"}
+NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs"}
 """Take the options that name a cluster, and need none."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
-    "produce", "producer", "add", "remove", "apply", "resume", "rollback",
+    "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}
@@ -108,6 +111,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     partition = {"topic": "t", "partition": 0, "replicas": [0]}
     (tmp_path / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    write_checkpoint(tmp_path / CHECKPOINT, [one_source(1, 2, "t", 1)])
     (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
     (tmp_path / PLAN_FILE).write_text(encode_plan(plan_of(ONE_TOPIC, {TopicPartition("t", 0): (0,)})))
 

@@ -220,7 +220,6 @@ def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_clus
             "error: foreign/offsets/0: version 9 of Spark's offset log; only versions 1 to 2",
         ),
         (["--checkpoint", "cut"], "error: damaged: cut/offsets/0: ends before the first source: cut"),
-        (["--checkpoint", "alluxio://h/x"], "error: no file system is known for alluxio://"),
         (["--event-log", "absent"], "error: no such file or folder: absent"),
         (["--event-log", "empty"], "error: no event log is there: empty"),
         (["--event-log", "notes.txt"], "error: notes.txt: no event log of Spark"),

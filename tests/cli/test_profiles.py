@@ -23,7 +23,8 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
     assert str(own_profiles) in empty.err
     dry = in_process("profiles", "add", "dev", "--zookeeper", "z:2181", "--dry-run", capture=capsys)
     assert (dry.code, own_profiles.exists()) == (0, False)
-    assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", capture=capsys).code == 0
+    places = ("--checkpoint", "/srv/a", "--checkpoint", "s3://lake/c*", "--event-log", "/srv/events")
+    assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", *places, capture=capsys).code == 0
     prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", capture=capsys)
     assert prod.code == 0
     assert in_process("profiles", "default", "prod", capture=capsys).code == 0
@@ -35,8 +36,8 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "bootstrap_servers": None,
             "read_only": False,
             "command_config": None,
-            "checkpoints": [],
-            "event_logs": [],
+            "checkpoints": ["/srv/a", "s3://lake/c*"],
+            "event_logs": ["/srv/events"],
         },
         {
             "name": "prod",

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from engine.admin.cluster.asking import FAILURES
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset
 from engine.admin.lag.history import POINTS_MAX
@@ -55,7 +53,11 @@ class _Source:
 async def measure_queries(
     wire: WireCluster, queries: Sequence[Query], is_wanted: IsWanted, isolation: IsolationLevel, *, with_times: bool
 ) -> list[QueryLag]:
-    """Return a row for each Kafka source of each query."""
+    """Return a row for each Kafka source of each query.
+
+    Raises:
+        AdminError: the cluster does not answer at all.
+    """
     positions = [
         (query, source, {_name(one): one for one in found if is_wanted(one.topic)})
         for query in queries
@@ -95,11 +97,10 @@ async def _bounds(
     wanted = sorted(names)
     if not wanted:
         return {}, {}
-    try:
-        ends = await end_offsets(wire, wanted, isolation=isolation)
-        starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
-    except AdminError as error:
-        return dict.fromkeys(wanted, Unknown.of_error(error)), {}
+    # A broker that is down leaves its partitions unknown; that nobody answers is an error.
+    await wire.metadata([])
+    ends = await end_offsets(wire, wanted, isolation=isolation)
+    starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
     return ends, starts
 
 

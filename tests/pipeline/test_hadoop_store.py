@@ -1,0 +1,37 @@
+"""Checkpoints on file systems that Spark alone knows: here ViewFS, with a mount table in the session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spark_traces import RECORDED, restore
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.lag.stores import Store
+from engine.admin.lag.traces import QueryTraces
+from engine.pipeline.hadoop_store import HadoopStore
+
+
+def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:
+    restore(RECORDED / "4.0.0/killed/killed", tmp_path / "checkpoints")
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.lake.link./data", f"file://{tmp_path}")
+    spark._jsc.hadoopConfiguration().set(
+        "fs.viewfs.mounttable.lake.link./logs", f"file://{RECORDED}/4.0.0/killed/events"
+    )
+
+    def others(uri: str) -> tuple[Store, str]:
+        return HadoopStore(spark), uri
+
+    queries, failures = QueryTraces(("viewfs://lake/data/*",), ("viewfs://lake/logs",), others).read()
+    assert failures == []
+    checkpoint, events = queries
+    assert (checkpoint.path, checkpoint.name) == ("viewfs://lake/data/checkpoints/killed", "killed")
+    assert sum(one.planned for one in checkpoint.positions()) == 20
+    assert sum(one.committed or 0 for one in checkpoint.positions()) == 10
+    assert events.committed("0") == checkpoint.committed("0")
+    local, _ = QueryTraces((str(tmp_path / "checkpoints"),)).read()
+    assert [batch.committed_ms for batch in checkpoint.batches] == [batch.committed_ms for batch in local[0].batches]
+    _, failures = QueryTraces(("viewfs://lake/absent", "alluxio://h/x"), ("viewfs://lake/absent",), others).read()
+    assert [type(one) for one in failures] == [NotFound, BadRequest, NotFound]
+    assert "Spark has no file system for this" in str(failures[1])
