@@ -262,6 +262,13 @@ class Board:
         """Return how many records a second come to a topic, over the partitions of which it is known."""
         return _sum(self.partition_in(item.name) for item in self.items_of(topic))
 
+    def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
+        """Return the topics that most records come to; none where there are too many to look at in every frame."""
+        if count <= 0 or len(self.items) > MANY_PARTITIONS:
+            return []
+        rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
+        return sorted(rates, key=lambda one: -one[1])[:count]
+
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers told of."""
         if self.frame is None:
