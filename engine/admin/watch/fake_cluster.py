@@ -94,7 +94,8 @@ class FakeCluster:
         self.now_ms = now_ms
         self.rate = rate
         self.copy_rate = copy_rate
-        self._started_ms = now_ms
+        self._touched = False
+        self._read: set[Stage] = set()
         self._has_zookeeper, self._has_wire = has_zookeeper, has_wire
         self._brokers = {b: _broker(b, 100 + b) for b in range(1, brokers + 1)}
         self._registered_ms = {b: now_ms - 86_400_000 + 60_000 * b for b in self._brokers}
@@ -132,6 +133,7 @@ class FakeCluster:
         self, name: str, partitions: int, *, replication_factor: int = 3, min_isr: int = 2, **configs: str
     ) -> None:
         """Make a topic; keys of settings are written with underscores for dots."""
+        self._touched = True
         live = {broker.id: broker.rack for broker in self._live}
         start = len(self._topics) % len(live)
         assignment = assign_replicas(live, partitions, replication_factor, fixed_start_index=start)
@@ -154,12 +156,14 @@ class FakeCluster:
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and all that is known of it."""
+        self._touched = True
         for partition in self._topics.pop(name).partitions:
             for known in (self._ends, self._sizes):
                 known.pop(TopicPartition(name, partition.partition), None)
 
     def set_topic_config(self, name: str, key: str, value: str) -> None:
         """Set one setting of a topic."""
+        self._touched = True
         topic = self._topics[name]
         self._topics[name] = replace(topic, configs={**(topic.configs or {}), key: value})
         if key == "min.insync.replicas":
@@ -167,10 +171,12 @@ class FakeCluster:
 
     def set_broker_config(self, broker: int | None, key: str, value: str) -> None:
         """Set one dynamic setting of a broker, or (None) of all."""
+        self._touched = True
         self._broker_configs[broker] = {**self._broker_configs.get(broker, {}), key: value}
 
     def kill(self, broker: int) -> None:
         """End a broker: its session is over, leaders move, ISRs shrink, another controls the cluster."""
+        self._touched = True
         self._down[broker] = self._brokers.pop(broker)
         self._registered_ms.pop(broker, None)
         self._live = tuple(self._brokers.values())
@@ -180,6 +186,7 @@ class FakeCluster:
 
     def start(self, broker: int) -> None:
         """Start a broker that was killed. Its replicas are in sync again at the next ``advance``."""
+        self._touched = True
         self._next_epoch += 1
         self._brokers[broker] = replace(self._down.pop(broker), broker_epoch=self._next_epoch)
         self._brokers = dict(sorted(self._brokers.items()))
@@ -190,15 +197,18 @@ class FakeCluster:
 
     def move_controller(self, broker: int) -> None:
         """Have another broker control the cluster."""
+        self._touched = True
         self._controller_id = broker
         self._controller_epoch += broker != NO_CONTROLLER
 
     def shrink_isr(self, partition: TopicPartition, broker: int) -> None:
         """Have a live follower fall out of the ISR; ``advance`` brings it back."""
+        self._touched = True
         self._change(partition, lambda p: self._with_isr(p, tuple(b for b in p.isr if b != broker)))
 
     def elect_preferred(self, topics: Iterable[str] | None = None) -> None:
         """Have the preferred replicas lead where they are in sync."""
+        self._touched = True
         names = self._topics if topics is None else set(topics)
 
         def elected(p: PartitionSnapshot) -> PartitionSnapshot:
@@ -210,10 +220,12 @@ class FakeCluster:
 
     def move_leader(self, partition: TopicPartition, broker: int) -> None:
         """Have another replica lead."""
+        self._touched = True
         self._change(partition, lambda p: self._next(replace(p, leader=broker)))
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int], *, is_stalled: bool = False) -> None:
         """Begin to move a partition; ``advance`` copies unless the copy stands still."""
+        self._touched = True
 
         def begun(p: PartitionSnapshot) -> PartitionSnapshot:
             adding = tuple(b for b in replicas if b not in p.replicas)
@@ -228,19 +240,23 @@ class FakeCluster:
 
     def cancel(self, partition: TopicPartition) -> None:
         """Take a reassignment back."""
+        self._touched = True
         self._change(partition, lambda p: replace(p, assignment=ReplicaAssignment(p.assignment.origin_replicas)))
         self._copied.pop(partition, None)
 
     def fail_log_dir(self, broker: int) -> None:
         """Have a broker's log dir fail."""
+        self._touched = True
         self._failed_dirs[broker] = "KAFKA_STORAGE_ERROR"
 
     def silence(self, broker: int, trouble: str = "no answer within 5 s") -> None:
         """Have a broker hang: registered, and it answers nothing."""
+        self._touched = True
         self._silent[broker] = trouble
 
     def add_group(self, name: str, topic: str, *, reads: float, lag: int = 0, members: int = 2) -> None:
         """Add a consumer group that reads ``reads`` records of each partition in a second and is ``lag`` behind now."""
+        self._touched = True
         self._groups[name] = FakeGroup(name, topic, reads=reads, rate=self.rate, members=members, now_ms=self.now_ms)
         for p in self._topics[topic].partitions:
             partition = TopicPartition(topic, p.partition)
@@ -302,9 +318,9 @@ class FakeCluster:
         for side, link in self._links.items():
             if link.state is LinkState.CONNECTED:
                 self._links[side] = replace(link, last_answer_ms=self.now_ms)
-        for stage in Stage:
-            if self._can_read(stage):
-                self._read_at[stage] = self._due(stage)
+        self._read = {stage for stage in Stage if self._can_read(stage) and self._is_due(stage)}
+        self._read_at.update(dict.fromkeys(self._read, self.now_ms))
+        self._touched = False
         fresh = Frame(
             self._sequence,
             self.now_ms,
@@ -355,8 +371,8 @@ class FakeCluster:
         return last if len(last) == len(topics) and all(map(is_, last, topics)) else topics
 
     def _frozen_parts(self, fresh: Frame) -> Frame:
-        """Keep the last good value of each part whose stage cannot be read now."""
-        parts = {stage: names for stage, names in _PARTS.items() if not self._can_read(stage)}
+        """Keep the last good value of each part whose stage was not read now."""
+        parts = {stage: names for stage, names in _PARTS.items() if stage not in self._read}
         if not parts:
             return fresh
         before = self._last or Frame(0, self.now_ms)
@@ -372,9 +388,10 @@ class FakeCluster:
         sides = [side for side in _SIDES[stage] if self._links[side].state is not LinkState.UNUSED]
         return any(self._links[side].state is LinkState.CONNECTED for side in sides)
 
-    def _due(self, stage: Stage) -> int:
-        interval_ms = _INTERVALS_MS[stage]
-        return self.now_ms - (self.now_ms - self._started_ms) % interval_ms
+    def _is_due(self, stage: Stage) -> bool:
+        """A stage is read when its interval is over, and after each call that changed the cluster."""
+        read_at_ms = self._read_at.get(stage)
+        return self._touched or read_at_ms is None or self.now_ms - read_at_ms >= _INTERVALS_MS[stage]
 
     def _stage(self, stage: Stage) -> StageStatus:
         if not any(self._links[side].state is not LinkState.UNUSED for side in _SIDES[stage]):

@@ -75,11 +75,10 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
     if state is None:
         return known if known.leader == NO_LEADER and not known.isr else replace(known, leader=NO_LEADER, isr=())
     told = state.leader_and_isr
-    if (
-        known.zk_version is not None
-        and told.partition_epoch <= known.zk_version
-        and told.leader_epoch <= (known.leader_epoch or 0)
-    ):
+    is_old = told.leader_epoch < (known.leader_epoch or 0)
+    if known.zk_version is not None:
+        is_old = told.partition_epoch <= known.zk_version
+    if is_old:
         return known
     return replace(
         known,

@@ -1,0 +1,201 @@
+"""What happened between two frames: each kind of event, its cause, and what is no event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.admin.cluster.target import Side
+from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
+from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
+from engine.admin.watch.frame import LinkState, Stage, StageSource
+from engine.common.model import NO_CONTROLLER, TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """Three brokers and one partition that 1 leads; its first frame was taken."""
+    made = FakeCluster(3, {"orders": 1})
+    made.frame()
+    made.advance()
+    return made
+
+
+def _events(cluster: FakeCluster) -> list[Event]:
+    return list(cluster.frame().events)
+
+
+def _kinds(cluster: FakeCluster) -> list[EventKind]:
+    return [event.kind for event in _events(cluster)]
+
+
+def test_a_first_frame_and_one_in_which_nothing_changed_have_no_events() -> None:
+    cluster = small_cluster()
+    assert cluster.frame().events == ()
+    cluster.advance()
+    assert cluster.frame().events == ()
+
+
+def test_a_dead_broker_comes_before_what_it_causes(cluster: FakeCluster) -> None:
+    cluster.kill(1)
+    down, controller, leader, isr = _events(cluster)
+    assert (down.kind, down.broker, down.within_ms) == (EventKind.BROKER_DOWN, 1, WATCHED_WITHIN_MS)
+    assert (controller.kind, controller.before, controller.after) == (EventKind.CONTROLLER_MOVED, "1", "2")
+    assert controller.reason == "broker 1 is down"
+    assert (leader.kind, leader.before, leader.after) == (EventKind.LEADER_CHANGED, "1", "2")
+    assert (leader.reason, leader.within_ms, leader.topic_partition) == ("broker 1 is down", 1000, ORDERS)
+    assert (isr.kind, isr.before, isr.after, isr.broker) == (EventKind.ISR_SHRANK, "1,2,3", "2,3", 1)
+    assert isr.reason == "1 left, down"
+
+
+def test_a_broker_that_comes_back_and_its_replica(cluster: FakeCluster) -> None:
+    cluster.kill(3)
+    cluster.frame()
+    cluster.start(3)
+    assert _kinds(cluster) == [EventKind.BROKER_UP]
+    cluster.advance()
+    (grew,) = _events(cluster)
+    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 came back")
+
+
+def test_a_restart_that_no_frame_saw_is_told_by_the_broker_epoch(cluster: FakeCluster) -> None:
+    cluster.kill(3)
+    cluster.start(3)
+    cluster.advance()
+    assert _kinds(cluster) == [EventKind.BROKER_RESTARTED]
+
+
+def test_leadership_that_goes_back_and_a_partition_without_a_leader(cluster: FakeCluster) -> None:
+    cluster.move_leader(ORDERS, 2)
+    assert _events(cluster)[0].reason == ""
+    cluster.elect_preferred()
+    assert _events(cluster)[0].reason == "the preferred replica leads again"
+    for broker in (3, 2):
+        cluster.kill(broker)
+    cluster.frame()
+    cluster.kill(1)
+    offline = next(event for event in _events(cluster) if event.kind is EventKind.PARTITION_OFFLINE)
+    assert (offline.before, offline.after, offline.reason) == ("1", "none", "broker 1 is down")
+
+
+def test_an_isr_in_another_order_is_no_event_and_one_that_swapped_is_one(cluster: FakeCluster) -> None:
+    before = cluster.frame()
+    assert before.cluster is not None
+
+    def with_isr(*isr: int) -> tuple[TopicSnapshot, ...]:
+        topic = before.cluster.topics[0]  # type: ignore[union-attr]
+        return (replace(topic, partitions=(replace(topic.partitions[0], isr=isr),)),)
+
+    turned = replace(before, cluster=replace(before.cluster, topics=with_isr(3, 1, 2)))
+    assert diff(before, turned) == ()
+    small, other = (replace(before, cluster=replace(before.cluster, topics=with_isr(*isr))) for isr in ((1, 2), (1, 3)))
+    (event,) = diff(small, other)
+    assert (event.kind, event.reason, event.broker) == (EventKind.ISR_CHANGED, "2 left, 3 came back", None)
+
+
+def test_topics_come_grow_change_and_go(cluster: FakeCluster) -> None:
+    cluster.create_topic("new", 2)
+    (created,) = _events(cluster)
+    assert (created.kind, created.subject, created.after) == (EventKind.TOPIC_CREATED, "new", "2")
+    cluster.set_topic_config("new", "retention.ms", "5")
+    (changed,) = _events(cluster)
+    assert (changed.kind, changed.before, changed.after) == (EventKind.TOPIC_CONFIG_CHANGED, "", "retention.ms=5")
+    cluster.delete_topic("new")
+    assert _kinds(cluster) == [EventKind.TOPIC_DELETED]
+
+
+def test_a_topic_of_the_same_name_with_another_id_is_another_topic(cluster: FakeCluster) -> None:
+    before = cluster.frame()
+    assert before.cluster is not None
+    (topic,) = before.cluster.topics
+    other = replace(topic, topic_id=b"x" * 16, partitions=(replace(topic.partitions[0], leader=3, leader_epoch=0),))
+    after = replace(before, cluster=replace(before.cluster, topics=(other,)))
+    assert [event.kind for event in diff(before, after)] == [EventKind.TOPIC_RECREATED]
+    grown = replace(topic, partitions=(*topic.partitions, replace(topic.partitions[0], partition=1)))
+    after = replace(before, cluster=replace(before.cluster, topics=(grown,)))
+    (event,) = diff(before, after)
+    assert (event.kind, event.before, event.after) == (EventKind.PARTITIONS_ADDED, "1", "2")
+    marked = replace(before, cluster=replace(before.cluster, topics=(replace(topic, is_marked_for_deletion=True),)))
+    assert [event.kind for event in diff(before, marked)] == [EventKind.TOPIC_DELETION_STARTED]
+
+
+def test_a_reassignment_begins_changes_ends_and_is_cancelled() -> None:
+    cluster = FakeCluster(5, {"orders": 1}, copy_rate=10**12)
+    cluster.frame()
+    cluster.reassign(ORDERS, (4, 5, 1))
+    (started,) = _events(cluster)
+    assert (started.kind, started.before, started.after) == (EventKind.REASSIGNMENT_STARTED, "1,2,3", "4,5,1")
+    cluster.cancel(ORDERS)
+    assert _kinds(cluster) == [EventKind.REASSIGNMENT_CANCELLED]
+    cluster.reassign(ORDERS, (4, 5, 1))
+    cluster.frame()
+    cluster.advance()
+    kinds = _kinds(cluster)
+    assert EventKind.REASSIGNMENT_FINISHED in kinds and EventKind.REASSIGNMENT_CANCELLED not in kinds
+
+
+def test_secrets_of_brokers_are_hidden(cluster: FakeCluster) -> None:
+    cluster.set_broker_config(None, "log.cleaner.threads", "2")
+    (event,) = _events(cluster)
+    assert (event.kind, event.subject, event.after) == (
+        EventKind.BROKER_CONFIG_CHANGED,
+        "all brokers",
+        "log.cleaner.threads=2",
+    )
+    cluster.set_broker_config(2, "ssl.keystore.password", "hunter2")
+    (event,) = _events(cluster)
+    assert event.after == "ssl.keystore.password=[hidden]" and event.broker == 2
+
+
+def test_log_dirs_and_groups() -> None:
+    cluster = small_cluster()
+    cluster.frame()
+    cluster.fail_log_dir(2)
+    (failed,) = _events(cluster)
+    assert (failed.kind, failed.broker, failed.reason) == (EventKind.LOG_DIR_FAILED, 2, "KAFKA_STORAGE_ERROR")
+    cluster.add_group("new", "orders", reads=1)
+    (appeared,) = _events(cluster)
+    assert (appeared.kind, appeared.subject, appeared.after) == (EventKind.GROUP_APPEARED, "group new", "Stable")
+
+
+def test_a_lost_connection_is_told_and_nothing_is_invented_of_the_cluster() -> None:
+    cluster = small_cluster()
+    cluster.frame()
+    for side in Side:
+        cluster.set_link(side, LinkState.LOST, "gone")
+    cluster.kill(2)
+    assert _kinds(cluster) == [EventKind.CONNECTION_LOST] * 2
+    cluster.advance()
+    assert _kinds(cluster) == []
+    for side in Side:
+        cluster.set_link(side, LinkState.CONNECTED)
+    kinds = _kinds(cluster)
+    assert kinds[:2] == [EventKind.CONNECTION_BACK] * 2 and EventKind.BROKER_DOWN in kinds
+
+
+def test_the_first_connection_is_no_event_and_no_controller_is_none() -> None:
+    cluster = small_cluster()
+    cluster.set_link(Side.WIRE, LinkState.CONNECTING)
+    cluster.frame()
+    cluster.set_link(Side.WIRE, LinkState.CONNECTED)
+    assert EventKind.CONNECTION_BACK not in _kinds(cluster)
+    cluster.move_controller(NO_CONTROLLER)
+    assert [event.after for event in _events(cluster) if event.kind is EventKind.CONTROLLER_MOVED] == ["none"]
+
+
+def test_in_rotation_each_partition_tells_its_own_precision(cluster: FakeCluster) -> None:
+    before = cluster.frame()
+    stages = dict(before.stages)
+    stages[Stage.METADATA] = replace(stages[Stage.METADATA], source=StageSource.ROTATION)
+    before = replace(before, stages=stages, read_at_ms={ORDERS: 5_000})
+    cluster.move_leader(ORDERS, 2)
+    after = replace(cluster.frame(), stages=stages, read_at_ms={ORDERS: 65_000})
+    (event,) = diff(before, after)
+    assert event.within_ms == 60_000
+    (event,) = diff(replace(before, read_at_ms={}), after)
+    assert event.within_ms is None

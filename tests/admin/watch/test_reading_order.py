@@ -1,0 +1,245 @@
+"""What is read when, and what becomes of answers: schedules, rotation, merging, and a box for one frame."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from event_loop import in_event_loop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.watch import feed, merging
+from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.feed import FrameBox
+from engine.admin.watch.frame import Frame
+from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.rotation import READS_PER_S, SUSPECTS_PER_S, Rotation
+from engine.admin.watch.schedule import BACK_OFF_MAX_MS, StageSchedule
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, SnapshotSource
+from engine.protocol.apis.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+# -- schedules
+
+
+def test_a_stage_that_takes_long_is_read_less_often() -> None:
+    schedule = StageSchedule(None, 0.1)
+    assert schedule.is_due(0)
+    schedule.start(0)
+    assert not schedule.is_due(10_000)
+    assert schedule.succeed(20, 1_000) == 20
+    assert schedule.next_ms == 1_000
+    schedule.start(1_000)
+    schedule.succeed(1_300, 1_000)
+    assert schedule.next_ms == 4_000 and schedule.interval_ms == 3_000
+
+
+def test_failures_are_tried_again_later_and_later_and_a_trigger_at_once() -> None:
+    schedule, now_ms, waits = StageSchedule(None, 0.5), 0, []
+    for _ in range(6):
+        schedule.start(now_ms)
+        schedule.fail(now_ms, 1_000)
+        assert schedule.next_ms is not None
+        waits.append(schedule.next_ms - now_ms)
+        now_ms = schedule.next_ms
+    assert waits == [1_000, 2_000, 4_000, 8_000, BACK_OFF_MAX_MS, BACK_OFF_MAX_MS]
+    schedule.trigger(now_ms - 5)
+    assert schedule.is_due(now_ms - 5)
+    schedule.start(now_ms)
+    schedule.fail(now_ms, 1_000)
+    assert schedule.next_ms == now_ms + 1_000
+
+
+def test_a_trigger_while_reading_has_it_read_once_more() -> None:
+    schedule = StageSchedule(5_000, 0.5)
+    schedule.start(0)
+    schedule.trigger(10)
+    schedule.trigger(20)
+    schedule.succeed(50, 1_000)
+    assert schedule.is_due(50)
+    schedule.start(50)
+    schedule.succeed(60, 1_000)
+    assert schedule.next_ms == 5_050
+
+
+def test_hastening_respects_the_share() -> None:
+    schedule = StageSchedule(10_000, 0.1)
+    schedule.start(0)
+    schedule.hasten(2_000, schedule.succeed(50, 1_000))
+    assert schedule.next_ms == 2_000
+    schedule.start(2_000)
+    schedule.hasten(2_000, schedule.succeed(2_900, 1_000))
+    assert schedule.next_ms == 2_000 + 9_000
+
+
+# -- rotation
+
+NAMES = [TopicPartition("orders", number) for number in range(100)]
+
+
+def test_states_are_read_in_turn_and_none_is_left_out() -> None:
+    rotation = Rotation()
+    rotation.set_partitions(NAMES)
+    rotation.was_read(rotation.take(1.0), 0)
+    assert rotation.suspect_count == 0
+    seen: list[TopicPartition] = []
+    for second in range(1, 14):
+        taken = rotation.take(1.0)
+        assert len(taken) == READS_PER_S
+        rotation.was_read(taken, second)
+        seen += taken
+    assert set(seen) == set(NAMES) and len(set(seen[:100])) == 100
+
+
+def test_suspects_come_first_and_are_bounded_too() -> None:
+    rotation = Rotation()
+    many = [TopicPartition("t", number) for number in range(SUSPECTS_PER_S + 50)]
+    rotation.set_partitions(many)
+    first = rotation.take(1.0)
+    assert len(first) == SUSPECTS_PER_S
+    rotation.was_read(first, 1)
+    rotation.was_read(rotation.take(1.0), 2)
+    assert rotation.suspect_count == 0
+    rotation.suspect([many[7], TopicPartition("gone", 0)])
+    taken = rotation.take(1.0)
+    assert taken[0] == many[7] and len(taken) == READS_PER_S and len(set(taken)) == READS_PER_S
+
+
+def test_what_is_gone_is_not_read_and_what_is_new_is_suspected() -> None:
+    rotation = Rotation()
+    rotation.set_partitions(NAMES[:3])
+    rotation.was_read(rotation.take(1.0), 5)
+    rotation.set_partitions([NAMES[0], NAMES[50]])
+    assert rotation.suspect_count == 1
+    assert sorted(rotation.take(1.0)) == [NAMES[0], NAMES[50]]
+    assert rotation.age_of_oldest(10, {NAMES[0]: 5}) is None
+    assert rotation.age_of_oldest(10, {NAMES[0]: 5, NAMES[50]: 8}) == 5
+
+
+# -- merging
+
+
+def _answer(*partitions: MetadataResponsePartition, error: int = 0, name: str = "orders") -> MetadataResponse:
+    topic = MetadataResponseTopic(error_code=error, name=name, partitions=list(partitions))
+    brokers = [MetadataResponseBroker(node_id=b, host="h", port=9092 + b) for b in (1, 2, 3)]
+    return MetadataResponse(brokers=brokers, controller_id=1, topics=[topic])
+
+
+def _told(leader: int, leader_epoch: int, isr: list[int], index: int = 0) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=index, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2, 3], isr_nodes=isr
+    )
+
+
+def _known(answers: list[MetadataResponse]) -> tuple[Knowledge, list[PartitionSnapshot]]:
+    knowledge, seen = Knowledge(SnapshotSource.WIRE), []
+    for answer in answers:
+        knowledge.take_metadata(answer)
+        if "orders" in knowledge.topics:
+            seen.append(knowledge.topics["orders"].partitions[0])
+    return knowledge, seen
+
+
+def test_an_answer_that_says_the_same_changes_no_object() -> None:
+    knowledge, seen = _known([_answer(_told(1, 5, [1, 2])), _answer(_told(1, 5, [1, 2]))])
+    assert seen[0] is seen[1]
+    topics, brokers = knowledge.topics, knowledge.brokers
+    assert knowledge.take_metadata(_answer(_told(1, 5, [1, 2]))) is False
+    assert knowledge.topics is topics and knowledge.brokers is brokers
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=30))
+def test_a_broker_that_is_late_never_takes_a_leader_epoch_back(epochs: list[int]) -> None:
+    _, seen = _known([_answer(_told(1 + epoch % 3, epoch, [1, 2, 3])) for epoch in epochs])
+    for epoch_so_far, partition in zip((max(epochs[: n + 1]) for n in range(len(epochs))), seen, strict=True):
+        assert partition.leader_epoch == epoch_so_far and partition.leader == 1 + epoch_so_far % 3
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=30))
+def test_an_older_state_znode_never_replaces_a_newer_one(versions: list[int]) -> None:
+    partition, newest = PartitionSnapshot(0, ReplicaAssignment((1, 2, 3))), -1
+    for zk_version in versions:
+        leadership = LeaderAndIsr(1 + zk_version % 3, zk_version // 2, (1, 2), partition_epoch=zk_version)
+        before, partition = partition, merging.with_state(partition, LeaderIsrAndControllerEpoch(leadership, 1))
+        assert (partition is before) == (zk_version <= newest)
+        newest = max(newest, zk_version)
+    assert (partition.zk_version, partition.leader) == (newest, 1 + newest % 3)
+
+
+def test_a_state_znode_older_than_what_a_broker_told_is_not_taken() -> None:
+    known = PartitionSnapshot(0, ReplicaAssignment((1, 2)), 2, (1, 2), leader_epoch=7)
+    older = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 6, (1,), partition_epoch=9), 1)
+    assert merging.with_state(known, older) is known
+    same = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 7, (2,), partition_epoch=9), 1)
+    assert merging.with_state(known, same).isr == (2,)
+
+
+def test_a_topic_that_a_broker_says_is_gone_is_gone_and_a_leaderless_one_is_not() -> None:
+    knowledge, _ = _known([_answer(_told(1, 5, [1, 2]))])
+    knowledge.take_metadata(_answer(_told(-1, 6, [2]), error=5))
+    assert knowledge.topics["orders"].partitions[0].leader == -1
+    knowledge.take_metadata(_answer(error=3))
+    assert not knowledge.topics
+
+
+def test_a_list_of_reassignments_that_does_not_fit_the_topic_is_left_alone() -> None:
+    knowledge, _ = _known([_answer(_told(1, 5, [1, 2, 3]))])
+    name = TopicPartition("orders", 0)
+    moving = ReplicaAssignment((1, 2, 3), (3,), (1,))
+    assert knowledge.take_reassignments({name: moving}) is True
+    assert knowledge.topics["orders"].partitions[0].assignment == moving
+    assert knowledge.take_reassignments({name: moving}) is False
+    knowledge.take_reassignments({name: ReplicaAssignment((7, 8), (7,), ())})
+    assert knowledge.topics["orders"].partitions[0].assignment == ReplicaAssignment((1, 2, 3))
+
+
+def test_a_silent_brokers_ends_and_replicas_stay_and_those_of_deleted_topics_go() -> None:
+    knowledge, _ = _known([_answer(_told(1, 5, [1]), _told(2, 5, [2], index=1))])
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    knowledge.take_ends({first: 10, second: 20}, 1_000)
+    kept = knowledge.offsets[second]
+    knowledge.take_ends({first: 10}, 2_000)
+    assert knowledge.offsets[first].at_ms == 1_000 and knowledge.offsets[second] is kept
+    knowledge.take_metadata(_answer(_told(1, 5, [1])))
+    knowledge.take_ends({first: 11}, 3_000)
+    assert knowledge.offsets == {first: (11, 3_000)}
+
+
+# -- one frame's room
+
+
+def _frame(sequence: int) -> Frame:
+    return Frame(sequence, sequence, events=(Event(sequence, EventKind.BROKER_UP, str(sequence)),))
+
+
+@in_event_loop
+async def test_who_is_slow_gets_the_newest_frame_with_all_events() -> None:
+    box = FrameBox()
+    for sequence in (1, 2, 3):
+        box.put(_frame(sequence))
+    frames = box.frames()
+    frame = await anext(frames)
+    assert frame.sequence == 3 and [event.subject for event in frame.events] == ["1", "2", "3"]
+    assert (box.made, box.left_out) == (3, 2)
+    box.put(_frame(4))
+    box.close()
+    assert [one.sequence async for one in frames] == [4]
+    assert [one async for one in box.frames()] == []
+
+
+def test_events_that_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "WAITING_EVENTS_MAX", 5)
+
+    async def filling() -> Frame:
+        box = FrameBox()
+        for sequence in range(20):
+            box.put(_frame(sequence))
+        return await anext(box.frames())
+
+    assert [event.at_ms for event in asyncio.run(filling()).events] == [15, 16, 17, 18, 19]

@@ -1,0 +1,230 @@
+"""Causes, leadership, margins, trends, timelines, clocks and epochs: each against a cluster counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
+from engine.admin.watch.frame import BrokerRegistration, Frame
+from engine.common.model import TopicPartition
+from tui.presenters.causes import Cause, missing_brokers
+from tui.presenters.disks import dir_trends
+from tui.presenters.lags import Direction, lag_trends
+from tui.presenters.leadership import leadership
+from tui.presenters.sanity import Doubt, SanityCheck
+from tui.presenters.slope import slope_of
+from tui.presenters.timeline import Absence, LeaderChange, timelines
+from tui.state.history import History, Sample
+from tui.state.tallies import Tallies, Tally, tally_of
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def _tally(frame: Frame) -> Tally:
+    return Tallies().of_frame(frame)
+
+
+def _played(cluster: FakeCluster, seconds: int) -> tuple[Frame, History]:
+    history = History()
+    for _ in range(seconds):
+        cluster.advance()
+        frame = cluster.frame()
+        history.take(frame)
+    return frame, history
+
+
+def test_the_broker_that_most_partitions_miss_is_named_first_with_the_cause() -> None:
+    cluster = FakeCluster(3, {"orders": 4}, min_isr=1)
+    cluster.kill(3)
+    cluster.shrink_isr(TopicPartition("orders", 0), 2)
+    frame = cluster.frame()
+    first, second = missing_brokers(frame, _tally(frame))
+    assert (first.broker, first.missed_by, first.of, first.cause) == (3, 4, 4, Cause.DOWN)
+    assert str(first) == "broker 3 is missing from 4 of 4"
+    assert (second.broker, second.missed_by, second.cause) == (2, 1, Cause.LAGGING)
+
+
+@pytest.mark.parametrize(("fail", "cause"), [("silence", Cause.SILENT), ("fail_log_dir", Cause.LOG_DIR_FAILED)])
+def test_a_live_broker_that_is_missed_has_another_cause(fail: str, cause: Cause) -> None:
+    cluster = FakeCluster(3, {"orders": 3})
+    getattr(cluster, fail)(2)
+    cluster.shrink_isr(ORDERS, 2)
+    frame = cluster.frame()
+    (found,) = missing_brokers(frame, _tally(frame))
+    assert found.cause is cause and found.detail
+
+
+def test_an_election_gives_leaders_back_to_the_preferred_replicas_that_are_in_sync() -> None:
+    cluster = FakeCluster(3, {"orders": 6})
+    cluster.kill(3)
+    frame = cluster.frame()
+    now = leadership(frame, _tally(frame))
+    by_id = {one.broker: one for one in now.brokers}
+    assert now.moves == 0 and by_id[3].cannot_lead == 2 and not by_id[3].is_beyond_limit
+    cluster.start(3)
+    cluster.advance()
+    frame = cluster.frame()
+    now = leadership(frame, _tally(frame))
+    by_id = {one.broker: one for one in now.brokers}
+    assert now.moves == 2 and by_id[3].leaders_now == 0 and by_id[3].leaders_after == 2
+    assert by_id[3].imbalance_percent == 100 and by_id[3].is_beyond_limit
+    told = [one.leaders_after for one in now.brokers]
+    cluster.elect_preferred()
+    frame = cluster.frame()
+    assert [one.leaders_now for one in leadership(frame, _tally(frame)).brokers] == told == [2, 2, 2]
+
+
+def test_the_controllers_own_limit_counts() -> None:
+    cluster = FakeCluster(3, {"orders": 9})
+    cluster.move_leader(ORDERS, cluster.frame().cluster.partition(ORDERS).replicas[1])  # type: ignore[union-attr]
+    frame = cluster.frame()
+    assert [one.broker for one in leadership(frame, _tally(frame)).brokers if one.is_beyond_limit] == [1]
+    cluster.set_broker_config(None, "leader.imbalance.per.broker.percentage", "40")
+    frame = cluster.frame()
+    told = leadership(frame, _tally(frame))
+    assert told.limit_percent == 40 and not any(one.is_beyond_limit for one in told.brokers)
+
+
+def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:
+    cluster = FakeCluster(4, {"orders": 4}, min_isr=1)
+    for partition, gone in ((0, 0), (1, 1), (2, 2)):
+        replicas = cluster.frame().cluster.partition(TopicPartition("orders", partition)).replicas  # type: ignore[union-attr]
+        for broker in replicas[3 - gone :]:
+            cluster.shrink_isr(TopicPartition("orders", partition), broker)
+    topic = cluster.frame().cluster.topic("orders")  # type: ignore[union-attr]
+    assert topic is not None
+    told = tally_of(topic, 1)
+    assert (told.below_min, told.at_min, told.one_above, told.well_above, told.no_min) == (0, 1, 1, 2, 0)
+    told = tally_of(topic, 2)
+    assert (told.below_min, told.at_min, told.one_above, told.well_above) == (1, 1, 2, 0)
+    assert tally_of(topic, None).no_min == 4
+    assert tally_of(replace(topic, is_marked_for_deletion=True), 1).partitions == 0
+
+
+def test_kept_counts_are_those_of_a_fresh_count() -> None:
+    cluster, kept = small_cluster(), Tallies()
+    steps = (
+        lambda: cluster.kill(2),
+        lambda: cluster.start(2),
+        cluster.advance,
+        lambda: cluster.delete_topic("audit"),
+        lambda: cluster.set_topic_config("orders", "min.insync.replicas", "3"),
+    )
+    for step in steps:
+        step()
+        frame = cluster.frame()
+        assert kept.of_frame(frame) == _tally(frame)
+
+
+def test_a_slope_says_how_sure_it_is() -> None:
+    exact = slope_of([Sample(second * 1000, 5.0 * second) for second in range(10)], 60_000)
+    assert exact is not None and exact.per_s == pytest.approx(5.0) and exact.is_rising and not exact.is_falling
+    noise = slope_of([Sample(second * 1000, 100.0 * (second % 2)) for second in range(10)], 60_000)
+    assert noise is not None and not noise.is_rising and not noise.is_falling
+    turned = slope_of([Sample(s * 1000, -abs(s - 50.0)) for s in range(100)], 20_000)
+    assert turned is not None and turned.per_s == pytest.approx(-1.0)
+    assert slope_of([Sample(0, 1.0), Sample(1, 2.0)], 60_000) is None and slope_of([], 1) is None
+
+
+def test_a_log_dir_that_fills_says_when_it_is_full() -> None:
+    cluster = FakeCluster(2, {"orders": 1}, replication_factor=1, min_isr=1, rate=1_000)
+    cluster.fail_log_dir(2)
+    frame, history = _played(cluster, 60)
+    failed, filling = dir_trends(frame, history)
+    assert failed.broker == 2 and failed.error and failed.full_in_s is None
+    assert filling.bytes_per_s == pytest.approx(1_000_000)
+    assert filling.used_percent == pytest.approx(0.1, abs=0.01)
+    assert filling.full_in_s == pytest.approx((2e12 - 2e9 - 51e6) / 1e6)
+    frame, history = _played(FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0), 60)
+    assert dir_trends(frame, history)[0].full_in_s is None
+
+
+def test_lags_grow_shrink_and_stand_still() -> None:
+    cluster = small_cluster()
+    cluster.add_group("fast", "orders", reads=150, lag=100_000)
+    frame, history = _played(cluster, 61)
+    told = {one.group: one for one in lag_trends(frame, history)}
+    # 12 partitions, each read 50 records a second faster than they come.
+    assert told["fast"].direction is Direction.SHRINKING and told["fast"].per_s == pytest.approx(-600)
+    assert told["fast"].clear_in_s == pytest.approx(told["fast"].lag / 600)  # type: ignore[operator]
+    assert told["search-index"].direction is Direction.GROWING and told["search-index"].per_s == pytest.approx(240)
+    assert told["billing"].direction is Direction.STEADY
+    assert lag_trends(frame, history)[0].group == "nightly-report"
+
+
+def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:
+    cluster, events, frames = FakeCluster(3, {"orders": 1}), [], []
+    for step in (lambda: None, lambda: cluster.kill(1), lambda: None, lambda: cluster.start(1), lambda: None):
+        cluster.advance()
+        step()
+        frames.append(cluster.frame())
+        events += frames[-1].events
+    down_ms, back_ms = frames[1].at_ms, frames[4].at_ms
+    (row,) = timelines(events)
+    assert row.name == ORDERS and row.absences == (Absence(1, down_ms, back_ms),)
+    assert row.absences[0].lasted_s(0) == 3.0
+    assert row.leaders == (LeaderChange(down_ms, 1, 2, "broker 1 is down"),)
+
+
+def test_an_absence_without_a_beginning_or_an_end_is_told_as_such() -> None:
+    def isr(at_ms: int, kind: EventKind, before: str, after: str) -> Event:
+        return Event(at_ms, kind, "orders-0", before, after, topic="orders", partition=0)
+
+    (row,) = timelines(
+        [isr(1000, EventKind.ISR_GREW, "1,2", "1,2,3"), isr(2000, EventKind.ISR_CHANGED, "1,2,3", "1,3")]
+    )
+    assert row.absences == (Absence(3, None, 1000), Absence(2, 2000, None))
+    assert row.absences[0].lasted_s(5000) is None and row.absences[1].lasted_s(5000) == 3.0
+
+
+def test_a_brokers_clock_is_held_against_zookeepers() -> None:
+    frame = small_cluster().frame()
+    now = frame.at_ms
+    registrations = {
+        1: BrokerRegistration(now - 9000, now - 9003),
+        2: BrokerRegistration(now - 9000, now - 2000),
+        3: BrokerRegistration(now + 60_000, now + 60_000),
+    }
+    told = SanityCheck().check(replace(frame, registrations=registrations))
+    assert [(one.doubt, one.subject) for one in told] == [
+        (Doubt.BROKER_CLOCK, "broker 2"),
+        (Doubt.FUTURE_REGISTRATION, "broker 3"),
+    ]
+    assert "7.0 s ahead of" in told[0].evidence
+
+
+def test_what_lasts_stays_told_until_it_is_over_and_what_went_back_stays() -> None:
+    cluster, check = FakeCluster(3, {"orders": 1, "still": 3}), SanityCheck()
+    assert check.check(cluster.frame()) == []
+    cluster.move_leader(ORDERS, 9)
+    first = check.check(cluster.frame())
+    assert {one.doubt for one in first} == {Doubt.LEADER_NOT_IN_ISR, Doubt.LEADER_NOT_A_REPLICA}
+    cluster.advance()
+    frame = cluster.frame()
+    assert check.check(frame) == first, "seen first at the same time"
+    cluster.move_leader(ORDERS, 2)
+    older = cluster.frame()
+    assert check.check(older) == []
+    assert older.cluster is not None
+    topics = tuple(
+        replace(t, partitions=tuple(replace(p, leader_epoch=0) for p in t.partitions)) if t.name == "orders" else t
+        for t in older.cluster.topics
+    )
+    back = replace(older, sequence=99, cluster=replace(older.cluster, topics=topics, controller_epoch=3))
+    told = check.check(back)
+    assert {one.doubt for one in told} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+    later = check.check(replace(back, sequence=100))
+    assert {one.doubt for one in later} >= {Doubt.LEADER_EPOCH_WENT_BACK, Doubt.CONTROLLER_EPOCH_WENT_BACK}
+
+
+def test_two_controllers_and_a_dead_one_are_told() -> None:
+    cluster = small_cluster()
+    frame = cluster.frame()
+    words = {broker: replace(said, controller_id=2) if broker == 3 else said for broker, said in frame.words.items()}
+    (told,) = SanityCheck().check(replace(frame, words=words))
+    assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 takes 2 for it" in told.evidence
+    cluster.move_controller(9)
+    assert Doubt.CONTROLLER_NOT_ALIVE in {one.doubt for one in SanityCheck().check(cluster.frame())}

@@ -1,0 +1,131 @@
+"""Reassignments: bytes, rates and times of made-up copies, what stands still, and what a throttle does."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.frame import Frame
+from engine.common.model import TopicPartition
+from tui.presenters.moves import CopyState, MovesBoard, moves_board
+from tui.presenters.throttles import ThrottleVerdict, throttle_advice
+from tui.state.history import History
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def _cluster(**more: int) -> FakeCluster:
+    """One partition of 2 GB with replicas 1, 2, 3; a copy gets 50 MB a second, producers write 0.1 MB a second."""
+    return FakeCluster(5, {"orders": 1}, **more)
+
+
+def _after(cluster: FakeCluster, seconds: int, history: History) -> tuple[Frame, MovesBoard]:
+    for _ in range(seconds):
+        cluster.advance()
+        frame = cluster.frame()
+        assert history.take(frame)
+    return frame, moves_board(frame, history)
+
+
+def test_bytes_rate_and_time_left_of_a_copy() -> None:
+    cluster, history = _cluster(), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _, board = _after(cluster, 31, history)
+    (copy,) = board.copies
+    assert (copy.broker, copy.source, copy.state) == (4, 1, CopyState.COPYING)
+    # Sizes are read every ten seconds, the last time at 31 s.
+    assert copy.copied_bytes == 1_550_000_000 and copy.total_bytes == 2_003_100_000
+    assert copy.rate == pytest.approx(50e6) and copy.inflow == pytest.approx(100e3)
+    assert copy.left_s == pytest.approx(453.1e6 / 49.9e6)
+    assert copy.left_low_s == pytest.approx(copy.left_s) and copy.left_high_s == pytest.approx(copy.left_s)
+    assert (board.partitions, board.copied_bytes, board.left_s) == (1, copy.copied_bytes, copy.left_s)
+
+
+def test_too_few_readings_say_nothing_of_the_rate() -> None:
+    cluster, history = _cluster(), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _, board = _after(cluster, 11, history)
+    assert board.copies[0].state is CopyState.MEASURING and board.left_s is None
+
+
+def test_a_copy_that_does_not_grow_stands_still_and_comes_first() -> None:
+    cluster, history = FakeCluster(5, {"clicks": 1, "orders": 1}, partition_bytes=9_000_000_000), History()
+    cluster.reassign(TopicPartition("clicks", 0), (1, 2, 4))
+    replicas = cluster.frame().cluster.partition(ORDERS).replicas  # type: ignore[union-attr]
+    target = next(b for b in (1, 2, 3, 4, 5) if b not in replicas)
+    cluster.reassign(ORDERS, (*replicas[:2], target), is_stalled=True)
+    _, board = _after(cluster, 70, history)
+    stalled, copying = board.copies
+    assert stalled.name == ORDERS and stalled.state is CopyState.STALLED and board.stalled_count == 1
+    assert stalled.stalled_s is not None and stalled.stalled_s >= 30
+    assert stalled.reason == f"nothing was copied for {stalled.stalled_s:.0f} s"
+    assert copying.state is CopyState.COPYING and board.left_s is None
+
+
+def test_a_copy_to_a_dead_broker_says_so_at_once() -> None:
+    cluster, history = _cluster(), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.kill(4)
+    _, board = _after(cluster, 1, history)
+    assert board.copies[0].state is CopyState.STALLED
+    assert board.copies[0].reason == "broker 4, which gets it, is down"
+
+
+def test_less_copied_than_produced_never_ends() -> None:
+    cluster, history = _cluster(rate=100_000, copy_rate=40_000_000), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _, board = _after(cluster, 30, history)
+    assert board.copies[0].state is CopyState.FALLING_BEHIND
+    assert board.copies[0].left_s is None and board.left_s is None
+
+
+def test_a_copy_in_the_isr_is_done_and_counts_whole() -> None:
+    cluster, history = _cluster(), History()
+    _, board = _after(cluster, 1, history)
+    assert board.copies == () and board.partitions == 0 and board.left_s is None
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.move_leader(ORDERS, 1)
+    _, board = _after(cluster, 60, history)
+    assert board.partitions == 0
+
+
+def _throttled(throttle: int, **more: int) -> tuple[Frame, MovesBoard]:
+    cluster, history = _cluster(**more), History()
+    for broker in (1, 4):
+        cluster.set_broker_config(broker, "leader.replication.throttled.rate", str(throttle))
+        cluster.set_broker_config(broker, "follower.replication.throttled.rate", str(throttle))
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+    cluster.set_topic_config("orders", "follower.replication.throttled.replicas", f"{throttle}:2147483647,0:4")
+    cluster.reassign(ORDERS, (1, 2, 4))
+    return _after(cluster, 31, history)
+
+
+def test_a_throttle_below_what_is_produced_can_never_finish() -> None:
+    leader, follower = throttle_advice(*_throttled(5_000_000, rate=10_000, copy_rate=5_000_000))
+    assert (leader.broker, leader.is_leader, follower.broker, follower.is_leader) == (1, True, 4, False)
+    assert leader.verdict is follower.verdict is ThrottleVerdict.NEVER_ENDS
+    assert follower.left_s is None and follower.inflow == pytest.approx(10e6)
+    assert follower.suggested_rate is not None and follower.suggested_rate > 10_000_000
+
+
+def test_a_throttle_that_all_goes_through_is_the_limit() -> None:
+    _, follower = throttle_advice(*_throttled(50_000_000))
+    assert follower.verdict is ThrottleVerdict.IS_THE_LIMIT
+    # It ends within the hour: nothing is to be suggested.
+    assert follower.suggested_rate is None
+    assert follower.left_s == pytest.approx(453.1e6 / 49.9e6)
+
+
+def test_a_throttle_far_above_the_rate_is_not_what_holds_it_up() -> None:
+    advice = throttle_advice(*_throttled(500_000_000))
+    assert {one.verdict for one in advice} == {ThrottleVerdict.NOT_THE_LIMIT}
+
+
+def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
+    cluster, history = _cluster(), History()
+    cluster.set_broker_config(4, "follower.replication.throttled.rate", "1000")
+    cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "1:4,0:3")
+    cluster.reassign(ORDERS, (1, 2, 4))
+    assert throttle_advice(*_after(cluster, 30, history)) == []
+    cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "*")
+    assert len(throttle_advice(*_after(cluster, 1, history))) == 1

@@ -1,0 +1,121 @@
+"""The board for rolling restarts: hand-made clusters, and each reason to wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.admin.cluster.target import Side
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.frame import LinkState, Stage
+from engine.common.model import NO_CONTROLLER, TopicPartition
+from tui.presenters.restarts import RestartBoard, Verdict, restart_board
+from tui.state.tallies import Tallies
+
+
+def _cluster(min_isr: int = 2, **more: int) -> FakeCluster:
+    return FakeCluster(3, {"orders": 3}, min_isr=min_isr, **more)
+
+
+def _board(cluster: FakeCluster) -> RestartBoard:
+    frame = cluster.frame()
+    return restart_board(frame, Tallies().of_frame(frame))
+
+
+def _verdicts(board: RestartBoard) -> dict[int, Verdict]:
+    return {one.broker: one.verdict for one in board.brokers}
+
+
+def test_with_all_in_sync_each_broker_is_safe_and_the_controller_comes_last() -> None:
+    board = _board(_cluster())
+    assert _verdicts(board) == {1: Verdict.LAST, 2: Verdict.SAFE, 3: Verdict.SAFE}
+    # Broker 2 registered before broker 3.
+    assert board.next_broker == 2 and board.down == ()
+
+
+def test_what_was_restarted_just_now_comes_after_the_others() -> None:
+    cluster = _cluster()
+    cluster.kill(2)
+    cluster.advance()
+    cluster.start(2)
+    cluster.advance()
+    board = _board(cluster)
+    assert board.next_broker == 3
+    assert {one.broker: one.up_s for one in board.brokers}[2] == 1.0
+
+
+def test_while_one_is_down_no_other_may_be_stopped() -> None:
+    cluster = _cluster()
+    cluster.kill(3)
+    board = _board(cluster)
+    assert _verdicts(board) == {1: Verdict.NO, 2: Verdict.NO, 3: Verdict.DOWN}
+    assert board.next_broker is None and board.down == (3,)
+    first = board.brokers[0]
+    assert first.would_stop == 3
+    assert first.reasons == (
+        "3 partitions would refuse writes with acks=all",
+        "broker 3 is down",
+        "3 partitions under-replicated",
+    )
+
+
+def test_a_partition_at_its_minimum_holds_up_those_that_it_needs() -> None:
+    cluster = _cluster(min_isr=3)
+    board = _board(cluster)
+    assert set(_verdicts(board).values()) == {Verdict.NO}
+    assert all(one.would_stop == 3 and one.would_go == 0 for one in board.brokers)
+
+
+def test_the_last_replica_in_sync_may_not_be_stopped() -> None:
+    cluster = FakeCluster(3, {"orders": 3}, replication_factor=1, min_isr=1)
+    board = _board(cluster)
+    assert {one.broker: one.would_go for one in board.brokers} == {1: 1, 2: 1, 3: 1}
+    assert board.brokers[0].reasons[0] == "1 partition would have no leader"
+
+
+def test_a_replica_that_catches_up_is_waited_for() -> None:
+    cluster = FakeCluster(4, {"orders": 4}, min_isr=1)
+    partition = TopicPartition("orders", 0)
+    cluster.shrink_isr(partition, 3)
+    board = _board(cluster)
+    assert set(_verdicts(board).values()) == {Verdict.WAIT}
+    assert board.brokers[0].reasons == ("1 partition under-replicated (waiting for 3)",)
+
+
+def test_a_reassignment_is_waited_for() -> None:
+    cluster = FakeCluster(4, {"orders": 1}, min_isr=1)
+    cluster.reassign(TopicPartition("orders", 0), (4, 2, 3))
+    assert set(_verdicts(_board(cluster)).values()) == {Verdict.WAIT}
+    assert _board(cluster).brokers[1].reasons == ("1 partition being reassigned",)
+
+
+def test_without_a_controller_and_with_a_silent_broker_nobody_is_stopped() -> None:
+    cluster = _cluster()
+    cluster.move_controller(NO_CONTROLLER)
+    cluster.silence(3)
+    board = _board(cluster)
+    assert board.brokers[0].verdict is Verdict.WAIT
+    assert board.brokers[0].reasons == ("there is no controller", "broker 3 does not answer")
+
+
+def test_old_data_and_an_unknown_minimum_call_nobody_safe() -> None:
+    cluster = _cluster()
+    cluster.frame()
+    cluster.delay_stage(Stage.METADATA)
+    cluster.advance(16_000)
+    assert set(_verdicts(_board(cluster)).values()) == {Verdict.UNKNOWN}
+    assert "16 s old" in _board(cluster).brokers[0].reasons[0]
+    frame = replace(_cluster().frame(), min_isr={})
+    board = restart_board(frame, Tallies().of_frame(frame))
+    assert "min.insync.replicas of 3 partitions is not known" in board.brokers[0].reasons
+
+
+@pytest.mark.parametrize("state", [LinkState.LOST, LinkState.DENIED])
+def test_a_cluster_that_cannot_be_reached_calls_nobody_safe(state: LinkState) -> None:
+    cluster = _cluster()
+    cluster.frame()
+    for side in Side:
+        cluster.set_link(side, state, "gone")
+    assert _board(cluster).next_broker is None
+    assert set(_verdicts(_board(cluster)).values()) == {Verdict.UNKNOWN}

@@ -1,0 +1,65 @@
+"""Log dirs: how full, how fast they fill, and when there is no room left. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.watch.frame import Frame
+from tui.presenters.slope import Slope, slope_of
+from tui.state.history import History
+
+WINDOW_MS = 30 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DirTrend:
+    """One log dir. What is not known is None.
+
+    Attributes:
+        used_percent: of its volume, by whoever filled it.
+        bytes_per_s: how fast it fills over the last half hour; None: fewer than three readings.
+        full_in_s: in how many seconds there is no room if it goes on so; None: it does not fill, or is not known.
+        error: why it cannot be told of, as after a failed disk.
+    """
+
+    broker: int
+    log_dir: str | None
+    size_bytes: int
+    used_percent: float | None
+    bytes_per_s: float | None
+    full_in_s: float | None
+    error: str = ""
+
+
+def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
+    """Return all log dirs: those with errors first, then those that are full soonest, then the fullest."""
+    found = []
+    for one in frame.log_dirs:
+        slope = None if one.log_dir is None else slope_of(history.used_bytes.of((one.broker, one.log_dir)), WINDOW_MS)
+        percent = None
+        if one.total_bytes and one.usable_bytes is not None:
+            percent = 100 * (one.total_bytes - one.usable_bytes) / one.total_bytes
+        found.append(
+            DirTrend(
+                one.broker,
+                one.log_dir,
+                one.size_bytes,
+                percent,
+                None if slope is None else slope.per_s,
+                _full_in_s(one.usable_bytes, slope),
+                one.error or "",
+            )
+        )
+    return sorted(found, key=_urgency)
+
+
+def _full_in_s(usable_bytes: int | None, slope: Slope | None) -> float | None:
+    """Say nothing where the samples do not even tell that it fills."""
+    if usable_bytes is None or slope is None or not slope.is_rising:
+        return None
+    return usable_bytes / slope.per_s
+
+
+def _urgency(one: DirTrend) -> tuple[bool, float, float, int, str]:
+    full_in_s = float("inf") if one.full_in_s is None else one.full_in_s
+    return not one.error, full_in_s, -(one.used_percent or 0.0), one.broker, one.log_dir or ""

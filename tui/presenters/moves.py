@@ -1,0 +1,185 @@
+"""Reassignments under way: bytes, rate, time left with a range, and copies that stand still. Pure.
+
+A copy is one new replica of one partition on one broker. It is done when it is in the ISR; until then it has what its
+broker told last. What is produced meanwhile has to be copied too, so the time left counts with the rate beyond that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.watch.frame import Frame
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+from tui.presenters.slope import Slope, slope_of
+from tui.state.history import History
+
+WINDOW_MS = 60_000
+STALLED_MS = 30_000
+"""A copy that has not grown for so long stands still."""
+
+
+class CopyState(StrEnum):
+    """How one copy fares."""
+
+    DONE = "done"
+    """It is in the ISR; other copies of the partition may not be."""
+    MEASURING = "measuring"
+    """Too little was seen to say more."""
+    COPYING = "copying"
+    CATCHING_UP = "catching up"
+    """It has nearly all, and is not in the ISR yet."""
+    FALLING_BEHIND = "falling behind"
+    """More is produced than is copied: it never ends so."""
+    STALLED = "stands still"
+    UNKNOWN = "not known"
+    """Nobody tells the sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """One copy. Bytes, rates a second and seconds; what is not known is None.
+
+    Attributes:
+        inflow: bytes a second that are produced to the partition.
+        left_s: how long it takes yet; ``left_low_s`` and ``left_high_s`` are the range the samples leave.
+        stalled_s: for how long it has not grown.
+        reason: why it stands still, where that is known.
+    """
+
+    name: TopicPartition
+    broker: int
+    source: int
+    state: CopyState
+    copied_bytes: int | None
+    total_bytes: int | None
+    rate: float | None = None
+    inflow: float | None = None
+    left_s: float | None = None
+    left_low_s: float | None = None
+    left_high_s: float | None = None
+    stalled_s: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MovesBoard:
+    """All copies of all partitions that move, those that stand still first, and their sums.
+
+    Attributes:
+        partitions: how many partitions move; some have nothing to copy.
+        left_s: when the slowest copy is done; None where that is not known of one, or one never is.
+        unknown_count: copies of which the sizes are not known; the sums are without them.
+    """
+
+    copies: tuple[CopyProgress, ...]
+    partitions: int
+    copied_bytes: int
+    total_bytes: int
+    rate: float | None
+    left_s: float | None
+    left_low_s: float | None
+    left_high_s: float | None
+    stalled_count: int
+    unknown_count: int
+
+
+def moves_board(frame: Frame, history: History) -> MovesBoard:
+    """Return how all reassignments under way fare."""
+    moving = history.moving(frame)
+    copies = [
+        _copy(frame, history, name, partition, broker)
+        for name, partition in moving.items()
+        for broker in partition.assignment.adding_replicas
+    ]
+    copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
+    known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
+    left = [one for one in copies if one.state is not CopyState.DONE]
+    rates = [one.rate for one in left if one.rate is not None]
+    return MovesBoard(
+        tuple(copies),
+        len(moving),
+        sum(one.copied_bytes or 0 for one in known),
+        sum(one.total_bytes or 0 for one in known),
+        sum(rates) if rates else None,
+        _longest([one.left_s for one in left]),
+        _longest([one.left_low_s for one in left]),
+        _longest([one.left_high_s for one in left]),
+        sum(one.state is CopyState.STALLED for one in copies),
+        len(copies) - len(known),
+    )
+
+
+def _copy(
+    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int
+) -> CopyProgress:
+    sizes = {log.broker: log.size_bytes for log in frame.logs.get(name, ()) if not log.is_future}
+    total = sizes.get(partition.leader)
+    source = partition.leader
+    if broker in partition.isr:
+        return CopyProgress(name, broker, source, CopyState.DONE, total, total)
+    reason = _what_is_wrong(frame, partition, broker)
+    copied = sizes.get(broker, 0 if total is not None and not reason else None)
+    samples = history.copied_bytes.of((name, broker))
+    stalled_s = _stalled_s(history, name, broker)
+    if total is None or copied is None:
+        state = CopyState.STALLED if reason else CopyState.UNKNOWN
+        return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
+    copied = min(copied, total)
+    slope = slope_of(samples, WINDOW_MS)
+    inflow = slope_of(history.sizes.of(name), WINDOW_MS)
+    produced = None if inflow is None else max(0.0, inflow.per_s)
+    rate = None if slope is None else max(0.0, slope.per_s)
+    if reason or (stalled_s is not None and stalled_s * 1000 >= STALLED_MS and copied < total):
+        reason = reason or f"nothing was copied for {stalled_s:.0f} s"
+        return CopyProgress(
+            name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason
+        )
+    if copied >= total:
+        return CopyProgress(name, broker, source, CopyState.CATCHING_UP, copied, total, rate, produced, 0.0, 0.0, 0.0)
+    if slope is None:
+        return CopyProgress(name, broker, source, CopyState.MEASURING, copied, total, rate, produced)
+    left, low, high = _left_s(total - copied, slope, produced or 0.0)
+    state = CopyState.FALLING_BEHIND if left is None else CopyState.COPYING
+    return CopyProgress(name, broker, source, state, copied, total, rate, produced, left, low, high, stalled_s)
+
+
+def _left_s(remaining: float, slope: Slope, inflow: float) -> tuple[float | None, float | None, float | None]:
+    """Return the time left with the shortest and the longest that the samples leave open; None: for ever."""
+    found = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
+    return found[0], found[1], found[2]
+
+
+def _stalled_s(history: History, name: TopicPartition, broker: int) -> float | None:
+    """Return for how long a copy has had the same size, as far as it was seen; None: too little was."""
+    samples = history.copied_bytes.of((name, broker))
+    if len(samples) < 2:
+        return None
+    since_ms = samples[-1].at_ms
+    for sample in reversed(samples):
+        if sample.value != samples[-1].value:
+            break
+        since_ms = sample.at_ms
+    return (samples[-1].at_ms - since_ms) / 1000
+
+
+def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int) -> str:
+    live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
+    if broker not in live:
+        return f"broker {broker}, which gets it, is down"
+    if partition.leader == NO_LEADER or partition.leader not in live:
+        return "the partition has no leader to copy from"
+    failed = [one.log_dir for one in frame.log_dirs if one.broker == broker and one.log_dir is not None and one.error]
+    return f"a log dir of broker {broker} has failed: {failed[0]}" if failed else ""
+
+
+def _longest(times: list[float | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
+
+
+_ORDER = {state: order for order, state in enumerate((
+    CopyState.STALLED, CopyState.FALLING_BEHIND, CopyState.UNKNOWN, CopyState.MEASURING, CopyState.COPYING,
+    CopyState.CATCHING_UP, CopyState.DONE,
+))}  # fmt: skip

@@ -1,0 +1,149 @@
+"""The board for rolling restarts: who is down, and which broker can be restarted next without harm. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.watch.frame import Frame, LinkState, Stage
+from engine.common.model import NO_CONTROLLER
+from tui.state.tallies import Tally
+
+STALE_MS = 15_000
+"""Nothing is called safe by data that are older."""
+
+
+class Verdict(StrEnum):
+    """What is to be said of stopping a broker now."""
+
+    DOWN = "down"
+    SAFE = "safe"
+    LAST = "safe, better last"
+    """It is the controller: restarted in the middle, control moves twice."""
+    WAIT = "wait"
+    """Something in the cluster has to be over first; it has nothing to do with this broker."""
+    NO = "no"
+    """Partitions would refuse writes, or have no leader."""
+    UNKNOWN = "unknown"
+    """What would have to be known is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAdvice:
+    """One broker.
+
+    Attributes:
+        reasons: why it is not simply safe, the gravest first.
+        missed_by: under-replicated partitions that miss it.
+        would_stop: partitions that would refuse writes with acks=all without it.
+        would_go: partitions that nobody could lead without it.
+        up_s: for how long it has been registered; None: nobody tells.
+    """
+
+    broker: int
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    missed_by: int
+    would_stop: int
+    would_go: int
+    up_s: float | None
+
+    @property
+    def may_be_restarted(self) -> bool:
+        return self.verdict in (Verdict.SAFE, Verdict.LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartBoard:
+    """All brokers by id, and which one to restart next: the one that is safe and has been up longest; None: none."""
+
+    brokers: tuple[RestartAdvice, ...]
+    next_broker: int | None
+    down: tuple[int, ...]
+
+
+def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
+    """Return what is to be said of restarting each broker."""
+    live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
+    known = sorted({*live, *tally.leaders, *tally.preferred, *tally.missing})
+    down = tuple(broker for broker in known if broker not in live)
+    waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
+    brokers = tuple(_advice(frame, tally, broker, waiting, unknown) for broker in known)
+    ready = [one for one in brokers if one.may_be_restarted]
+    ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.up_s or 0.0), one.broker))
+    return RestartBoard(brokers, ready[0].broker if ready else None, down)
+
+
+def _advice(
+    frame: Frame, tally: Tally, broker: int, waiting: tuple[str, ...], unknown: tuple[str, ...]
+) -> RestartAdvice:
+    cluster = frame.cluster
+    stop, go = tally.would_stop[broker], tally.would_go[broker]
+    own = []
+    if go:
+        own.append(f"{_partitions(go)} would have no leader")
+    if stop:
+        own.append(f"{_partitions(stop)} would refuse writes with acks=all")
+    is_controller = cluster is not None and cluster.controller_id == broker
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    if cluster is None or broker not in cluster.live_broker_ids:
+        verdict, reasons = Verdict.DOWN, ()
+    elif unknown:
+        verdict, reasons = Verdict.UNKNOWN, unknown
+    elif own:
+        verdict, reasons = Verdict.NO, (*own, *waiting)
+    elif waiting:
+        verdict, reasons = Verdict.WAIT, waiting
+    else:
+        verdict = Verdict.LAST if is_controller else Verdict.SAFE
+        reasons = ("it is the controller",) if is_controller else ()
+    return RestartAdvice(broker, verdict, reasons, tally.missing[broker], stop, go, _up_s(frame, broker))
+
+
+def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what has to be over before any broker is stopped."""
+    found = []
+    if down:
+        found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
+    if tally.leaderless:
+        found.append(f"{_partitions(tally.leaderless)} have no leader".replace("partition have", "partition has"))
+    if tally.under_replicated:
+        who = ", ".join(str(broker) for broker, _ in tally.missing.most_common(3) if broker not in down)
+        catching = f" (waiting for {who})" if who else ""
+        found.append(f"{_partitions(tally.under_replicated)} under-replicated{catching}")
+    if tally.moving:
+        found.append(f"{_partitions(tally.moving)} being reassigned")
+    if frame.cluster is not None and frame.cluster.controller_id == NO_CONTROLLER:
+        found.append("there is no controller")
+    silent = sorted(broker for broker, said in frame.words.items() if said.trouble)
+    if silent:
+        found.append(f"broker {', '.join(map(str, silent))} does not answer")
+    return tuple(found)
+
+
+def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
+    """Return why nobody can say what stopping a broker does."""
+    found = []
+    age_ms = frame.age_ms(Stage.METADATA)
+    if age_ms is None:
+        return ("partitions are not known yet",)
+    oldest_ms = max((frame.at_ms - at_ms for at_ms in frame.read_at_ms.values()), default=age_ms)
+    if max(age_ms, oldest_ms) > STALE_MS:
+        found.append(f"the states of partitions are {max(age_ms, oldest_ms) // 1000} s old")
+    elif all(link.state is not LinkState.CONNECTED for link in frame.links.values()):
+        found.append("the cluster cannot be reached")
+    if tally.no_min:
+        found.append(f"min.insync.replicas of {_partitions(tally.no_min)} is not known")
+    return tuple(found)
+
+
+def _up_s(frame: Frame, broker: int) -> float | None:
+    registration = frame.registrations.get(broker)
+    if registration is None or registration.created_ms is None:
+        return None
+    return max(0, frame.at_ms - registration.created_ms) / 1000
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"

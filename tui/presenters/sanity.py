@@ -1,0 +1,168 @@
+"""Clocks and epochs: what cannot be right, with the evidence. Pure.
+
+Clocks are compared without asking anybody: a broker writes its own time into its registration, to which ZooKeeper adds
+its own when it makes the znode, milliseconds later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from engine.admin.watch.frame import Frame
+from engine.common.model import NO_CONTROLLER, TopicPartition
+from engine.common.snapshot import TopicSnapshot
+
+CLOCK_SKEW_MS = 2_000
+"""Clocks that lie further apart than that are told of; a registration takes no longer."""
+
+WENT_BACK_MAX = 100
+"""So many findings of epochs that went backwards are kept."""
+
+
+class Doubt(StrEnum):
+    """What is not as it should be."""
+
+    BROKER_CLOCK = "broker_clock"
+    FUTURE_REGISTRATION = "future_registration"
+    TWO_CONTROLLERS = "two_controllers"
+    CONTROLLER_NOT_ALIVE = "controller_not_alive"
+    CONTROLLER_EPOCH_AHEAD = "controller_epoch_ahead"
+    CONTROLLER_EPOCH_WENT_BACK = "controller_epoch_went_back"
+    LEADER_EPOCH_WENT_BACK = "leader_epoch_went_back"
+    LEADER_NOT_IN_ISR = "leader_not_in_isr"
+    LEADER_NOT_A_REPLICA = "leader_not_a_replica"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One doubt, what it is about, and the evidence for a person. ``at_ms`` is when it was seen first."""
+
+    doubt: Doubt
+    subject: str
+    evidence: str
+    at_ms: int
+
+
+class SanityCheck:
+    """Looks at one frame after the other. Topics that are as they were are not looked at again.
+
+    What holds is told for as long as it does; what went backwards, which is over in a moment, stays told.
+    """
+
+    def __init__(self) -> None:
+        self._before: Frame | None = None
+        self._topics: dict[str, tuple[TopicSnapshot, list[Finding]]] = {}
+        self._went_back: deque[Finding] = deque(maxlen=WENT_BACK_MAX)
+        self._lasting: dict[tuple[Doubt, str], int] = {}
+
+    def check(self, frame: Frame) -> list[Finding]:
+        """Return what cannot be right. A frame that is not newer than the last one says nothing new."""
+        before = self._before
+        if frame.cluster is None or (before is not None and frame.sequence <= before.sequence):
+            frame = before or frame
+        if frame.cluster is None:
+            return []
+        if before is not frame:
+            if before is not None and before.cluster is not None and before.at_ms <= frame.at_ms:
+                self._went_back.extend(_went_back(frame, before))
+            self._before = frame
+            self._look_at_topics(frame)
+        found = [*_clocks(frame), *_controllers(frame)]
+        found += [one for _, of_topic in self._topics.values() for one in of_topic]
+        found = [self._since(one) for one in found]
+        self._lasting = {(one.doubt, one.subject): one.at_ms for one in found}
+        return [*found, *self._went_back]
+
+    def _since(self, one: Finding) -> Finding:
+        return replace(one, at_ms=self._lasting.get((one.doubt, one.subject), one.at_ms))
+
+    def _look_at_topics(self, frame: Frame) -> None:
+        assert frame.cluster is not None
+        looked = {}
+        for topic in frame.cluster.topics:
+            known = self._topics.get(topic.name)
+            looked[topic.name] = known if known is not None and known[0] is topic else (topic, _states(frame, topic))
+        self._topics = looked
+
+
+def _clocks(frame: Frame) -> list[Finding]:
+    found = []
+    for broker, one in sorted(frame.registrations.items()):
+        if one.created_ms is None or one.written_ms is None:
+            continue
+        apart_ms = one.written_ms - one.created_ms
+        if abs(apart_ms) > CLOCK_SKEW_MS:
+            way = "ahead of" if apart_ms > 0 else "behind"
+            evidence = f"its clock was {abs(apart_ms) / 1000:.1f} s {way} ZooKeeper's when it registered"
+            found.append(Finding(Doubt.BROKER_CLOCK, f"broker {broker}", evidence, frame.at_ms))
+        if one.created_ms - frame.at_ms > CLOCK_SKEW_MS:
+            ahead_s = (one.created_ms - frame.at_ms) / 1000
+            evidence = f"it registered {ahead_s:.1f} s from now: ZooKeeper's clock is ahead of this machine's"
+            found.append(Finding(Doubt.FUTURE_REGISTRATION, f"broker {broker}", evidence, frame.at_ms))
+    return found
+
+
+def _controllers(frame: Frame) -> list[Finding]:
+    cluster = frame.cluster
+    assert cluster is not None
+    found = []
+    taken = {broker: said.controller_id for broker, said in frame.words.items() if said.controller_id is not None}
+    if cluster.controller_id == NO_CONTROLLER:
+        return []
+    if len({*taken.values(), cluster.controller_id}) > 1:
+        told = ", ".join(f"broker {broker} takes {who} for it" for broker, who in sorted(taken.items()))
+        evidence = f"{cluster.controller_id} is the controller; {told}"
+        found.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
+    if cluster.controller_id not in cluster.live_broker_ids:
+        evidence = f"broker {cluster.controller_id} is the controller, and is not alive"
+        found.append(Finding(Doubt.CONTROLLER_NOT_ALIVE, "controller", evidence, frame.at_ms))
+    return found
+
+
+def _states(frame: Frame, topic: TopicSnapshot) -> list[Finding]:
+    """Return what cannot be right in the states of a topic's partitions."""
+    epoch = None if frame.cluster is None else frame.cluster.controller_epoch
+    found = []
+    for p in topic.partitions:
+        subject = str(TopicPartition(topic.name, p.partition))
+        if epoch is not None and p.controller_epoch is not None and epoch < p.controller_epoch:
+            evidence = f"controller epoch {p.controller_epoch} wrote its state; the controller has epoch {epoch}"
+            found.append(Finding(Doubt.CONTROLLER_EPOCH_AHEAD, subject, evidence, frame.at_ms))
+        if p.leader >= 0 and p.leader not in p.isr:
+            evidence = f"{p.leader} leads, and the ISR is {_ids(p.isr)}"
+            found.append(Finding(Doubt.LEADER_NOT_IN_ISR, subject, evidence, frame.at_ms))
+        if p.leader >= 0 and p.leader not in p.replicas:
+            evidence = f"{p.leader} leads, and the replicas are {_ids(p.replicas)}"
+            found.append(Finding(Doubt.LEADER_NOT_A_REPLICA, subject, evidence, frame.at_ms))
+    return found
+
+
+def _went_back(frame: Frame, before: Frame) -> list[Finding]:
+    """Return the epochs that are lower than they were."""
+    found: list[Finding] = []
+    assert frame.cluster is not None and before.cluster is not None
+    was, now = before.cluster.controller_epoch, frame.cluster.controller_epoch
+    if was is not None and now is not None and now < was:
+        evidence = f"the controller epoch went from {was} to {now}"
+        found.append(Finding(Doubt.CONTROLLER_EPOCH_WENT_BACK, "controller", evidence, frame.at_ms))
+    if before.cluster.topics is frame.cluster.topics:
+        return found
+    old_topics = {topic.name: topic for topic in before.cluster.topics}
+    for topic in frame.cluster.topics:
+        old_topic = old_topics.get(topic.name)
+        if old_topic is None or old_topic is topic or old_topic.topic_id != topic.topic_id:
+            continue
+        old = {p.partition: p.leader_epoch for p in old_topic.partitions}
+        for p in topic.partitions:
+            first = old.get(p.partition)
+            if first is not None and p.leader_epoch is not None and p.leader_epoch < first:
+                subject = str(TopicPartition(topic.name, p.partition))
+                evidence = f"the leader epoch went from {first} to {p.leader_epoch}"
+                found.append(Finding(Doubt.LEADER_EPOCH_WENT_BACK, subject, evidence, frame.at_ms))
+    return found
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) or "empty"

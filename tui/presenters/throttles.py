@@ -1,0 +1,111 @@
+"""What replication throttles do to the reassignments under way: whether they are the limit, and whether they ever end.
+
+Pure. A throttle bounds what a broker sends (leader) and takes (follower) of the replicas that topics list as throttled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    read_list,
+)
+from engine.admin.watch.frame import Frame
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard
+
+GOAL_S = 3_600
+"""A suggested rate lets what is left be copied within an hour, beside what is produced."""
+_AT_LIMIT, _FAR_BELOW = 0.85, 0.5
+_ROUND_TO = 1_000_000
+
+
+class ThrottleVerdict(StrEnum):
+    """What a throttle does."""
+
+    NEVER_ENDS = "can never finish"
+    """At least as much is produced to the moving partitions as the throttle lets through."""
+    IS_THE_LIMIT = "is the limit"
+    NOT_THE_LIMIT = "is not what holds it up"
+    UNKNOWN = "not measured yet"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleAdvice:
+    """One throttled side of one broker. Rates are bytes a second.
+
+    Attributes:
+        is_leader: what it sends; else what it takes.
+        rate: the throttle; ``used`` what is copied through it, None: not measured yet.
+        inflow: what is produced to the partitions that are copied through it.
+        remaining_bytes: what is left to copy through it.
+        left_s: how long that takes at the throttle's full rate; None: for ever.
+        suggested_rate: what lets it end within an hour, where the throttle does not; else None.
+    """
+
+    broker: int
+    is_leader: bool
+    rate: int
+    used: float | None
+    inflow: float
+    remaining_bytes: int
+    verdict: ThrottleVerdict
+    left_s: float | None
+    suggested_rate: int | None
+
+
+def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
+    """Return the throttles that copies go through, those that never let them end first."""
+    found: list[ThrottleAdvice] = []
+    going = [one for one in moves.copies if one.state is not CopyState.DONE]
+    for is_leader in (True, False):
+        by_broker: dict[int, list[CopyProgress]] = {}
+        for one in going:
+            broker = one.source if is_leader else one.broker
+            if _is_listed(frame, one, broker, is_leader=is_leader):
+                by_broker.setdefault(broker, []).append(one)
+        for broker, copies in by_broker.items():
+            rate = _rate(frame, broker, LEADER_RATE if is_leader else FOLLOWER_RATE)
+            if rate is not None:
+                found.append(_advice(broker, rate, copies, is_leader=is_leader))
+    order = list(ThrottleVerdict)
+    return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
+
+
+def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bool) -> ThrottleAdvice:
+    inflow = sum(one.inflow or 0.0 for one in copies)
+    remaining = sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
+    rates = [one.rate for one in copies if one.rate is not None]
+    used = sum(rates) if rates else None
+    left_s = remaining / (rate - inflow) if rate > inflow else None
+    if rate <= inflow:
+        verdict = ThrottleVerdict.NEVER_ENDS
+    elif used is None:
+        verdict = ThrottleVerdict.UNKNOWN
+    elif used >= rate * _AT_LIMIT:
+        verdict = ThrottleVerdict.IS_THE_LIMIT
+    else:
+        verdict = ThrottleVerdict.NOT_THE_LIMIT if used < rate * _FAR_BELOW else ThrottleVerdict.UNKNOWN
+    wanted = inflow + remaining / GOAL_S
+    is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) and wanted > rate
+    suggested = -(-int(wanted + 1) // _ROUND_TO) * _ROUND_TO if is_too_low else None
+    return ThrottleAdvice(broker, is_leader, rate, used, inflow, remaining, verdict, left_s, suggested)
+
+
+def _rate(frame: Frame, broker: int, key: str) -> int | None:
+    configs = {} if frame.cluster is None else frame.cluster.broker_configs
+    text = configs.get(broker, {}).get(key) or configs.get(None, {}).get(key) or ""
+    return int(text) if text.isdecimal() else None
+
+
+def _is_listed(frame: Frame, copy: CopyProgress, broker: int, *, is_leader: bool) -> bool:
+    topic = None if frame.cluster is None else frame.cluster.topic(copy.name.topic)
+    if topic is None or not topic.configs:
+        return False
+    listed = read_list(topic.configs.get(LEADER_REPLICAS if is_leader else FOLLOWER_REPLICAS))
+    entries = {*listed.others, *listed.ours}
+    return "*" in entries or f"{copy.name.partition}:{broker}" in entries

@@ -1,0 +1,95 @@
+"""Who was out of the ISR when, for how long, and who led meanwhile: a row for each partition, from the events. Pure.
+
+It is as fine as the looks at the cluster were: what came and went between two of them is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.admin.watch.events import Event, EventKind
+from engine.common.model import TopicPartition
+
+_ISR_KINDS = (EventKind.ISR_SHRANK, EventKind.ISR_GREW, EventKind.ISR_CHANGED)
+_LEADER_KINDS = (EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A replica was out of the ISR. ``until_ms`` None: it still is. ``since_ms`` None: since before the first look."""
+
+    broker: int
+    since_ms: int | None
+    until_ms: int | None
+
+    def lasted_s(self, now_ms: int) -> float | None:
+        """Return for how long it was, or has been, out; None: not known."""
+        end_ms = now_ms if self.until_ms is None else self.until_ms
+        return None if self.since_ms is None else max(0, end_ms - self.since_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """Another replica led from a moment on; None is nobody."""
+
+    at_ms: int
+    before: int | None
+    after: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTimeline:
+    """One partition: absences and changes of leaders, oldest first; ``last_ms`` is when the last thing happened."""
+
+    name: TopicPartition
+    absences: tuple[Absence, ...]
+    leaders: tuple[LeaderChange, ...]
+    last_ms: int
+
+
+@dataclass(slots=True)
+class _Row:
+    open: dict[int, int] = field(default_factory=dict)
+    closed: list[Absence] = field(default_factory=list)
+    leaders: list[LeaderChange] = field(default_factory=list)
+    last_ms: int = 0
+
+
+def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
+    """Return a row for each partition of which an ISR or a leader changed, the latest first; events oldest first."""
+    rows: dict[TopicPartition, _Row] = {}
+    for event in events:
+        name = event.topic_partition
+        if name is None or event.kind not in (*_ISR_KINDS, *_LEADER_KINDS):
+            continue
+        row = rows.setdefault(name, _Row())
+        row.last_ms = event.at_ms
+        if event.kind in _ISR_KINDS:
+            _note_isr(row, event)
+        else:
+            row.leaders.append(LeaderChange(event.at_ms, _broker(event.before), _broker(event.after), event.reason))
+    found = [PartitionTimeline(name, _absences(row), tuple(row.leaders), row.last_ms) for name, row in rows.items()]
+    return sorted(found, key=lambda one: (-one.last_ms, one.name))
+
+
+def _note_isr(row: _Row, event: Event) -> None:
+    before, after = _brokers(event.before), _brokers(event.after)
+    for broker in sorted(before - after):
+        row.open.setdefault(broker, event.at_ms)
+    for broker in sorted(after - before):
+        row.closed.append(Absence(broker, row.open.pop(broker, None), event.at_ms))
+
+
+def _absences(row: _Row) -> tuple[Absence, ...]:
+    found = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
+    return tuple(sorted(found, key=lambda one: (one.since_ms or 0, one.broker)))
+
+
+def _brokers(text: str) -> set[int]:
+    return {int(part) for part in text.split(",") if part}
+
+
+def _broker(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,1 @@
+"""What the dashboard remembers beyond the newest frame. No Textual here, and nothing that asks a cluster."""

@@ -1,0 +1,166 @@
+"""What frames told before the newest one: sizes, lags and ends as series, and all that happened. Pure.
+
+Nothing older ever replaces anything newer: a frame that is not newer than the last one taken is left out, and a sample
+counts only where its stage was read since. A frame whose time lies before that of the last one (a jump back in a
+recording) takes back what came after it. All series are bounded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from engine.admin.watch.events import Event
+from engine.admin.watch.frame import Frame, Stage
+from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+
+SAMPLES_MAX = 600
+"""So many samples of each thing are kept: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
+
+EVENTS_MAX = 20_000
+
+K = TypeVar("K", bound=Hashable)
+
+Moving = Mapping[TopicPartition, PartitionSnapshot]
+"""Partitions that are being reassigned."""
+
+
+class Sample(NamedTuple):
+    """A number at a time."""
+
+    at_ms: int
+    value: float
+
+
+class Series(Generic[K]):
+    """Samples by key, in the order of time. A key that is told of no more is forgotten."""
+
+    def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
+        self._samples_max = samples_max
+        self._by_key: dict[K, deque[Sample]] = {}
+        self._last_ms: int | None = None
+
+    def take(self, at_ms: int | None, told: Callable[[], Iterable[tuple[K, float]]]) -> None:
+        """Take what was read at ``at_ms`` (None: nothing was); what was read no later than the last is left out."""
+        if at_ms is None or (self._last_ms is not None and at_ms <= self._last_ms):
+            return
+        self._last_ms = at_ms
+        fresh: dict[K, deque[Sample]] = {}
+        for key, value in told():
+            samples = self._by_key.get(key)
+            if samples is None:
+                samples = deque(maxlen=self._samples_max)
+            samples.append(Sample(at_ms, value))
+            fresh[key] = samples
+        self._by_key = fresh
+
+    def of(self, key: K) -> tuple[Sample, ...]:
+        """Return the samples of one thing, oldest first."""
+        return tuple(self._by_key.get(key, ()))
+
+    def keys(self) -> Iterable[K]:
+        return self._by_key.keys()
+
+    def take_back(self, at_ms: int) -> None:
+        """Forget what came after a time."""
+        for samples in self._by_key.values():
+            while samples and samples[-1].at_ms > at_ms:
+                samples.pop()
+        self._by_key = {key: samples for key, samples in self._by_key.items() if samples}
+        if self._last_ms is not None and self._last_ms > at_ms:
+            self._last_ms = max((samples[-1].at_ms for samples in self._by_key.values()), default=None)
+
+
+DirKey = tuple[int, str]
+"""A broker and one of its log dirs."""
+
+CopyKey = tuple[TopicPartition, int]
+"""A partition that moves, and a broker that gets it."""
+
+
+class History:
+    """The past of one cluster, as one feed tells it. Owned by the dashboard.
+
+    Attributes:
+        latest: the newest frame taken.
+        used_bytes: what is used of each log dir's volume; where nobody tells that, what the logs in it take.
+        copied_bytes: how much each new replica of a moving partition has.
+        sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
+        lag: records that each group has not read, by name.
+        events: what happened, oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.latest: Frame | None = None
+        self._moving: tuple[tuple[TopicSnapshot, ...], Moving] = (), {}
+        self.used_bytes: Series[DirKey] = Series()
+        self.copied_bytes: Series[CopyKey] = Series()
+        self.sizes: Series[TopicPartition] = Series()
+        self.lag: Series[str] = Series()
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+
+    def take(self, frame: Frame) -> bool:
+        """Take a frame; return whether it was newer than the last one."""
+        last = self.latest
+        if last is not None and frame.sequence <= last.sequence:
+            return False
+        if last is not None and frame.at_ms < last.at_ms:
+            self._take_back(frame.at_ms)
+        self.latest = frame
+        self.events.extend(frame.events)
+        dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
+        self.used_bytes.take(dirs_ms, lambda: _used(frame))
+        self.copied_bytes.take(dirs_ms, lambda: _copied(frame, self.moving(frame)))
+        self.sizes.take(dirs_ms, lambda: _leader_sizes(frame, self.moving(frame)))
+        self.lag.take(
+            frame.stage(Stage.GROUPS).read_at_ms,
+            lambda: ((group.name, group.lag.lag) for group in frame.groups if group.lag.lag is not None),
+        )
+        return True
+
+    def moving(self, frame: Frame) -> Moving:
+        """Return the partitions that are being reassigned; found once for frames that share their topics."""
+        topics = () if frame.cluster is None else frame.cluster.topics
+        if self._moving[0] is not topics:
+            self._moving = topics, moving_partitions(topics)
+        return self._moving[1]
+
+    def _take_back(self, at_ms: int) -> None:
+        for series in (self.used_bytes, self.copied_bytes, self.sizes, self.lag):
+            series.take_back(at_ms)
+        while self.events and self.events[-1].at_ms > at_ms:
+            self.events.pop()
+
+
+def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:
+    """Return the partitions that are being reassigned, by name."""
+    return {
+        TopicPartition(topic.name, partition.partition): partition
+        for topic in topics
+        for partition in topic.partitions
+        if partition.assignment.adding_replicas or partition.assignment.removing_replicas
+    }
+
+
+def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
+    for one in frame.log_dirs:
+        if one.log_dir is not None and not one.error:
+            has_volume = one.total_bytes is not None and one.usable_bytes is not None
+            used = (one.total_bytes or 0) - (one.usable_bytes or 0) if has_volume else one.size_bytes
+            yield (one.broker, one.log_dir), used
+
+
+def _copied(frame: Frame, moving: Moving) -> Iterable[tuple[CopyKey, float]]:
+    for name, partition in moving.items():
+        for log in frame.logs.get(name, ()):
+            if log.broker in partition.assignment.adding_replicas and not log.is_future:
+                yield (name, log.broker), log.size_bytes
+
+
+def _leader_sizes(frame: Frame, moving: Moving) -> Iterable[tuple[TopicPartition, float]]:
+    for name, partition in moving.items():
+        for log in frame.logs.get(name, ()):
+            if log.broker == partition.leader and not log.is_future:
+                yield name, log.size_bytes

@@ -1,0 +1,159 @@
+"""Partitions counted by topic and in all. A topic that is the same object as before is not counted again. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.admin.watch.frame import Frame
+from engine.common.model import NO_LEADER
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of some partitions; counters are by broker. Topics marked for deletion are left out.
+
+    Attributes:
+        under_replicated: fewer replicas in sync than wanted, those that a reassignment adds not counted.
+        missing: of these partitions, how often each broker is out of sync.
+        below_min, at_min, one_above, well_above: partitions by how many replicas in sync they have beyond min ISR;
+            ``no_min`` those of which min ISR is not known.
+        leaders: partitions by who leads them.
+        preferred: partitions by who should lead them, the preferred replica.
+        led_elsewhere: of these, those that another replica leads, or nobody.
+        electable: partitions by preferred replica that it does not lead, and could at once: it is in sync.
+        left_by_election: partitions by present leader that an election would take from it.
+        would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now.
+        would_go: partitions that nobody could lead without this broker.
+        moving: partitions that are being reassigned.
+    """
+
+    partitions: int = 0
+    leaderless: int = 0
+    under_replicated: int = 0
+    below_min: int = 0
+    at_min: int = 0
+    one_above: int = 0
+    well_above: int = 0
+    no_min: int = 0
+    moving: int = 0
+    missing: Counter[int] = field(default_factory=Counter)
+    leaders: Counter[int] = field(default_factory=Counter)
+    preferred: Counter[int] = field(default_factory=Counter)
+    led_elsewhere: Counter[int] = field(default_factory=Counter)
+    electable: Counter[int] = field(default_factory=Counter)
+    left_by_election: Counter[int] = field(default_factory=Counter)
+    would_stop: Counter[int] = field(default_factory=Counter)
+    would_go: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of other partitions."""
+        for name in _NUMBERS:
+            count = getattr(other, name)
+            if count:
+                setattr(self, name, getattr(self, name) + count)
+        for name in _COUNTERS:
+            counts = getattr(other, name)
+            if counts:
+                mine = getattr(self, name)
+                for broker, count in counts.items():
+                    mine[broker] += count
+
+
+_NUMBERS = (
+    "partitions", "leaderless", "under_replicated", "below_min", "at_min", "one_above", "well_above", "no_min",
+    "moving",
+)  # fmt: skip
+_COUNTERS = (
+    "missing", "leaders", "preferred", "led_elsewhere", "electable", "left_by_election", "would_stop", "would_go",
+)  # fmt: skip
+
+
+class Tallies:
+    """The counts of one frame after the other."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, tuple[TopicSnapshot, int | None, Tally]] = {}
+        self._last: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], Tally] | None = None
+
+    def of_frame(self, frame: Frame) -> Tally:
+        """Return the counts of all partitions of a frame."""
+        if frame.cluster is None:
+            return Tally()
+        topics, last = frame.cluster.topics, self._last
+        if last is not None and last[0] is topics and last[1] is frame.min_isr:
+            return last[2]
+        if len(self._topics) > len(topics):
+            there = {topic.name for topic in topics}
+            self._topics = {name: known for name, known in self._topics.items() if name in there}
+        total = Tally()
+        for topic in topics:
+            total.add(self.of_topic(topic, frame.min_isr.get(topic.name)))
+        self._last = topics, frame.min_isr, total
+        return total
+
+    def of_topic(self, topic: TopicSnapshot, min_isr: int | None) -> Tally:
+        """Return the counts of one topic; ``min_isr`` None is not known."""
+        known = self._topics.get(topic.name)
+        if known is not None and known[0] is topic and known[1] == min_isr:
+            return known[2]
+        found = tally_of(topic, min_isr)
+        self._topics[topic.name] = topic, min_isr, found
+        return found
+
+
+def tally_of(topic: TopicSnapshot, min_isr: int | None) -> Tally:
+    """Count the partitions of one topic."""
+    found = Tally()
+    if not topic.is_marked_for_deletion:
+        for partition in topic.partitions:
+            _count(found, partition, min_isr)
+    return found
+
+
+def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None) -> None:
+    found.partitions += 1
+    found.moving += partition.assignment.is_being_reassigned
+    _count_leadership(found, partition)
+    isr, leader = partition.isr, partition.leader
+    if partition.is_under_replicated:
+        found.under_replicated += 1
+        adding = partition.assignment.adding_replicas
+        for broker in partition.osr:
+            if broker not in adding:
+                found.missing[broker] += 1
+    if len(isr) == 1 and leader != NO_LEADER:
+        found.would_go[isr[0]] += 1
+    if min_isr is None:
+        found.no_min += 1
+        return
+    margin = len(isr) - min_isr if leader != NO_LEADER else -1
+    if margin < 0:
+        found.below_min += 1
+    elif margin == 0:
+        found.at_min += 1
+        for broker in isr:
+            found.would_stop[broker] += 1
+    elif margin == 1:
+        found.one_above += 1
+    else:
+        found.well_above += 1
+
+
+def _count_leadership(found: Tally, partition: PartitionSnapshot) -> None:
+    leader, preferred = partition.leader, partition.preferred_leader
+    if leader == NO_LEADER:
+        found.leaderless += 1
+    else:
+        found.leaders[leader] += 1
+    if preferred == NO_LEADER or partition.assignment.is_being_reassigned:
+        return
+    found.preferred[preferred] += 1
+    if leader != preferred:
+        found.led_elsewhere[preferred] += 1
+        if preferred in partition.isr:
+            found.electable[preferred] += 1
+            if leader != NO_LEADER:
+                found.left_by_election[leader] += 1
