@@ -57,13 +57,17 @@ def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[
     if health is None:
         return [line(("how the cluster is, is not known yet: topics and partitions were not read so far", Tone.QUIET))]
     word, tone = health_word(board, is_seen=is_seen)
-    if not health.reasons:
+    if not health.reasons and not board.findings:
         told = "   nothing is wrong" if is_seen else ""
         return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
     lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
     shown = list(health.reasons)[: max(1, (lines_max - 1) // 2)]
     for reason in shown:
         lines += _reason(reason, width)
+    for finding in board.findings[:2]:
+        words = finding.doubt.value.replace("_", " ")
+        doubt = line((f"   ? {words}", Tone.BAD), f"  {plain(finding.subject)}: {plain(finding.evidence)}")
+        lines.append(fitted(doubt, width))
     hidden = len(health.reasons) - len(shown)
     return [*lines, line((f"  and {hidden} more", Tone.QUIET))] if hidden else lines
 
@@ -120,11 +124,11 @@ def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
         ("Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
         ("Topics", number(len(board.topics))),
         ("Partitions", number(total.partitions)),
-        ("Offline", number(total.offline, Tone.BAD)),
+        ("Offline", number(total.leaderless, Tone.BAD)),
         ("Under-replicated", number(total.under_replicated, Tone.BAD)),
-        ("Under min ISR", number(total.under_min_isr if min_isr_known else None, Tone.BAD)),
-        ("At min ISR", number(total.at_min_isr if min_isr_known else None, Tone.WARN)),
-        ("Not preferred", number(total.not_preferred, Tone.WARN)),
+        ("Under min ISR", number(total.below_min if min_isr_known else None, Tone.BAD)),
+        ("At min ISR", number(total.at_min if min_isr_known else None, Tone.WARN)),
+        ("Not preferred", number(total.led_elsewhere.total(), Tone.WARN)),
         ("Moving", number(total.moving, Tone.ACCENT)),
         ("Records in/s", (short_count(in_per_s), Tone.STRONG if in_per_s is not None else Tone.QUIET)),
         ("Lag of groups", (short_count(board.lag), Tone.STRONG if board.lag is not None else Tone.QUIET)),
