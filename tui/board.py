@@ -14,10 +14,12 @@ from typing import NamedTuple
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
-from engine.common.model import NO_LEADER, BrokerInfo, TopicPartition
-from engine.common.snapshot import PartitionSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.model import BrokerInfo, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from tui.presenters.sanity import Finding, SanityCheck
+from tui.state.history import History
+from tui.state.tallies import Tallies, Tally
 
-EVENTS_MAX = 20_000
 HISTORY_MAX = 600
 RATE_OVER_MS = 10_000
 """Rates are over the last seconds: one poll alone jumps."""
@@ -37,74 +39,6 @@ class PartitionItem(NamedTuple):
         return TopicPartition(self.topic.name, self.partition.partition)
 
 
-@dataclass(slots=True)
-class Figures:
-    """Counts of some partitions; the counters are by broker."""
-
-    partitions: int = 0
-    offline: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    at_min_isr: int = 0
-    not_preferred: int = 0
-    moving: int = 0
-    replicas: Counter[int] = field(default_factory=Counter)
-    leaders: Counter[int] = field(default_factory=Counter)
-    preferred: Counter[int] = field(default_factory=Counter)
-    """How many partitions each broker is the preferred leader of."""
-    missing: Counter[int] = field(default_factory=Counter)
-    """How many partitions want each broker back in their ISR."""
-    at_risk: Counter[int] = field(default_factory=Counter)
-    """How many partitions would fall below min ISR, or go offline, without each broker."""
-
-    def add(self, other: Figures) -> None:
-        """Add the counts of other partitions."""
-        for name in ("partitions", "offline", "under_replicated", "under_min_isr", "at_min_isr", "not_preferred"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.moving += other.moving
-        for mine, theirs in (
-            (self.replicas, other.replicas),
-            (self.leaders, other.leaders),
-            (self.preferred, other.preferred),
-            (self.missing, other.missing),
-            (self.at_risk, other.at_risk),
-        ):
-            for broker, count in theirs.items():
-                mine[broker] += count
-
-
-def figures_of(topic: TopicSnapshot, min_isr: int | None) -> Figures:
-    """Count the partitions of one topic. Without a known min ISR nothing is said about it."""
-    found = Figures()
-    for partition in topic.partitions:
-        _count(found, partition, min_isr)
-    return found
-
-
-def _count(found: Figures, partition: PartitionSnapshot, min_isr: int | None) -> None:
-    replicas, isr = partition.replicas, partition.isr
-    found.partitions += 1
-    found.replicas.update(replicas)
-    if replicas:
-        found.preferred[replicas[0]] += 1
-    if partition.leader == NO_LEADER:
-        found.offline += 1
-    else:
-        found.leaders[partition.leader] += 1
-        found.not_preferred += bool(replicas) and partition.leader != replicas[0]
-    if partition.is_under_replicated:
-        found.under_replicated += 1
-        adding = partition.assignment.adding_replicas
-        found.missing.update(broker for broker in replicas if broker not in isr and broker not in adding)
-    found.moving += partition.assignment.is_being_reassigned
-    if min_isr is not None:
-        wanted = min(min_isr, len(replicas))
-        found.under_min_isr += len(isr) < wanted
-        found.at_min_isr += len(isr) == wanted
-    if len(isr) <= (min_isr or 1):
-        found.at_risk.update(isr)
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The cluster at one moment, as charts show it; None is a gap."""
@@ -122,13 +56,16 @@ class Board:
 
     def __init__(self) -> None:
         self.frame: Frame | None = None
-        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.history = History()
+        self.findings: list[Finding] = []
+        self._tallies = Tallies()
+        self._sanity = SanityCheck()
+        self._replicas: Counter[int] | None = None
         self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
         self._event_count = 0
-        self._by_topic: dict[str, tuple[TopicSnapshot, int | None, Figures]] = {}
+        self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
         self._past: deque[Frame] = deque()
-        self._total: Figures | None = None
         self._all_items: list[PartitionItem] | None = None
 
     def take(self, frame: Frame) -> None:
@@ -136,15 +73,14 @@ class Board:
         if self.frame is not None and frame.at_ms < self.frame.at_ms:
             self._past.clear()
             self.samples.clear()
-        is_same_cluster = self.frame is not None and (
-            frame.cluster is self.frame.cluster and frame.min_isr is self.frame.min_isr
-        )
+        is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
         self.frame = frame
         if not is_same_cluster:
-            self._total = None
+            self._replicas = None
             self._all_items = None
-        self.events.extend(frame.events)
-        self._event_count += len(frame.events)
+        if self.history.take(frame):
+            self._event_count += len(frame.events)
+        self.findings = self._sanity.check(frame)
         self._remember(frame)
 
     def _remember(self, frame: Frame) -> None:
@@ -161,7 +97,7 @@ class Board:
                 frame.at_ms,
                 self.in_per_s,
                 None if total is None else total.under_replicated,
-                None if total is None else total.offline,
+                None if total is None else total.leaderless,
                 self.lag,
                 self._in_by_broker(),
             )
@@ -194,36 +130,48 @@ class Board:
     @property
     def broker_ids(self) -> list[int]:
         """All brokers, those among them that are down and hold replicas."""
-        return sorted(self.live | set(self.total.replicas))
+        return sorted(self.live | set(self.replicas))
 
-    def topic_figures(self, topic: TopicSnapshot) -> Figures:
+    def topic_figures(self, topic: TopicSnapshot) -> Tally:
         """Return the counts of a topic."""
-        min_isr = None if self.frame is None else self.frame.min_isr.get(topic.name)
-        kept = self._by_topic.get(topic.name)
-        if kept is not None and kept[0] is topic and kept[1] == min_isr:
-            return kept[2]
-        figures = figures_of(topic, min_isr)
-        self._by_topic[topic.name] = topic, min_isr, figures
-        return figures
+        return self._tallies.of_topic(topic, None if self.frame is None else self.frame.min_isr.get(topic.name))
 
     @property
-    def total(self) -> Figures:
+    def total(self) -> Tally:
         """The counts of the whole cluster."""
-        if self._total is None:
-            total = Figures()
-            for topic in self.topics:
-                total.add(self.topic_figures(topic))
+        return Tally() if self.frame is None else self._tallies.of_frame(self.frame)
+
+    @property
+    def replicas(self) -> Counter[int]:
+        """How many replicas each broker holds, or should."""
+        if self._replicas is None:
             names = {topic.name for topic in self.topics}
-            for gone in [name for name in self._by_topic if name not in names]:
-                del self._by_topic[gone]
-                self._items.pop(gone, None)
-            self._total = total
-        return self._total
+            self._replicas_of = {name: kept for name, kept in self._replicas_of.items() if name in names}
+            self._replicas = Counter()
+            for topic in self.topics:
+                for broker, count in self._topic_replicas(topic).items():
+                    self._replicas[broker] += count
+        return self._replicas
+
+    def _topic_replicas(self, topic: TopicSnapshot) -> Counter[int]:
+        kept = self._replicas_of.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        found = Counter(broker for partition in topic.partitions for broker in partition.replicas)
+        self._replicas_of[topic.name] = topic, found
+        return found
+
+    @property
+    def events(self) -> deque[Event]:
+        """What happened, the oldest first."""
+        return self.history.events
 
     @property
     def items(self) -> Sequence[PartitionItem]:
         """All partitions, by name."""
         if self._all_items is None:
+            names = {topic.name for topic in self.topics}
+            self._items = {name: kept for name, kept in self._items.items() if name in names}
             self._all_items = [item for topic in self.topics for item in self.items_of(topic)]
         return self._all_items
 
@@ -262,6 +210,13 @@ class Board:
         """Return how many records a second come to a topic, over the partitions of which it is known."""
         return _sum(self.partition_in(item.name) for item in self.items_of(topic))
 
+    def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
+        """Return the topics that most records come to; none where there are too many to look at in every frame."""
+        if count <= 0 or len(self.items) > MANY_PARTITIONS:
+            return []
+        rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
+        return sorted(rates, key=lambda one: -one[1])[:count]
+
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers told of."""
         if self.frame is None:
@@ -269,17 +224,6 @@ class Board:
         logs = [self.frame.logs.get(item.name) for item in self.items_of(topic)]
         known = [log for found in logs if found for log in found]
         return sum(log.size_bytes for log in known) if known else None
-
-    def copy_rate(self, name: TopicPartition, adding: Sequence[int]) -> float | None:
-        """Return how many bytes a second new replicas of a partition get; None where it is not known yet."""
-        then = self._then()
-        if self.frame is None or then is None:
-            return None
-        elapsed_ms = self._log_dirs_ms(self.frame) - self._log_dirs_ms(then)
-        logs, before = self.frame.logs.get(name), then.logs.get(name)
-        if elapsed_ms <= 0 or logs is None or before is None:
-            return None
-        return max(0.0, (_bytes_on(logs, adding) - _bytes_on(before, adding)) * 1000 / elapsed_ms)
 
     @property
     def in_per_s(self) -> float | None:
@@ -304,10 +248,6 @@ class Board:
             if rate:
                 found[item.partition.leader] += rate
         return found
-
-    @staticmethod
-    def _log_dirs_ms(frame: Frame) -> int:
-        return frame.stage(Stage.LOG_DIRS).read_at_ms or 0
 
     @staticmethod
     def _offsets_ms(frame: Frame) -> int:
@@ -337,10 +277,6 @@ class Board:
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
         return (one for one in (self.frame.log_dirs if self.frame else ()) if one.broker == broker)
-
-
-def _bytes_on(logs: Sequence[ReplicaLog], brokers: Sequence[int]) -> int:
-    return sum(log.size_bytes for log in logs if log.broker in brokers and not log.is_future)
 
 
 def _sum(values: Iterator[float | None]) -> float | None:

@@ -139,7 +139,7 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 
     if not items:
         return NotNow("nothing is being moved")
-    return CancelReassignments(tuple(item.name for item in items))
+    return CancelReassignments(tuple(dict.fromkeys(item.name for item in items)))
 
 
 def _throttle(view: View, items: Sequence[Any]) -> Offer:

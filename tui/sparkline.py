@@ -6,7 +6,7 @@ A flat line at 5 and a flat line at 0 look different, and so do two lines that s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
+from math import floor, isfinite, log10
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -22,6 +22,14 @@ def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, 
     ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
     columns = [_column(point, height, ceiling) for point in points]
     return ["".join(column[row] for column in columns) for row in range(height)]
+
+
+def ceiling_of(value: float | None) -> float:
+    """Return a round number above a value, as the top of a chart: the line then has air above it."""
+    if value is None or value <= 0:
+        return 1.0
+    step = 10.0 ** floor(log10(value))
+    return next(step * factor for factor in (1.5, 2, 3, 5, 7.5, 10, 15) if step * factor > value)
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:

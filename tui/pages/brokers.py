@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.admin.watch.frame import BrokerRegistration
 from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
+from tui.presenters.causes import missing_brokers
+from tui.presenters.disks import dir_trends
+from tui.presenters.leadership import leadership
+from tui.presenters.restarts import RestartAdvice, Verdict, restart_board
 from tui.table_model import Rows
-from tui.units import count, percent, short_count, size, span
+from tui.units import count, percent, plain, short_count, size, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,9 @@ class BrokerItem:
     preferred: int
     skew: float | None
     missing: int
-    at_risk: int
+    restart: RestartAdvice
+    imbalance: int
+    full_in_s: float | None
     bytes: int | None
     disk: float | None
     up_s: float | None
@@ -53,7 +58,10 @@ def items_of(board: Board) -> list[BrokerItem]:
     if frame is None or frame.cluster is None:
         return []
     total, live = board.total, {broker.id: broker for broker in board.brokers}
-    mean = sum(total.replicas.values()) / len(live) if live else 0
+    mean = board.replicas.total() / len(live) if live else 0
+    advice = {one.broker: one for one in restart_board(frame, total).brokers}
+    imbalance = {one.broker: one.imbalance_percent for one in leadership(frame, total).brokers}
+    full_in = _full_in(board)
     rates = board.samples[-1].in_by_broker if board.samples else {}
     found = []
     for broker in board.broker_ids:
@@ -64,14 +72,16 @@ def items_of(board: Board) -> list[BrokerItem]:
                 live.get(broker),
                 broker == frame.cluster.controller_id,
                 total.leaders[broker],
-                total.replicas[broker],
+                board.replicas[broker],
                 total.preferred[broker],
-                total.replicas[broker] / mean - 1 if mean else None,
+                board.replicas[broker] / mean - 1 if mean else None,
                 total.missing[broker],
-                total.at_risk[broker],
+                advice.get(broker) or RestartAdvice(broker, Verdict.UNKNOWN, (), 0, 0, 0, None),
+                imbalance.get(broker, 0),
+                full_in.get(broker),
                 board.broker_bytes(broker),
                 board.broker_disk_share(broker),
-                _up_s(frame.registrations.get(broker), frame.at_ms),
+                advice[broker].up_s if broker in advice else None,
                 rates.get(broker),
                 words.trouble if words is not None else "",
             )
@@ -79,10 +89,14 @@ def items_of(board: Board) -> list[BrokerItem]:
     return found
 
 
-def _up_s(registration: BrokerRegistration | None, now_ms: int) -> float | None:
-    if registration is None or registration.created_ms is None:
-        return None
-    return max(0.0, (now_ms - registration.created_ms) / 1000)
+def _full_in(board: Board) -> dict[int, float]:
+    """Return for each broker when its first volume is full, of those that fill."""
+    found: dict[int, float] = {}
+    if board.frame is not None:
+        for one in dir_trends(board.frame, board.history):
+            if one.full_in_s is not None:
+                found[one.broker] = min(one.full_in_s, found.get(one.broker, one.full_in_s))
+    return found
 
 
 def _state(item: BrokerItem) -> Cell:
@@ -105,11 +119,22 @@ def _disk(item: BrokerItem) -> Cell:
     return NO_DATA if item.disk is None else tinted(item.disk, percent(item.disk), bad_from=0.85)
 
 
-def _stop(item: BrokerItem) -> Cell:
-    """What happens to partitions if this broker stops."""
-    if item.info is None:
-        return Cell("is down", Tone.BAD)
-    return Cell(f"hurts {count(item.at_risk)}", Tone.WARN) if item.at_risk else Cell("safe", Tone.GOOD)
+_VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.UNKNOWN: Tone.QUIET, Verdict.WAIT: Tone.WARN}
+
+
+def _restart(item: BrokerItem) -> Cell:
+    """Whether it may be stopped now, and why not."""
+    return Cell(item.restart.verdict.value, _VERDICTS.get(item.restart.verdict, Tone.BAD))
+
+
+def _imbalance(item: BrokerItem) -> Cell:
+    return tinted(item.imbalance, f"{item.imbalance} %", bad_from=10, tone=Tone.WARN)
+
+
+def _full_in_cell(item: BrokerItem) -> Cell:
+    if item.full_in_s is None:
+        return NO_DATA
+    return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < 86_400 else Tone.PLAIN)
 
 
 COLUMNS = (
@@ -129,12 +154,14 @@ COLUMNS = (
     Column("skew", "SKEW", _skew, lambda i: i.skew, rank=4, is_figure=True, width=6),
     Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
-    Column("stop", "IF STOPPED", _stop, lambda i: i.at_risk, rank=2, width=10),
+    Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value, rank=2, width=10),
+    Column("imbalance_percent", "IMBALANCE", _imbalance, lambda i: i.imbalance, rank=5, is_figure=True),
     Column("in_per_s", "IN/S", lambda i: NO_DATA if i.in_per_s is None else Cell(short_count(i.in_per_s)),
            lambda i: i.in_per_s, rank=5, is_figure=True, width=6),
     Column("bytes", "ON DISK", lambda i: NO_DATA if i.bytes is None else Cell(size(i.bytes)), lambda i: i.bytes,
            rank=4, is_figure=True, width=9),
     Column("disk", "FULL", _disk, lambda i: i.disk, rank=4, is_figure=True, width=5),
+    Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     Column("up_s", "UP FOR", lambda i: NO_DATA if i.up_s is None else Cell(span(i.up_s)), lambda i: i.up_s, rank=6,
            is_figure=True, width=7),
 )  # fmt: skip
@@ -152,29 +179,46 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
-    if not board.has_metadata:
+    frame = board.frame
+    if frame is None or not board.has_metadata:
         return [line((why_empty(view, "brokers"), Tone.QUIET))]
     total = board.total
     live, known = len(board.live), len(board.broker_ids)
     alive = (f"{live} of {known} up", Tone.GOOD if live == known else Tone.BAD)
-    share = total.not_preferred / total.partitions if total.partitions else 0
+    moves = leadership(frame, total).moves
+    elsewhere = total.led_elsewhere.total()
+    share = elsewhere / total.partitions if total.partitions else 0
     back = (
-        (f"{count(total.not_preferred)} partitions ({percent(share)}) not led by their preferred replica", Tone.WARN)
-        if total.not_preferred
+        (f"{count(elsewhere)} partitions ({percent(share)}) not led by their preferred replica", Tone.WARN)
+        if elsewhere
         else ("every leader is the preferred one", Tone.QUIET)
     )
-    hint = ("   E gives them back", Tone.QUIET) if total.not_preferred else ""
-    return [line(alive, "   ", back, hint), *_cause(board)]
+    hint = (f"   E gives back {count(moves)}", Tone.QUIET) if moves else ""
+    return [line(alive, "   ", back, hint), _restart_line(board), *_causes(board)]
 
 
-def _cause(board: Board) -> list[Line]:
-    """Say which broker is behind the under-replication."""
-    total = board.total
-    worst = [(broker, missed) for broker, missed in total.missing.most_common(3) if missed]
-    if not worst:
-        return []
-    told = ", ".join(f"broker {broker} from {count(missed)}" for broker, missed in worst)
-    return [line((f"missing of {count(total.under_replicated)} under-replicated: {told}", Tone.BAD))]
+def _restart_line(board: Board) -> Line:
+    """Say which broker may be restarted next, or what has to be over before."""
+    assert board.frame is not None
+    advice = restart_board(board.frame, board.total)
+    if advice.next_broker is not None:
+        return line(
+            ("rolling restart: ", Tone.QUIET), (f"broker {advice.next_broker} is safe to restart next", Tone.GOOD)
+        )
+    reasons = next((one.reasons for one in advice.brokers if one.reasons), ())
+    return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'nobody is up'}", Tone.WARN))
+
+
+def _causes(board: Board) -> list[Line]:
+    """Say which brokers are behind the under-replication, and why."""
+    assert board.frame is not None
+    found = missing_brokers(board.frame, board.total)[:3]
+    return [
+        line(
+            (str(one), Tone.BAD), (f": {one.cause.value}{f' ({plain(one.detail)})' if one.detail else ''}", Tone.PLAIN)
+        )
+        for one in found
+    ]
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -11,9 +11,10 @@ from engine.common.model import NO_CONTROLLER
 from tui.board import Board, Sample
 from tui.cells import Tone
 from tui.lines import Line, beside, fitted, line
+from tui.pages.groups import status_cell, trend_cell
 from tui.pages.timeline import change_text, kind_cell
 from tui.remedies import spelled
-from tui.sparkline import spark_lines
+from tui.sparkline import ceiling_of, spark_lines
 from tui.units import NOTHING, clock_time, count, plain, short_count
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
@@ -31,7 +32,8 @@ def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = Tru
     if width >= _WIDE:
         half = (inner - 3) // 2
         left = [*health, (), *_figures(board, half, columns=2)]
-        right = _charts(board, inner - half - 3, chart_height=min(6, max(2, (height - 12) // 6)))
+        left += _lists(board, half, height - len(left) - 8)
+        right = _charts(board, inner - half - 3, chart_height=min(6, max(2, (height - 12) // 6)), gap=1)
         top = beside(left, right, left_width=half)
     else:
         top = [*health, (), *_figures(board, inner, columns=3), ()]
@@ -55,13 +57,17 @@ def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[
     if health is None:
         return [line(("how the cluster is, is not known yet: topics and partitions were not read so far", Tone.QUIET))]
     word, tone = health_word(board, is_seen=is_seen)
-    if not health.reasons:
+    if not health.reasons and not board.findings:
         told = "   nothing is wrong" if is_seen else ""
         return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
     lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
     shown = list(health.reasons)[: max(1, (lines_max - 1) // 2)]
     for reason in shown:
         lines += _reason(reason, width)
+    for finding in board.findings[:2]:
+        words = finding.doubt.value.replace("_", " ")
+        doubt = line((f"   ? {words}", Tone.BAD), f"  {plain(finding.subject)}: {plain(finding.evidence)}")
+        lines.append(fitted(doubt, width))
     hidden = len(health.reasons) - len(shown)
     return [*lines, line((f"  and {hidden} more", Tone.QUIET))] if hidden else lines
 
@@ -118,15 +124,38 @@ def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
         ("Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
         ("Topics", number(len(board.topics))),
         ("Partitions", number(total.partitions)),
-        ("Offline", number(total.offline, Tone.BAD)),
+        ("Offline", number(total.leaderless, Tone.BAD)),
         ("Under-replicated", number(total.under_replicated, Tone.BAD)),
-        ("Under min ISR", number(total.under_min_isr if min_isr_known else None, Tone.BAD)),
-        ("At min ISR", number(total.at_min_isr if min_isr_known else None, Tone.WARN)),
-        ("Not preferred", number(total.not_preferred, Tone.WARN)),
+        ("Under min ISR", number(total.below_min if min_isr_known else None, Tone.BAD)),
+        ("At min ISR", number(total.at_min if min_isr_known else None, Tone.WARN)),
+        ("Not preferred", number(total.led_elsewhere.total(), Tone.WARN)),
         ("Moving", number(total.moving, Tone.ACCENT)),
         ("Records in/s", (short_count(in_per_s), Tone.STRONG if in_per_s is not None else Tone.QUIET)),
         ("Lag of groups", (short_count(board.lag), Tone.STRONG if board.lag is not None else Tone.QUIET)),
     ]
+
+
+def _lists(board: Board, width: int, lines_max: int) -> list[Line]:
+    """Return the groups furthest behind and the busiest topics, as far as there is room."""
+    groups = sorted(
+        (group for group in (board.frame.groups if board.frame is not None else ()) if group.lag.lag),
+        key=lambda group: -(group.lag.lag or 0),
+    )
+    lines: list[Line] = []
+    if groups and lines_max >= 4:
+        lines += [(), line(("groups furthest behind", Tone.QUIET))]
+        for group in groups[: min(5, lines_max - 2)]:
+            status, trend = status_cell(group.lag.status), trend_cell(group.lag.in_per_sec, group.lag.out_per_sec)
+            name = fitted(line((plain(group.name), Tone.STRONG)), max(10, width - 34))
+            lines.append(line(*name, (f"{short_count(group.lag.lag):>8}  ", Tone.PLAIN), (f"{status.text:<8}",
+                              status.tone), (trend.text, trend.tone)))  # fmt: skip
+    busiest = board.busiest_topics(min(5, lines_max - len(lines) - 2))
+    if busiest:
+        lines += [(), line(("busiest topics, records in/s", Tone.QUIET))]
+        for topic, rate in busiest:
+            name = fitted(line((plain(topic.name), Tone.STRONG)), max(10, width - 34))
+            lines.append(line(*name, f"{short_count(rate):>8}"))
+    return lines
 
 
 _CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
@@ -137,18 +166,20 @@ _CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
 _BROKERS_MAX = 12
 
 
-def _charts(board: Board, width: int, *, chart_height: int) -> list[Line]:
+def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0) -> list[Line]:
     """Draw what the cluster does, then each broker's share of it on one scale."""
     samples = list(board.samples)
     chart = max(8, width - _LABEL - _FIGURE - 2)
     lines: list[Line] = []
     for label, value, tone in _CHARTS:
         values = [value(sample) for sample in samples]
-        lines += _chart(label, values, chart, chart_height, tone, top=None)
+        top = ceiling_of(max((one for one in values if one is not None), default=None))
+        lines += [*_chart(label, values, chart, chart_height, tone, top=top), *[()] * gap]
     brokers = sorted(board.live)[:_BROKERS_MAX]
     by_broker = {broker: [sample.in_by_broker.get(broker) for sample in samples] for broker in brokers}
-    top = max((value for values in by_broker.values() for value in values if value is not None), default=None)
-    if top is not None:
+    most = max((value for values in by_broker.values() for value in values if value is not None), default=None)
+    if most is not None:
+        top = ceiling_of(most)
         lines.append(line((f"records in/s by broker, one scale: 0 to {short_count(top)}", Tone.QUIET)))
         for broker, values in by_broker.items():
             lines += _chart(f"  broker {broker}", values, chart, 1, Tone.ACCENT, top=top)
@@ -156,14 +187,14 @@ def _charts(board: Board, width: int, *, chart_height: int) -> list[Line]:
 
 
 def _chart(
-    label: str, values: Sequence[float | None], width: int, height: int, tone: Tone, *, top: float | None
+    label: str, values: Sequence[float | None], width: int, height: int, tone: Tone, *, top: float
 ) -> list[Line]:
     drawn = spark_lines(values, width, height, top=top)
     last = next((value for value in reversed(values) if value is not None), None)
     lines = []
     for row, text in enumerate(drawn):
         is_last = row == height - 1
-        name = label if is_last else ""
+        name = label if is_last else f"{'to ' + short_count(top):>{_LABEL - 1}}" if row == 0 else ""
         figure = short_count(last) if is_last else ""
         lines.append(line((f"{name:<{_LABEL}}", Tone.QUIET), (text, tone), (f" {figure:>{_FIGURE - 1}}", Tone.STRONG)))
     return lines

@@ -149,7 +149,7 @@ def _summary(view: View, width: int) -> list[Line]:
             line(
                 (f"broker {broker} is {'up' if is_up else 'down'}", Tone.GOOD if is_up else Tone.BAD),
                 f"   leads {count(total.leaders[broker])} of the {count(total.preferred[broker])} it is preferred for,"
-                f" holds {count(total.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
+                f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
             )
         ]
     return [line((f"{count(total.partitions)} partitions   * not led by the preferred replica", Tone.QUIET))]
@@ -169,7 +169,10 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
                 Tone.BAD if figures.under_replicated else Tone.QUIET,
             ),
             "   ",
-            (f"{count(figures.not_preferred)} not preferred", Tone.WARN if figures.not_preferred else Tone.QUIET),
+            (
+                f"{count(figures.led_elsewhere.total())} not preferred",
+                Tone.WARN if figures.led_elsewhere.total() else Tone.QUIET,
+            ),
         ),
         line((f"set: {settings or 'nothing of its own'}", Tone.QUIET)),
     ]

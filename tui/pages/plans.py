@@ -124,7 +124,7 @@ def summary_of(view: View, plan: PlanFile | None, width: int) -> list[Line]:
 
 def _heat(board: Board, items: Sequence[PlannedItem]) -> list[Line]:
     """Return replicas and leaders of each broker before and after, shaded by one scale each."""
-    replicas, leaders = Counter(board.total.replicas), Counter(board.total.preferred)
+    replicas, leaders = Counter(board.replicas), Counter(board.total.preferred)
     later_replicas, later_leaders = Counter(replicas), Counter(leaders)
     for item in items:
         present = item.present.partition.assignment.replicas if item.present is not None else ()

@@ -1,4 +1,4 @@
-"""Reassignments under way: how much is copied, how fast, and whether it ever ends."""
+"""Reassignments under way, copy by copy: how much is there, how fast it goes, and whether it ever ends."""
 
 from __future__ import annotations
 
@@ -6,73 +6,61 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.common.model import TopicPartition
-from tui.board import Board, PartitionItem
+from engine.common.model import ReplicaAssignment, TopicPartition
+from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, moves_board
+from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
-from tui.units import byte_rate, count, ids, percent, size, span
+from tui.units import NOTHING, byte_rate, count, ids, percent, size, span
+
+FINISHING = "finishing"
+"""A partition that moves and has nothing left to copy."""
+_TONES = {
+    CopyState.STALLED: Tone.BAD,
+    CopyState.FALLING_BEHIND: Tone.BAD,
+    CopyState.COPYING: Tone.GOOD,
+    CopyState.CATCHING_UP: Tone.GOOD,
+    CopyState.DONE: Tone.GOOD,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class MoveItem:
-    """One partition that moves. Bytes are those of all replicas that it gets; None where brokers do not tell."""
+    """One replica that a partition gets; ``copy`` is None for a partition that gets none."""
 
-    item: PartitionItem
-    copied: int | None
-    total: int | None
-    bytes_per_s: float | None
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.item.name
+    name: TopicPartition
+    assignment: ReplicaAssignment
+    copy: CopyProgress | None
 
     @property
-    def share(self) -> float | None:
-        if self.copied is None or not self.total:
-            return None
-        return min(1.0, self.copied / self.total)
-
-    @property
-    def left_s(self) -> float | None:
-        if self.copied is None or self.total is None or not self.bytes_per_s:
-            return None
-        return max(0.0, (self.total - self.copied) / self.bytes_per_s)
+    def broker(self) -> int | None:
+        return None if self.copy is None else self.copy.broker
 
     @property
     def state(self) -> str:
-        if not self.item.partition.assignment.adding_replicas:
-            return "finishing"
-        if self.bytes_per_s is None:
-            return "measuring"
-        return "copying" if self.bytes_per_s > 0 else "stands still"
+        return FINISHING if self.copy is None else self.copy.state.value
+
+    @property
+    def share(self) -> float | None:
+        copy = self.copy
+        if copy is None or copy.copied_bytes is None or not copy.total_bytes:
+            return None
+        return min(1.0, copy.copied_bytes / copy.total_bytes)
 
 
 def items_of(board: Board) -> list[MoveItem]:
-    """Return the partitions that are being reassigned."""
-    found = []
-    for topic in board.topics:
-        if board.topic_figures(topic).moving:
-            moving = (item for item in board.items_of(topic) if item.partition.assignment.is_being_reassigned)
-            found += [_move(board, item) for item in moving]
-    return found
-
-
-def _move(board: Board, item: PartitionItem) -> MoveItem:
-    adding = item.partition.assignment.adding_replicas
-    logs = board.frame.logs.get(item.name, ()) if board.frame is not None else ()
-    sizes = {log.broker: log.size_bytes for log in logs if not log.is_future}
-    whole = sizes.get(item.partition.leader)
-    copied = sum(min(sizes.get(broker, 0), whole) for broker in adding) if whole is not None else None
-    total = None if whole is None else whole * len(adding)
-    return MoveItem(item, copied, total, board.copy_rate(item.name, adding))
-
-
-def _state(move: MoveItem) -> Cell:
-    tones = {"stands still": Tone.BAD, "copying": Tone.GOOD}
-    return Cell(move.state, tones.get(move.state, Tone.QUIET))
+    """Return all copies, those that stand still first, then partitions with nothing to copy."""
+    if board.frame is None:
+        return []
+    moving = board.history.moving(board.frame)
+    copies = moves_board(board.frame, board.history).copies
+    items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
+    copied = {copy.name for copy in copies}
+    return items + [MoveItem(name, found.assignment, None) for name, found in moving.items() if name not in copied]
 
 
 def bar(share: float | None, width: int = 12) -> str:
@@ -83,29 +71,63 @@ def bar(share: float | None, width: int = 12) -> str:
     return "━" * full + "╌" * (width - full)
 
 
+def _state(item: MoveItem) -> Cell:
+    return Cell(item.state, Tone.QUIET if item.copy is None else _TONES.get(item.copy.state, Tone.QUIET))
+
+
+def _of(item: MoveItem, name: str) -> Any:
+    return None if item.copy is None else getattr(item.copy, name)
+
+
+def _bytes(name: str, title: str) -> Column:
+    def cell(item: MoveItem) -> Cell:
+        value = _of(item, name)
+        return NO_DATA if value is None else Cell(size(value))
+
+    return Column(name, title, cell, lambda i: _of(i, name), rank=4, is_figure=True, width=9)
+
+
+def _left(item: MoveItem) -> Cell:
+    """The time left, with the range where the samples leave a wide one."""
+    copy = item.copy
+    if copy is None or copy.left_s is None:
+        return NO_DATA
+    low, high = copy.left_low_s, copy.left_high_s
+    is_wide = low is not None and high is not None and high > 1.5 * max(low, 1.0)
+    return Cell(f"{span(low)} to {span(high)}" if is_wide else span(copy.left_s))
+
+
+def _rate(item: MoveItem) -> Cell:
+    rate = _of(item, "rate")
+    return NO_DATA if rate is None else Cell(byte_rate(rate))
+
+
+def _why(item: MoveItem) -> str:
+    copy = item.copy
+    if copy is None:
+        return ""
+    still = f"for {span(copy.stalled_s)}" if copy.stalled_s else ""
+    return " ".join(part for part in (still, copy.reason) if part)
+
+
 COLUMNS = (
     Column("partition", "PARTITION", lambda m: Cell(str(m.name), Tone.STRONG), lambda m: m.name, is_wide=True,
            width=16),
+    Column("broker", "TO BROKER", lambda m: NO_DATA if m.broker is None else Cell(str(m.broker), Tone.ACCENT),
+           lambda m: m.broker, rank=1, is_figure=True),
     Column("state", "STATE", _state, lambda m: m.state, width=12),
-    Column("replicas", "FROM", lambda m: Cell(ids(m.item.partition.assignment.origin_replicas)),
-           lambda m: m.item.partition.assignment.origin_replicas, rank=3),
-    Column("target", "TO", lambda m: Cell(ids(m.item.partition.assignment.target_replicas)),
-           lambda m: m.item.partition.assignment.target_replicas, rank=3),
-    Column("adding", "ADDS", lambda m: Cell(ids(m.item.partition.assignment.adding_replicas), Tone.ACCENT),
-           lambda m: m.item.partition.assignment.adding_replicas, rank=2),
-    Column("removing", "REMOVES", lambda m: Cell(ids(m.item.partition.assignment.removing_replicas), Tone.QUIET),
-           lambda m: m.item.partition.assignment.removing_replicas, rank=4),
+    Column("replicas", "FROM", lambda m: Cell(ids(m.assignment.origin_replicas)),
+           lambda m: m.assignment.origin_replicas, rank=3),
+    Column("target", "TO", lambda m: Cell(ids(m.assignment.target_replicas)),
+           lambda m: m.assignment.target_replicas, rank=3),
     Column("bar", "", lambda m: Cell(bar(m.share), Tone.ACCENT), lambda m: m.share, rank=5, width=12),
     Column("share", "DONE", lambda m: NO_DATA if m.share is None else Cell(percent(m.share)), lambda m: m.share,
            is_figure=True, width=5),
-    Column("copied_bytes", "COPIED", lambda m: NO_DATA if m.copied is None else Cell(size(m.copied)),
-           lambda m: m.copied, rank=4, is_figure=True, width=9),
-    Column("total_bytes", "OF", lambda m: NO_DATA if m.total is None else Cell(size(m.total)), lambda m: m.total,
-           rank=4, is_figure=True, width=9),
-    Column("bytes_per_s", "RATE", lambda m: NO_DATA if m.bytes_per_s is None else Cell(byte_rate(m.bytes_per_s)),
-           lambda m: m.bytes_per_s, rank=1, is_figure=True, width=11),
-    Column("left_s", "TIME LEFT", lambda m: NO_DATA if m.left_s is None else Cell(span(m.left_s)),
-           lambda m: m.left_s, rank=1, is_figure=True, width=8),
+    _bytes("copied_bytes", "COPIED"),
+    _bytes("total_bytes", "OF"),
+    Column("rate", "RATE", _rate, lambda m: _of(m, "rate"), rank=1, is_figure=True, width=11),
+    Column("left_s", "TIME LEFT", _left, lambda m: _of(m, "left_s"), rank=1, is_figure=True, width=8),
+    Column("reason", "WHY", lambda m: Cell(_why(m), Tone.QUIET), _why, rank=2),
 )  # fmt: skip
 
 
@@ -113,46 +135,47 @@ def _rows(view: View) -> Rows:
     return Rows(
         COLUMNS,
         items_of(view.board),
-        lambda move: move.name,
-        lambda move: f"{move.name} {move.state}",
+        lambda move: (move.name, move.broker),
+        lambda move: f"{move.name} {move.state} {move.broker}",
         "nothing is being moved" if view.board.has_metadata else why_empty(view, "reassignments"),
     )
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    moves = items_of(view.board)
-    if not moves:
+    board = view.board
+    if board.frame is None:
         return []
-    known = [move for move in moves if move.copied is not None and move.total is not None]
-    copied, total = sum(move.copied or 0 for move in known), sum(move.total or 0 for move in known)
-    rates = [move.bytes_per_s for move in moves if move.bytes_per_s is not None]
-    rate = sum(rates) if rates else None
-    left = (total - copied) / rate if rate else None
-    still = sum(move.state == "stands still" for move in moves)
-    share = copied / total if total else None
+    moves = moves_board(board.frame, board.history)
+    if not moves.partitions:
+        return []
+    share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     lines = [
         line(
-            f"{count(len(moves))} partitions moving   ",
+            f"{count(moves.partitions)} partitions moving   ",
             (bar(share, 20), Tone.ACCENT),
-            f" {percent(share)}  {size(copied)} of {size(total)}   {byte_rate(rate)}   {span(left)} left",
+            f" {NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
+            f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left",
         )
     ]
-    if still:
-        lines.append(line((f"{count(still)} stand still: nothing was copied over the last seconds", Tone.BAD)))
-    return [*lines, *_throttle(view.board)]
+    if moves.stalled_count:
+        lines.append(line((f"{count(moves.stalled_count)} copies stand still", Tone.BAD)))
+    return [*lines, *_throttles(board, moves)]
 
 
-def _throttle(board: Board) -> list[Line]:
-    """Say which limit brokers copy under."""
-    cluster = board.frame.cluster if board.frame is not None else None
-    if cluster is None:
-        return []
-    key = "follower.replication.throttled.rate"
-    rates = {configs[key] for configs in cluster.broker_configs.values() if key in configs}
-    if not rates:
-        return [line(("no throttle is set   H sets one", Tone.QUIET))]
-    told = ", ".join(byte_rate(int(rate)) if rate.isdecimal() else rate for rate in sorted(rates))
-    return [line((f"brokers copy at most {told} each   H changes it", Tone.QUIET))]
+def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
+    """Say what the throttles do, those first that never let it end."""
+    assert board.frame is not None
+    advice = throttle_advice(board.frame, moves)
+    if not advice:
+        return [line(("no throttle holds these copies   H sets one", Tone.QUIET))]
+    lines = []
+    for one in advice[:2]:
+        side = "sends" if one.is_leader else "takes"
+        is_bad = one.verdict is ThrottleVerdict.NEVER_ENDS
+        more = f": {byte_rate(one.suggested_rate)} would let it end" if one.suggested_rate else ""
+        told = f"broker {one.broker} {side} at most {byte_rate(one.rate)}: the throttle {one.verdict.value}{more}"
+        lines.append(line((told, Tone.BAD if is_bad else Tone.QUIET), ("   H changes it", Tone.QUIET)))
+    return lines
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
@@ -163,7 +186,7 @@ PAGE = Page(
     "reassignments",
     _rows,
     _summary,
-    lambda view, move: Location("partitions", topic=move.item.topic.name, row=str(move.name)),
-    lambda view, move: move.state == "stands still",
+    lambda view, move: Location("partitions", topic=move.name.topic, row=str(move.name)),
+    lambda view, move: move.copy is not None and _TONES.get(move.copy.state) is Tone.BAD,
     _command,
 )

@@ -10,6 +10,7 @@ from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
+from tui.presenters.timeline import timelines
 from tui.table_model import Rows
 from tui.units import clock_time, count, span
 
@@ -71,7 +72,26 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     text = f"{count(len(view.board.events))} events   what came and went between two looks is not seen"
-    return [line((text, Tone.QUIET))]
+    return [line((text, Tone.QUIET)), *_absent(view)]
+
+
+def _absent(view: View) -> list[Line]:
+    """Say which replicas have been out of sync for longest."""
+    frame = view.board.frame
+    if frame is None:
+        return []
+    out = [
+        (absence.since_ms, str(row.name), absence.broker)
+        for row in timelines(view.board.events)
+        for absence in row.absences
+        if absence.until_ms is None and absence.since_ms is not None
+    ]
+    if not out:
+        return []
+    shown = ", ".join(
+        f"{name} without {broker} for {span((frame.at_ms - since) / 1000)}" for since, name, broker in sorted(out)[:3]
+    )
+    return [line((f"{count(len(out))} replicas out of sync: {shown}", Tone.BAD))]
 
 
 def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:

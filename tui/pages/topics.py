@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.common.snapshot import TopicSnapshot
@@ -11,6 +11,7 @@ from tui.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
+from tui.state.tallies import Tally
 from tui.table_model import Rows
 from tui.units import NOTHING, count, short_count, size
 
@@ -28,9 +29,9 @@ def _rows(view: View) -> Rows:
 def columns_of(board: Board) -> tuple[Column, ...]:
     """Return the columns; what they count is the board's."""
 
-    def figure(name: str, title: str, rank: int, tone: Tone = Tone.BAD) -> Column:
+    def figure(name: str, title: str, rank: int, of: Callable[[Tally], int], tone: Tone = Tone.BAD) -> Column:
         def value(topic: TopicSnapshot) -> int:
-            return int(getattr(board.topic_figures(topic), name))
+            return of(board.topic_figures(topic))
 
         return Column(
             name, title, lambda t: tinted(value(t), count(value(t)), tone=tone), value, rank=rank, is_figure=True
@@ -49,11 +50,11 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         Column("replication_factor", "RF", lambda t: Cell(str(t.replication_factor)), lambda t: t.replication_factor,
                rank=1, is_figure=True),
         Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t))), min_isr, rank=4, is_figure=True),
-        figure("under_replicated", "UNDER-REPL", 0),
-        figure("offline", "OFFLINE", 1),
-        figure("under_min_isr", "UNDER MIN", 2),
-        figure("not_preferred", "NOT PREF", 3, Tone.WARN),
-        figure("moving", "MOVING", 4, Tone.ACCENT),
+        figure("under_replicated", "UNDER-REPL", 0, lambda tally: tally.under_replicated),
+        figure("offline", "OFFLINE", 1, lambda tally: tally.leaderless),
+        figure("under_min_isr", "UNDER MIN", 2, lambda tally: tally.below_min),
+        figure("not_preferred", "NOT PREF", 3, lambda tally: tally.led_elsewhere.total(), Tone.WARN),
+        figure("moving", "MOVING", 4, lambda tally: tally.moving, Tone.ACCENT),
         Column("in_per_s", "IN/S", lambda t: known(board.topic_in(t), short_count(board.topic_in(t))), board.topic_in,
                rank=2, is_figure=True, width=6),
         Column("bytes", "ON DISK", lambda t: known(board.topic_bytes(t), size(board.topic_bytes(t))),
@@ -84,9 +85,12 @@ def _summary(view: View, width: int) -> list[Line]:
             "   ",
             (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
             "   ",
-            (f"{count(total.offline)} offline", _bad(total.offline)),
+            (f"{count(total.leaderless)} offline", _bad(total.leaderless)),
             "   ",
-            (f"{count(total.under_min_isr)} under, {count(total.at_min_isr)} at min ISR", _bad(total.under_min_isr)),
+            (
+                f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above",
+                _bad(total.below_min),
+            ),
         )
     ]
 
@@ -97,7 +101,7 @@ def _bad(number: int) -> Tone:
 
 def _is_trouble(view: View, topic: Any) -> bool:
     figures = view.board.topic_figures(topic)
-    return bool(figures.under_replicated or figures.offline or figures.under_min_isr or topic.is_marked_for_deletion)
+    return bool(figures.under_replicated or figures.leaderless or figures.below_min or topic.is_marked_for_deletion)
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -173,15 +173,15 @@ class LineTable(ScrollView, can_focus=True):
         if not self._layout:
             self._lay_out()
         if y == 0:
-            return Strip(self._header()).adjust_cell_length(width, self.rich_style)
+            return Strip(self._header()).adjust_cell_length(width, self._base_style)
         index = round(self.scroll_offset.y) + y - 1
         if index < len(self.model.shown):
             return Strip(self._row(index)).adjust_cell_length(width, self._row_style(index))
         if not self.model.shown and y == 2:
             return Strip([Segment("  " + self._why_empty(), self._style(Tone.QUIET))]).adjust_cell_length(
-                width, self.rich_style
+                width, self._base_style
             )
-        return Strip.blank(width, self.rich_style)
+        return Strip.blank(width, self._base_style)
 
     def _why_empty(self) -> str:
         if len(self.model.rows.items) and not self.model.filter.is_empty:
@@ -189,7 +189,7 @@ class LineTable(ScrollView, can_focus=True):
         return self.model.rows.empty
 
     def _header(self) -> list[Segment]:
-        segments = [Segment(" " * _MARK, self.rich_style)]
+        segments = [Segment(" " * _MARK, self._base_style)]
         for column, width in self._layout:
             is_sorted = column.name == self.model.sort_name
             title = f"{column.title} {'▼' if self.model.is_reversed else '▲'}" if is_sorted else column.title
@@ -215,26 +215,33 @@ class LineTable(ScrollView, can_focus=True):
             segments += [Segment(text, style), Segment(" " * GAP, base)]
         return segments
 
+    @property
+    def _base_style(self) -> Style:
+        """The table's own style; working it out costs more than drawing a line."""
+        if "" not in self._styles:
+            self._styles[""] = self.rich_style
+        return self._styles[""]
+
     def _mark(self, index: int, key: Any) -> str:
         cursor = "▌" if index == self.model.cursor and self.has_focus else " "
         return cursor + ("•" if key in self.model.tags else " ")
 
     def _gap(self) -> Segment:
-        return Segment(" " * GAP, self.rich_style)
+        return Segment(" " * GAP, self._base_style)
 
     def _row_style(self, index: int) -> Style:
         if index == self.model.cursor:
-            return self.rich_style + self._component_part("line-table--cursor", background=True)
-        return self.rich_style
+            return self._base_style + self._component_part("line-table--cursor", background=True)
+        return self._base_style
 
     def _style(self, tone: Tone) -> Style:
-        return self.rich_style + self._part(tone)
+        return self._base_style + self._part(tone)
 
     def _part(self, tone: Tone) -> Style:
         return self._component_part(f"line-table--{tone.value}")
 
     def _component(self, name: str) -> Style:
-        return self.rich_style + self._component_part(name)
+        return self._base_style + self._component_part(name)
 
     def _component_part(self, name: str, *, background: bool = False) -> Style:
         """Return a component's style without its background, or with nothing but it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -35,15 +36,35 @@ _CLASSES = {f"tone--{tone.value}" for tone in Tone}
 class _Toned(Widget):
     """Knows the style of each tone."""
 
+    @cached_property
+    def _styles(self) -> dict[Tone | None, Style]:
+        """The styles that were asked for; working one out costs more than drawing a line."""
+        return {}
+
+    def notify_style_update(self) -> None:
+        """Forget colours: the theme is another."""
+        self._styles.clear()
+        super().notify_style_update()
+
+    @property
+    def base_style(self) -> Style:
+        """The widget's own style."""
+        if None not in self._styles:
+            self._styles[None] = self.rich_style
+        return self._styles[None]
+
     def tone_style(self, tone: Tone) -> Style:
         """Return the tone's colour on this widget's background."""
-        part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
-        return self.rich_style + Style(color=part.color, bold=part.bold)
+        found = self._styles.get(tone)
+        if found is None:
+            part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
+            found = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold)
+        return found
 
     def strip_of(self, line: Line, width: int) -> Strip:
         """Return a line in exactly so many cells."""
         segments = [Segment(plain(text), self.tone_style(tone)) for text, tone in fitted(line, width)]
-        return Strip(segments).adjust_cell_length(width, self.rich_style)
+        return Strip(segments).adjust_cell_length(width, self.base_style)
 
 
 class LinesView(_Toned, Widget):
@@ -92,7 +113,7 @@ class LinesView(_Toned, Widget):
         """Draw one line."""
         if y < len(self._lines):
             return self.strip_of(self._lines[y], self.size.width)
-        return Strip.blank(self.size.width, self.rich_style)
+        return Strip.blank(self.size.width, self.base_style)
 
 
 class LinesScroll(_Toned, ScrollView, can_focus=True):
@@ -124,7 +145,7 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
         index = round(self.scroll_offset.y) + y
         if index < len(self._lines):
             return self.strip_of(self._lines[index], self.size.width)
-        return Strip.blank(self.size.width, self.rich_style)
+        return Strip.blank(self.size.width, self.base_style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +200,17 @@ class KeyBar(_Toned, Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
-        segments: list[Segment] = [Segment(" ", self.rich_style)]
+        segments: list[Segment] = [Segment(" ", self.base_style)]
         for item, title in self._pieces():
             tone = Tone.ACCENT if item.is_enabled else Tone.QUIET
             name = Tone.STRONG if item.is_current else Tone.QUIET
             segments.append(Segment(item.key, self.tone_style(tone) + Style(bold=True)))
             if title:
                 style = self.tone_style(name)
-                segments.append(Segment(" ", self.rich_style))
+                segments.append(Segment(" ", self.base_style))
                 segments.append(Segment(title, style + Style(underline=True) if item.is_current else style))
-            segments.append(Segment("  ", self.rich_style))
-        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+            segments.append(Segment("  ", self.base_style))
+        return Strip(segments).adjust_cell_length(self.size.width, self.base_style)
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key does that was clicked."""

@@ -1,0 +1,90 @@
+"""Pictures of the dashboard over made-up clusters: those of the guide, and those that tests compare with.
+
+    python tests/support/dashboard_pictures.py
+
+writes them all anew. A test fails while one differs from what the dashboard draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guides" / "pictures"
+GOLDEN = ROOT / "fixtures" / "dashboard"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture: a scene of ``fake_feed``, a screen, and the keys that lead there."""
+
+    folder: Path
+    name: str
+    scene: str
+    page: str = "overview"
+    size: tuple[int, int] = (120, 34)
+    theme: str = "dark"
+    ticks: int = 30
+    then: Callable[[object], None] | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.name}.svg"
+
+
+def _kill_2(cluster: object) -> None:
+    cluster.kill(2)  # type: ignore[attr-defined]
+
+
+PICTURES = (
+    Picture(GUIDE, "overview", "live", then=_kill_2),
+    Picture(GUIDE, "brokers", "reassigning", "brokers", (120, 16)),
+    Picture(GUIDE, "partitions", "live", "partitions", (120, 20), then=_kill_2),
+    Picture(GUIDE, "groups", "live", "groups", (120, 14)),
+    Picture(GUIDE, "reassignments", "reassigning", "reassignments", (120, 16), ticks=14),
+    Picture(GUIDE, "disconnected", "disconnected", size=(120, 22), ticks=3),
+    Picture(GUIDE, "help", "live", "topics", (120, 40), keys=("question_mark",)),
+    Picture(GOLDEN, "overview-80x24-critical", "live", size=(80, 24), then=_kill_2),
+    Picture(GOLDEN, "overview-200x60-light", "live", size=(200, 60), theme="light"),
+    Picture(GOLDEN, "topics-80x24-contrast", "broker-down", "topics", (80, 24), "contrast", ticks=3),
+    Picture(GOLDEN, "partitions-80x24-monochrome", "stale", "partitions", (80, 24), "monochrome", ticks=2),
+    Picture(GOLDEN, "overview-80x24-denied", "denied", size=(80, 24), ticks=2),
+)
+
+
+async def drawn(picture: Picture) -> str:
+    """Return the picture as the dashboard draws it now."""
+    from dashboards import dashboard
+
+    async with dashboard(picture.scene, size=picture.size, page=picture.page, theme=picture.theme) as driven:
+        for tick in range(picture.ticks):
+            if picture.then is not None and tick == picture.ticks - 4:
+                picture.then(driven.feed.cluster)
+            await driven.tick()
+        await driven.press(*picture.keys)
+        driven.main.draw(is_new_data=False)
+        await driven.pilot.pause()
+        return plain_svg(driven.app.export_screenshot(title="klamm top"))
+
+
+def plain_svg(svg: str) -> str:
+    """Return the picture without what differs from run to run, and without the call for a font from elsewhere."""
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return re.sub(r"terminal-\d+", "terminal", svg)
+
+
+async def _write_all() -> None:
+    for picture in PICTURES:
+        picture.folder.mkdir(parents=True, exist_ok=True)
+        picture.path.write_text(await drawn(picture), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    asyncio.run(_write_all())

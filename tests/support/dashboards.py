@@ -1,0 +1,96 @@
+"""Dashboards over made-up clusters, driven by keys: for tests of the widgets and flows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from engine.admin.watch.fake_feed import FakeFeed, fake_feed
+from tui.app import Dashboard
+from tui.main_screen import MainScreen
+from tui.session import Session
+from tui.widgets.lines_view import LinesScroll, LinesView
+
+WIDE = (120, 40)
+WAIT_S = 20.0
+
+
+class Driven:
+    """One dashboard that runs, with what a person sees and presses."""
+
+    def __init__(self, app: Dashboard, pilot: Pilot[int | None], feed: Any) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.feed = feed
+
+    @property
+    def main(self) -> MainScreen:
+        main = self.app.main
+        assert main is not None
+        return main
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other, and wait until all of it was handled."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        """Type a text."""
+        await self.press(*text)
+
+    async def tick(self, count: int = 1) -> None:
+        """Let frames come, and wait until they are drawn."""
+        for _ in range(count):
+            frame = self.feed.tick()
+            await self.until(lambda at=frame.sequence: self.app.newest is not None and self.app.newest.sequence >= at)
+
+    async def until(self, is_so: Callable[..., bool]) -> None:
+        """Wait for a condition, with a deadline."""
+        deadline = time.monotonic() + WAIT_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"not within {WAIT_S} s; the screen:\n{self.text}"
+            await self.pilot.pause(0.01)
+        await self.pilot.pause()
+
+    async def sees(self, text: str) -> None:
+        """Wait until a text is on the screen."""
+        await self.until(lambda: text in self.text)
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen in front."""
+        screen = self.app.screen
+        height = self.app.size.height
+        if isinstance(screen, MainScreen):
+            strips = screen._compositor.render_strips()
+            return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips[:height])
+        views = [*screen.query(LinesView), *screen.query(LinesScroll)]
+        return "\n".join(view.text for view in views)
+
+    def lines_with(self, text: str) -> list[str]:
+        """Return the lines of the screen that hold a text."""
+        return [line for line in self.text.splitlines() if text in line]
+
+
+@asynccontextmanager
+async def dashboard(
+    scene: str | FakeFeed = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
+) -> AsyncIterator[Driven]:
+    """Give a dashboard over a scene of ``fake_feed``, which stands still until it is told to tick."""
+    feed = fake_feed(scene, plays=False) if isinstance(scene, str) else scene
+    app = Dashboard(Session(feed, page=page, clock=lambda: 0.0, **options))
+    async with app.run_test(size=size) as pilot:
+        driven = Driven(app, pilot, feed)
+        await driven.until(lambda: app.main is not None and app.board.frame is not None)
+        yield driven
+
+
+def drive(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's coroutine."""
+    asyncio.run(test())

@@ -1,0 +1,150 @@
+"""The registry of actions, keys of one's own, and what is typed behind the colon. Without Textual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tui.actions import ACTIONS, PAGES, Registry, key_label
+from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
+from tui.key_file import load_keys
+from tui.location import History, Location
+from tui.offers import OPERATIONS
+
+
+def problems_of(text: str, tmp_path: Path) -> list[str]:
+    path = tmp_path / "keys.toml"
+    path.write_text(text, "utf-8")
+    registry, problems = load_keys(path, Registry())
+    assert not problems or registry.actions == ACTIONS, "a file with mistakes changes nothing"
+    return [str(problem).removeprefix(f"{path}:") for problem in problems]
+
+
+def test_no_key_does_two_things_on_one_screen() -> None:
+    for page, _, _ in PAGES:
+        keys = [key for action in Registry().on_page(page) for key in action.keys]
+        assert sorted(keys) == sorted(set(keys)), page
+
+
+def test_ids_are_unique_and_every_change_is_an_operation() -> None:
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    changing = {action.id for action in ACTIONS if action.changes}
+    assert changing == OPERATIONS - {"replicas.verify"}, "what changes is in the table of operations, and is marked"
+
+
+def test_keys_of_a_file_take_the_place_of_those_of_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text('[keys]\n"rows.filter" = "f"\nview.pause = ["P", "^s"]\n"view.export" = "ctrl+e"\n', "utf-8")
+    registry, problems = load_keys(path, Registry())
+    assert problems == []
+    found = registry.for_key("f", "topics")
+    assert found is not None
+    assert found.id == "rows.filter"
+    assert registry.for_key("slash", "topics") is None
+    assert registry.named("view.pause").keys == ("P", "ctrl+s")
+    assert registry.named("view.pause").key_text == "P ^s"
+
+
+def test_without_a_file_the_table_holds(tmp_path: Path) -> None:
+    assert load_keys(tmp_path / "keys.toml", Registry()) == (Registry(), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[keys]\n"rows.filtr" = "f"\n', ["2: no action is called 'rows.filtr': did you mean 'rows.filter'?"]),
+        ('[keys]\n\n"rows.filter" = 3\n', ["3: rows.filter: write a key, or a list of keys"]),
+        ('[keys]\n"rows.filter" = []\n', ["2: rows.filter: write a key, or a list of keys"]),
+        ('[keys]\n"rows.filter" = "no key"\n', ["2: rows.filter: not a key: 'no key'"]),
+        (
+            '[keys]\n"rows.filter" = "up"\n',
+            ["2: rows.filter: up is taken: it moves the cursor or ends the program"],
+        ),
+        ('[keys]\n# x\n"rows.filter" = "s"\n', ["3: s is the key of rows.sort too"]),
+        ('[keys]\n"topic.delete" = "X"\n"records.delete" = "D"\n', []),
+        ("[keys\n", ["1: not TOML: Expected ']' at the end of a table declaration (at line 1, column 6)"]),
+        ("\n[colours]\n", ["2: unknown table 'colours': keys stand under [keys]"]),
+        ("keys = 1\n", ["1: keys must be a table: [keys]"]),
+    ],
+)
+def test_every_mistake_is_told_with_its_line(text: str, told: list[str], tmp_path: Path) -> None:
+    assert problems_of(text, tmp_path) == told
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_bytes(b"\xff\xfe")
+    registry, problems = load_keys(path, Registry())
+    assert registry.actions == ACTIONS
+    assert "cannot be read" in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("typed", "where"),
+    [
+        (":t orders", Location("partitions", topic="orders")),
+        (":topics", Location("topics")),
+        ("b 2", Location("partitions", broker=2)),
+        (":p orders-12", Location("partitions", topic="orders", row="orders-12")),
+        (":p orders", Location("partitions", topic="orders")),
+        (":g billing", Location("group", group="billing")),
+        (":zk brokers/ids", Location("zookeeper", path="/brokers/ids")),
+        (":lag", Location("groups")),
+    ],
+)
+def test_a_command_goes_where_it_says(typed: str, where: Location) -> None:
+    assert parse_command(typed, Registry()) == GoTo(where)
+
+
+def test_a_command_may_be_an_action() -> None:
+    assert parse_command(":q", Registry()) == Do("quit")
+    assert parse_command(":leader.elect", Registry()) == Do("leader.elect")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (":", "type a screen"),
+        (":topcs", "did you mean 'topics'?"),
+        (":b two", "a broker's id is a number"),
+        (":logs x", "logs takes no name"),
+        (":xyzzy", "? shows what there is"),
+    ],
+)
+def test_what_is_not_understood_is_said(typed: str, told: str) -> None:
+    found = parse_command(typed, Registry())
+    assert isinstance(found, NotUnderstood)
+    assert told in found.message
+
+
+def test_words_are_completed() -> None:
+    assert suggestions("top", Registry()) == ["topics", "topic.create", "topic.grow", "topic.delete"]
+
+
+def test_history_is_a_browsers() -> None:
+    history = History(Location("overview"))
+    history.visit(Location("topics"))
+    history.visit(Location("partitions", topic="a"))
+    history.visit(Location("partitions", topic="a"))
+    assert history.back()
+    assert history.current == Location("topics")
+    assert history.forward()
+    assert history.current.topic == "a"
+    history.back()
+    history.visit(Location("brokers"))
+    assert not history.forward()
+    assert history.back()
+    assert history.back()
+    assert not history.back()
+
+
+def test_breadcrumbs_say_where_one_is() -> None:
+    assert Location("partitions", topic="orders").breadcrumbs == ("Topics", "orders")
+    assert Location("partitions", broker=2).breadcrumbs == ("Brokers", "2")
+    assert Location("group", group="billing").breadcrumbs == ("Groups", "billing")
+    assert Location("zookeeper", path="/brokers/ids").breadcrumbs == ("ZooKeeper", "brokers", "ids")
+
+
+def test_keys_are_written_as_people_do() -> None:
+    assert [key_label(key) for key in ("slash", "ctrl+s", "escape", "D")] == ["/", "^s", "esc", "D"]

@@ -1,0 +1,29 @@
+"""The dashboard looks as its pictures do: those of the guide, and a few more sizes, states and themes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from dashboard_pictures import GUIDE, PICTURES, ROOT, Picture, drawn
+
+
+def words_of(svg: str) -> list[str]:
+    """Return the texts of a picture, so that a difference can be read."""
+    return re.findall(r">([^<>]+)</text>", svg.replace("&#160;", " "))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_is_what_the_dashboard_draws(picture: Picture) -> None:
+    kept, now = picture.path.read_text("utf-8"), asyncio.run(drawn(picture))
+    hint = "look at it, then: python tests/support/dashboard_pictures.py"
+    assert words_of(now) == words_of(kept), hint
+    assert now == kept, f"the same words in other places or colours; {hint}"
+
+
+def test_every_picture_of_the_guide_is_shown_there() -> None:
+    guide = (ROOT / "docs" / "guides" / "the-dashboard.md").read_text("utf-8")
+    assert set(re.findall(r"pictures/([\w-]+)\.svg", guide)) == {
+        picture.name for picture in PICTURES if picture.folder == GUIDE
+    }

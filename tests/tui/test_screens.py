@@ -1,0 +1,363 @@
+"""The screens of the dashboard, looked at and moved through by keys and clicks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from dashboards import Driven, dashboard, drive
+from textual.command import CommandList
+
+from engine.admin.cluster.target import Side
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed
+from engine.admin.watch.frame import LinkState
+from engine.common.model import TopicPartition
+from tui.actions import PAGES
+from tui.widgets.line_table import LineTable
+from tui.widgets.lines_view import KeyBar
+
+
+def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+@pytest.mark.parametrize("scene", ["live", "unreachable", "stages-failing"])
+def test_every_screen_opens_by_its_key_in_every_state(scene: str) -> None:
+    async def look(driven: Driven) -> None:
+        for page, key, title in PAGES:
+            await driven.press(key)
+            assert driven.main.location.page == page
+            assert f"› {title}" in driven.text.splitlines()[0]
+
+    shown(scene, look, size=(80, 24))
+
+
+def test_the_overview_says_how_the_cluster_is_and_why() -> None:
+    async def look(driven: Driven) -> None:
+        assert "● HEALTHY" in driven.text
+        driven.feed.cluster.kill(2)
+        await driven.tick()
+        await driven.sees("✖ CRITICAL")
+        assert "missing brokers  broker 2: 34 replicas" in driven.text
+        assert "2 of 3" in driven.text
+        assert driven.lines_with("broker down")
+
+    shown("live", look)
+
+
+def test_a_cluster_that_is_out_of_sight_is_not_called_healthy() -> None:
+    async def look(driven: Driven) -> None:
+        assert "✖ disconnected" in driven.text
+        assert "was healthy when last seen" in driven.text.splitlines()[0]
+        assert "● HEALTHY" not in driven.text
+        assert "no answer for 10 s" in driven.text
+        assert "next try in 2s" in driven.text
+
+    shown("disconnected", look)
+
+
+@pytest.mark.parametrize(
+    ("scene", "told"),
+    [
+        ("connecting", "○ connecting"),
+        ("unreachable", "connection refused"),
+        ("denied", "SASL_AUTHENTICATION_FAILED"),
+        ("zookeeper-lost", "the session is over"),
+        ("brokers-lost", "connection refused"),
+        ("stages-failing", "⊘ groups: GROUP_AUTHORIZATION_FAILED"),
+        ("stale", "asked and not answered"),
+    ],
+)
+def test_every_standing_is_named_with_its_cause(scene: str, told: str) -> None:
+    async def look(driven: Driven) -> None:
+        assert told in driven.text
+
+    shown(scene, look)
+
+
+def test_a_screen_without_data_says_why_instead_of_being_blank() -> None:
+    async def look(driven: Driven) -> None:
+        for key, told in (("3", "topics are not known yet"), ("4", "partitions are not known yet"), ("5", "groups")):
+            await driven.press(key)
+            assert told in driven.text
+
+    shown("unreachable", look)
+
+
+def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "down", "down", "enter")
+        assert driven.text.splitlines()[0].startswith(" klamm made-up cluster (live) › Topics › clicks")
+        assert len(driven.lines_with("clicks-")) == 6
+        await driven.press("left_square_bracket")
+        assert driven.main.location.page == "topics"
+        assert driven.main.model.cursor_key == "clicks"
+        await driven.press("right_square_bracket")
+        assert driven.main.location.topic == "clicks"
+        await driven.press("escape", "2", "enter")
+        assert driven.main.location.broker == 1
+        assert "broker 1 is up" in driven.text
+
+    shown("live", look)
+
+
+def test_a_filter_holds_while_frames_come_and_ends_with_escape() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "slash")
+        await driven.type("!i")
+        await driven.press("enter")
+        await driven.tick(2)
+        assert driven.lines_with("payments")
+        assert not driven.lines_with("invoices")
+        assert "/!i" in driven.text.splitlines()[0]
+        await driven.press("escape")
+        assert driven.lines_with("invoices")
+
+    shown("live", look)
+
+
+def test_keys_typed_into_the_filter_are_letters_not_actions() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "slash")
+        await driven.type("q1D")
+        assert driven.main.model.filter.text == "q1D"
+        assert driven.main.location.page == "topics"
+        assert "no row of 6 passes the filter 'q1D'" in driven.text
+
+    shown("live", look)
+
+
+def test_a_click_on_a_title_sorts_and_a_second_click_on_a_row_opens() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3")
+        table = driven.main.query_one(LineTable)
+        await driven.pilot.click(table, offset=(25, 0))
+        title = driven.lines_with("TOPIC")[0]
+        assert ("▼" in title) or ("▲" in title)
+        await driven.press("S", "S")
+        await driven.pilot.click(table, offset=(5, 3))
+        assert driven.main.model.cursor == 2
+        assert driven.main.location.page == "topics"
+        await driven.pilot.click(table, offset=(5, 3))
+        await driven.until(lambda: driven.main.location.page == "partitions")
+
+    shown("live", look)
+
+
+def test_a_click_on_a_key_of_the_bars_is_the_key() -> None:
+    async def look(driven: Driven) -> None:
+        tabs = driven.main.query_one("#tabs", KeyBar)
+        at = driven.text.splitlines()[tabs.region.y].index("Topics")
+        await driven.pilot.click(tabs, offset=(at, 0))
+        await driven.until(lambda: driven.main.location.page == "topics")
+
+    shown("live", look)
+
+
+def test_pause_holds_the_view_while_data_go_on_and_loses_no_event() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("4", "space")
+        before = driven.text.splitlines()[6:]
+        driven.feed.cluster.kill(2)
+        await driven.tick()
+        await driven.tick()
+        assert driven.text.splitlines()[6:] == before
+        assert "paused" in driven.text.splitlines()[0]
+        await driven.press("space")
+        assert driven.lines_with("under-replicated")
+        await driven.press("8", "end")
+        assert driven.lines_with("broker down")
+
+    shown("live", look)
+
+
+def test_changed_cells_are_tinted_until_the_next_frame() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("4")
+        await driven.tick()
+        table = driven.main.query_one(LineTable)
+        driven.feed.cluster.kill(3)
+        await driven.tick()
+        names = [column.name for column in table.model.rows.columns]
+        changed = {names[index] for index in table._changed[TopicPartition("audit", 0)]}
+        assert {"isr", "state"} <= changed
+        await driven.tick()
+        still = {names[index] for index in table._changed.get(TopicPartition("audit", 0), ())}
+        assert not {"isr", "state"} & still
+
+    shown("live", look)
+
+
+def test_only_trouble_is_shown_on_demand() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("4", "z")
+        assert "no trouble here" in driven.text
+        driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
+        driven.feed.cluster.kill(driven.feed.cluster.frame().cluster.topic("alone").partitions[0].leader)
+        await driven.tick()
+        assert {
+            item.partition.is_under_replicated or item.partition.leader < 0 for item in driven.main.model.shown
+        } == {True}
+        assert "offline" in driven.lines_with("alone-0")[0]
+
+    shown("live", look)
+
+
+def test_commands_lead_where_they_say_and_mistakes_are_told() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("colon")
+        await driven.type("t orders")
+        await driven.press("enter")
+        assert driven.main.location.topic == "orders"
+        await driven.press("colon")
+        await driven.type("pa")
+        await driven.press("tab", "enter")
+        assert driven.main.location.page == "partitions"
+        await driven.press("colon")
+        await driven.type("nothing-like-it")
+        await driven.press("enter")
+        await driven.until(lambda: any("nothing is called" in n.message for n in driven.app._notifications))
+
+    shown("live", look)
+
+
+def test_help_lists_every_action_of_the_screen() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "question_mark")
+        for action in driven.app.session.registry.on_page("topics"):
+            assert action.help in driven.text, action.id
+
+    shown("live", look)
+
+
+def test_the_palette_finds_actions_by_name() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("ctrl+p")
+        await driven.type("brok")
+        found = driven.app.screen.query_one(CommandList)
+        await driven.until(lambda: found.option_count > 0 and "Brokers" in str(found.get_option_at_index(0).prompt))
+        await driven.press("down", "enter")
+        await driven.until(lambda: driven.main.location.page == "brokers")
+
+    shown("live", look)
+
+
+def test_sources_say_who_told_what_and_how_old_it_is() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("i")
+        assert "GROUP_AUTHORIZATION_FAILED" in driven.text
+        assert "no answer within 8 s" in driven.text
+        assert "zk1:2181" in driven.text
+
+    shown("stages-failing", look)
+
+
+def test_rows_in_sight_are_exported_and_copied(tmp_path: Path) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "slash")
+        await driven.type("o")
+        await driven.press("enter", "ctrl+s", "2")
+        await driven.until(lambda: len(list(tmp_path.glob("*.json"))) == 1)
+        rows = json.loads(next(tmp_path.glob("*.json")).read_text("utf-8"))
+        assert [row["topic"] for row in rows] == ["__consumer_offsets", "invoices", "orders"]
+        assert rows[2]["partition_count"] == 12
+        await driven.press("ctrl+s", "3")
+        await driven.until(lambda: len(list(tmp_path.glob("*.svg"))) == 1)
+        assert "consumer_offsets" in next(tmp_path.glob("*.svg")).read_text("utf-8")
+        await driven.press("y", "1")
+        await driven.until(lambda: driven.app.clipboard == "klamm topics describe __consumer_offsets")
+
+    shown("live", look, folder=tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "ctrl+s", "1")
+        await driven.until(lambda: any("not written" in n.message for n in driven.app._notifications))
+
+    shown("live", look, folder=tmp_path / "absent")
+
+
+def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
+    async def look(driven: Driven) -> None:
+        assert "the terminal is too small" in driven.text
+        assert "59×15; the dashboard needs 60×16" in driven.text
+        await driven.pilot.resize_terminal(60, 16)
+        await driven.sees("CRITICAL")
+
+    shown("broker-down", look, size=(59, 15))
+
+
+def test_odd_names_do_no_harm() -> None:
+    cluster = FakeCluster(3, {"x" * 249: 2, "a\x1b[31m\nb": 1, "[bold]": 1, "日本": 1})
+    cluster.add_group("g\x07[/]", "[bold]", reads=1)
+
+    async def look(driven: Driven) -> None:
+        for key in "34582":
+            await driven.press(key)
+            await driven.tick()
+            assert "\x1b" not in driven.text
+            assert "\x07" not in driven.text
+        await driven.press("3")
+        assert driven.lines_with("[bold]")
+        assert driven.lines_with("a\\x1b[31m\\nb")
+
+    shown(FakeFeed(cluster, plays=False), look, size=(80, 24))
+
+
+def test_a_topic_of_two_thousand_partitions_is_moved_through() -> None:
+    feed = FakeFeed(FakeCluster(3, {"wide": 2_000}), plays=False)
+
+    async def look(driven: Driven) -> None:
+        await driven.press("4", "end")
+        assert driven.lines_with("wide-1999")
+        await driven.press("pageup", "home")
+        assert driven.lines_with("wide-0 ")
+        assert len(driven.main.model.shown) == 2_000
+
+    shown(feed, look)
+
+
+def test_a_frame_that_cannot_be_shown_is_told_and_the_next_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(driven: Driven) -> None:
+        taking = driven.app.board.take
+        monkeypatch.setattr(driven.app.board, "take", lambda frame: 1 / 0)
+        driven.feed.tick()
+        await driven.until(lambda: any("could not be shown" in n.message for n in driven.app._notifications))
+        monkeypatch.setattr(driven.app.board, "take", taking)
+        driven.feed.cluster.set_link(Side.WIRE, LinkState.LOST, "gone")
+        await driven.tick()
+        assert "degraded" in driven.text
+
+    shown("live", look)
+
+
+def test_other_themes_are_one_key_away() -> None:
+    async def look(driven: Driven) -> None:
+        seen = [driven.app.theme]
+        for _ in range(4):
+            await driven.press("ctrl+t")
+            seen.append(driven.app.theme)
+        assert seen == ["dark", "light", "contrast", "monochrome", "dark"]
+
+    shown("live", look)
+
+
+def test_q_ends_with_0_and_ctrl_c_with_130() -> None:
+    async def run(key: str) -> int | None:
+        async with dashboard() as driven:
+            await driven.press(key)
+        return driven.app.return_value
+
+    async def both() -> None:
+        assert await run("q") == 0
+        assert await run("ctrl+c") == 130
+
+    drive(both)

@@ -1,0 +1,78 @@
+"""Figures, sparklines and lines as text. Without Textual."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui import units
+from tui.cells import Tone
+from tui.lines import fitted, line, width_of, wrapped
+from tui.plain_text import ascii_text
+from tui.sparkline import ceiling_of, spark_lines
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "—"), (0, "0"), (999, "999"), (999.6, "1.0k"), (12_345, "12.3k"), (99_960, "100k"), (1_200_000, "1.2M")],
+)
+def test_short_counts_fit_into_five_characters(value: float | None, text: str) -> None:
+    assert units.short_count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "—"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**3, "5.0 GiB")]
+)
+def test_sizes_have_binary_units(value: int | None, text: str) -> None:
+    assert units.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "—"), (0.34, "0.3s"), (59.9, "59s"), (61, "1m 1s"), (7_260, "2h 1m"), (-5, "-5s")]
+)
+def test_spans_have_two_units(seconds: float | None, text: str) -> None:
+    assert units.span(seconds) == text
+
+
+def test_control_characters_cannot_reach_the_terminal() -> None:
+    text = units.plain("a\x1b]0;title\x07\n\u202eb\tc")
+    assert text.isprintable()
+    assert text == "a\\x1b]0;title\\x07\\n\N{REPLACEMENT CHARACTER}b\\tc"
+
+
+def test_a_sparkline_stands_on_zero() -> None:
+    assert spark_lines([5, 5, 5], 3) == ["███"], "flat at 5 is full"
+    assert spark_lines([0, 0, 0], 3) == ["___"], "flat at 0 is the floor, not full"
+    assert spark_lines([100, 101], 2) == ["██"], "a change of a percent is no swing"
+    assert spark_lines([1, 1000], 2) == ["▁█"], "what is there is never invisible"
+
+
+def test_missing_values_are_gaps_and_the_newest_is_at_the_right() -> None:
+    assert spark_lines([4, None, 8], 5, top=8) == ["  ▄ █"]
+    assert spark_lines([1, 2, 4], 2) == ["▄█"]
+
+
+def test_charts_with_one_scale_can_be_compared() -> None:
+    assert spark_lines([2], 1, top=8) == ["▂"]
+    assert spark_lines([8], 1, top=8) == ["█"]
+    assert spark_lines([6], 1, 2, top=8) == ["▄", "█"]
+
+
+def test_a_chart_has_air_above_its_line() -> None:
+    assert [ceiling_of(value) for value in (None, 0, 1, 3.4, 34, 990, 7_600)] == [1, 1, 1.5, 5, 50, 1_500, 10_000]
+
+
+def test_lines_are_cut_with_an_ellipsis_in_the_width_there_is() -> None:
+    cut = fitted(line("abc", ("defgh", Tone.BAD)), 5)
+    assert cut == (("abc", Tone.PLAIN), ("d…", Tone.BAD))
+    assert width_of(fitted(line("日本語"), 4)) == 4
+    assert width_of(fitted(line("a"), 4)) == 4
+
+
+def test_pieces_wrap_where_the_next_would_not_fit() -> None:
+    pieces = [line("aaaa"), line("bbbb"), line("cc")]
+    assert [width_of(one) for one in wrapped(pieces, 11)] == [11, 2]
+
+
+def test_a_terminal_without_utf8_gets_ascii_of_the_same_width() -> None:
+    assert ascii_text("● live — 3 → 1 █▁") == "* live - 3 > 1 #."
+    assert ascii_text("日") == "??"
