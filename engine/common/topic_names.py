@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from engine.common.errors import ErrorCode, KafkaError
 
@@ -44,6 +45,7 @@ def has_collision_chars(name: str) -> bool:
     return "_" in name or "." in name
 
 
-def collides(name: str, other: str) -> bool:
-    """Return whether the two names' metrics would have the same name: '.' and '_' count as one character."""
-    return name.replace(".", "_") == other.replace(".", "_")
+def colliding(name: str, others: Iterable[str]) -> list[str]:
+    """Return the names whose metrics would have the same name as this one's: '.' and '_' count as one character."""
+    length, metric_name = len(name), name.replace(".", "_")
+    return [other for other in others if len(other) == length and other.replace(".", "_") == metric_name]

@@ -22,7 +22,7 @@ from engine.common.assignment import (
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.topic_id import random_topic_id
-from engine.common.topic_names import check_topic_name, collides, has_collision_chars
+from engine.common.topic_names import check_topic_name, colliding, has_collision_chars
 from engine.config.broker import BrokerConfig
 from engine.config.metadata_version import is_topic_id_supported
 from engine.config.topic_configs import validate_topic_config
@@ -129,11 +129,11 @@ class TopicAdmin:
             topics = await self._zk.get_all_topics()
             if name in topics:
                 raise _exists(name)
-            colliding = [other for other in topics if collides(name, other)]
-            if colliding:
+            others = colliding(name, topics)
+            if others:
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+                    f"Topic '{name}' collides with existing topics: {', '.join(others)}",
                 )
         _check_assignment(assignment)
 

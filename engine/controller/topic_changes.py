@@ -56,8 +56,9 @@ class TopicChanges:
     def process_change(self) -> Steps[None]:
         """Compare the topics' znodes with the topics known; start the new ones, forget those that vanished."""
         names = yield from carry_out(ReadTopics())
-        new = tuple(t for t in names if t not in self._context.topics)
-        gone = tuple(t for t in self._context.topics if t not in set(names))
+        # Sets throughout: this runs once for each topic that is created one by one, and looks at all there are.
+        new = tuple(sorted(set(names).difference(self._context.topics)))
+        gone = tuple(sorted(self._context.topics.keys() - set(names)))
         if new:
             yield from carry_out(WatchTopics(new))
         added = yield from self.read_assignments(new)

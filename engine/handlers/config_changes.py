@@ -183,7 +183,8 @@ def _change_loggers(broker: Broker, asked: ResourceChange, validate_only: bool) 
 
 
 def _apply(stored: Mapping[str, str], changes: Sequence[ConfigChange], definition: ConfigDef) -> dict[str, str]:
-    unknown = next((c.operation for c in changes if c.operation not in set(AlterOperation)), None)
+    known = set(AlterOperation)
+    unknown = next((c.operation for c in changes if c.operation not in known), None)
     if unknown is not None:
         raise invalid_request(f"Unknown operations type {unknown}")
     return apply_changes(stored, changes, definition)

@@ -73,6 +73,30 @@ class MetadataSnapshot:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
 
 
+class _TopicIds:
+    """Ids by name and names by id of the next snapshot, copied and changed rather than made anew: one topic more must
+    not cost a look at all there are."""
+
+    __slots__ = ("by_name", "names")
+
+    def __init__(self, old: MetadataSnapshot) -> None:
+        self.by_name = dict(old.topic_ids)
+        self.names = dict(old.topic_names)
+
+    def assign(self, topic: str, topic_id: bytes) -> None:
+        """Give a topic an id in place of the one it had; the zero id takes it away."""
+        previous = self.by_name.get(topic, ZERO_TOPIC_ID)
+        if previous == topic_id:
+            return
+        if self.names.get(previous) == topic:
+            del self.names[previous]
+        if topic_id == ZERO_TOPIC_ID:
+            del self.by_name[topic]
+        else:
+            self.by_name[topic] = topic_id
+            self.names[topic_id] = topic
+
+
 class MetadataCache:
     """Holder of the present snapshot, with the look-ups that handlers need."""
 
@@ -131,24 +155,19 @@ class MetadataCache:
         nodes: Mapping[str, Mapping[int, Node]] = _nodes_by_listener(brokers)
         if brokers == old.brokers and nodes == old.nodes:
             brokers, nodes = old.brokers, old.nodes
-        topic_ids = dict(old.topic_ids)
+        ids = _TopicIds(old)
         topics = dict(old.topics)
         for topic_state in request.topic_states:
-            if topic_state.topic_id == ZERO_TOPIC_ID:
-                topic_ids.pop(topic_state.topic_name, None)
-            else:
-                topic_ids[topic_state.topic_name] = topic_state.topic_id
+            ids.assign(topic_state.topic_name, topic_state.topic_id)
         states = _partition_states(request)
-        deleted = self._merge(topics, topic_ids, states)
+        deleted = self._merge(topics, ids, states)
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
             brokers=brokers,
             nodes=nodes,
             topics=topics,
-            topic_ids=topic_ids,
-            topic_names=old.topic_names
-            if topic_ids == old.topic_ids
-            else {topic_id: name for name, topic_id in topic_ids.items()},
+            topic_ids=ids.by_name,
+            topic_names=ids.names,
         )
         if deleted or brokers is not old.brokers:
             self.derived.clear()
@@ -161,7 +180,7 @@ class MetadataCache:
     def _merge(
         self,
         topics: dict[str, Mapping[int, PartitionMetadata]],
-        topic_ids: dict[str, bytes],
+        ids: _TopicIds,
         states: list[tuple[str, UpdateMetadataPartitionState]],
     ) -> list[TopicPartition]:
         copied: dict[str, dict[int, PartitionMetadata]] = {}
@@ -182,7 +201,7 @@ class MetadataCache:
                 topics[topic] = partitions
             else:
                 topics.pop(topic, None)
-                topic_ids.pop(topic, None)
+                ids.assign(topic, ZERO_TOPIC_ID)
         return list(deleted)
 
     def _log_update(

@@ -32,6 +32,7 @@ from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
 from engine.storage.log_moves import choose_of_two, is_moved, unmark_moved
+from engine.storage.log_table import LogTable
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ class LogManager:
         """
         self.config = config
         self.clock = clock
-        self.logs: dict[TopicPartition, Log] = {}
-        self.future_logs: dict[TopicPartition, Log] = {}
+        self.logs = LogTable()
+        self.future_logs = LogTable()
         self.preferred_dirs: dict[TopicPartition, Path] = {}
         """Where logs that are not there yet are to be made (AlterReplicaLogDirs)."""
         self._topic_config = topic_config
@@ -391,10 +392,8 @@ class LogManager:
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Hand changed settings to the topic's logs."""
-        for logs in (self.logs, self.future_logs):
-            for topic_partition, log in logs.items():
-                if topic_partition.topic == topic:
-                    log.update_config(config)
+        for log in (*self.logs.of_topic(topic), *self.future_logs.of_topic(topic)):
+            log.update_config(config)
 
     def refresh_configs(self) -> None:
         """Hand every log the settings that its topic has now."""

@@ -140,8 +140,9 @@ class ConfigChangeListener:
     async def _take_notifications(self, *, apply: bool) -> None:
         """Read the notifications not seen before; with ``apply`` the settings they speak of, too."""
         names = sorted(await children_or_empty(self._client, ConfigEntityChangeNotificationZNode.path))
+        present = set(names)
         new = [name for name in names if name not in self._seen]
-        self._seen = {name: ctime_ms for name, ctime_ms in self._seen.items() if name in set(names)}
+        self._seen = {name: ctime_ms for name, ctime_ms in self._seen.items() if name in present}
         if not new:
             return
         if apply:

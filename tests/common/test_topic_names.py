@@ -3,7 +3,7 @@
 import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.topic_names import check_topic_name, collides, has_collision_chars, invalid_topic_name
+from engine.common.topic_names import check_topic_name, colliding, has_collision_chars, invalid_topic_name
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 249, "...", "__consumer_offsets"])
@@ -32,8 +32,7 @@ def test_names_that_are_not_allowed(name: str, reason: str) -> None:
 
 
 def test_dots_and_underscores_collide() -> None:
-    assert collides("a.b", "a_b")
-    assert not collides("a.b", "a-b")
+    assert colliding("a.b", ["a_b", "a-b", "a_b_", "c", "a.b"]) == ["a_b", "a.b"]
     assert has_collision_chars("a.b")
     assert has_collision_chars("a_b")
     assert not has_collision_chars("a-b")

@@ -343,7 +343,8 @@ class WireCluster:
             absent.append(f"{error.where}")
             return []
         self._complain(f"no answer from {silent}: asking the brokers that ZooKeeper names")
-        return [address for address in found if address not in set(tried)]
+        known = set(tried)
+        return [address for address in found if address not in known]
 
     async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
         """Return a broker that has answered; note one that cannot be connected to."""

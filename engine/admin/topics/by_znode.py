@@ -38,7 +38,7 @@ from engine.common.assignment import (
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.common.topic_names import INTERNAL_TOPICS, collides
+from engine.common.topic_names import INTERNAL_TOPICS, colliding
 from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists, ZnodeFormatError
 from engine.zk.kafka_client import KafkaZkClient
@@ -252,9 +252,9 @@ class ZkTopicChanger:
     async def _check_name(self, name: str) -> None:
         if await self._kafka.is_topic_marked_for_deletion(name):
             raise _refused(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion")
-        colliding = [other for other in await self._kafka.get_all_topics() if collides(name, other)]
-        if colliding:
-            message = f"Topic '{name}' collides with existing topics: {', '.join(colliding)}"
+        others = colliding(name, await self._kafka.get_all_topics())
+        if others:
+            message = f"Topic '{name}' collides with existing topics: {', '.join(others)}"
             raise _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
     async def _assignment(self, topic: NewTopic) -> dict[int, ReplicaAssignment]:
