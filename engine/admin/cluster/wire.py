@@ -57,6 +57,7 @@ class WireCluster:
         self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
         self._observe = observe
         self._clients: dict[tuple[str, int], BrokerClient] = {}
+        self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
         self._any: BrokerClient | None = None
         self._nodes: dict[int, Node] = {}
         self._controller_id = NO_CONTROLLER
@@ -322,12 +323,14 @@ class WireCluster:
                 request_timeout_ms=self._request_timeout_ms,
             )
             self._clients[host, port] = client
-        if not client.is_connected:
-            try:
-                await client.connect()
-            except NetworkError as error:
-                raise unreachable(error) from error
-            self._observe(f"connected to {host}:{port}")
+        # One connects; whoever else wants the same broker meanwhile waits for it.
+        async with self._connecting.setdefault((host, port), asyncio.Lock()):
+            if not client.is_connected:
+                try:
+                    await client.connect()
+                except NetworkError as error:
+                    raise unreachable(error) from error
+                self._observe(f"connected to {host}:{port}")
         return client
 
     async def version(self, client: BrokerClient, key: ApiKey) -> int:
