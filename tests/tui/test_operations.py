@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 from dashboards import Driven
-from operated_cluster import Klamm
+from operated_cluster import Klamm, filled
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -223,18 +223,17 @@ def test_records_are_deleted_up_to_an_offset(three_brokers: LocalCluster, topic:
 
 def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path) -> None:
     target, name = target_of(three_brokers), f"m-{uuid4().hex[:8]}"
-    assert by_wire("topics", "create", name, "--replica-assignment", "0:1", "--yes").code == 0
-    assert by_wire("produce", name, "--compression", "none", stdin="x" * 400_000 + "\n").code == 0
+    filled(by_wire, name, "0:1")
     plan = tmp_path / "plan.json"
     plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[2,1]}}]}}')
     assert by_wire(
-        "reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1024", "--yes",
+        "reassign", "execute", "--reassignment-json-file", plan, "--throttle", "15000", "--yes",
         "--rollback-file", tmp_path / "back.json",
     ).code == 5  # fmt: skip
-    throttle = prepared(target, ChangeThrottle.of("2048"))
-    assert "broker 2  2.0 KiB/s" in throttle.lines
-    assert carried_out(target, ChangeThrottle.of("2048")).is_good
-    assert by_wire.settings("--broker", "2")["follower.replication.throttled.rate"] == "2048"
+    throttle = prepared(target, ChangeThrottle.of("20000"))
+    assert "broker 2  19.5 KiB/s" in throttle.lines
+    assert carried_out(target, ChangeThrottle.of("20000")).is_good
+    assert by_wire.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     cancel = CancelReassignments((TopicPartition(name, 0),))
     assert prepared(target, cancel).lines == (f"{name}-0: back to 0,1",)
     outcome = carried_out(target, cancel)
