@@ -8,6 +8,8 @@ import re
 import pytest
 from dashboard_pictures import GUIDE, PICTURES, ROOT, Picture, drawn
 
+from tui.actions import ACTIONS
+
 
 def words_of(svg: str) -> list[str]:
     """Return the texts of a picture, so that a difference can be read."""
@@ -27,3 +29,10 @@ def test_every_picture_of_the_guide_is_shown_there() -> None:
     assert set(re.findall(r"pictures/([\w-]+)\.svg", guide)) == {
         picture.name for picture in PICTURES if picture.folder == GUIDE
     }
+
+
+def test_the_guide_lists_every_key() -> None:
+    guide = (ROOT / "docs" / "guides" / "the-dashboard.md").read_text("utf-8").partition("## All keys")[2]
+    told = [line.split(" | ") for line in guide.splitlines() if line.startswith("| `")]
+    assert [(keys.removeprefix("| ").replace("`", ""), name.strip("`"), text.removesuffix(" |")) for
+            keys, name, _, text in told] == [(action.key_text, action.id, action.help) for action in ACTIONS]  # fmt: skip

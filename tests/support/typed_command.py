@@ -1,0 +1,35 @@
+"""Whether a command that is shown to a person would be taken by the program, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from typer._click.core import Command as ClickCommand
+from typer._click.core import Context
+from typer._click.exceptions import UsageError
+from typer.core import TyperGroup
+
+from cli.main import root_command
+
+
+def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
+    """Return why ``klamm`` would not take these words; None where it would.
+
+    A command that is only named may lack its arguments, or be a group.
+    """
+    command: ClickCommand = root_command()
+    context, rest = Context(command, info_name="klamm"), list(words)
+    try:
+        while isinstance(command, TyperGroup):
+            if not rest:
+                return "a command is missing" if is_whole else None
+            name, found, rest = command.resolve_command(context, rest)
+            assert found is not None
+            command, context = found, Context(found, parent=context, info_name=name)
+        if not is_whole:
+            command.make_parser(context).parse_args(rest)
+        elif "--help" not in rest:
+            command.make_context(context.info_name, rest, parent=context.parent)
+    except UsageError as error:
+        return error.format_message()
+    return None

@@ -1,0 +1,367 @@
+"""Operations on three brokers of ours: shown, asked about, carried out, told; and refused where nothing may change."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from dashboards import Driven
+from operated_cluster import Klamm, filled
+from typed_command import fault_of
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.watch.live_feed import LiveFeed
+from engine.common.model import TopicPartition
+from engine.local.cluster import LocalCluster
+from tui.app import Dashboard
+from tui.cells import Tone
+from tui.operations.elections import Elect
+from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
+from tui.operations.operation import Operation, Outcome, Prepared
+from tui.operations.reassignments import CancelReassignments, ChangeThrottle
+from tui.operations.records import DeleteRecords
+from tui.operations.replicas import VerifyReplicas
+from tui.operations.settings import AlterSettings
+from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic
+from tui.session import Session
+
+
+def target_of(cluster: LocalCluster, *, has_zookeeper: bool = False, is_read_only: bool = False) -> ClusterTarget:
+    return ClusterTarget(
+        "tried",
+        Origin.OPTIONS,
+        zookeeper=cluster.zookeeper_connect if has_zookeeper else None,
+        bootstrap=parse_addresses(cluster.bootstrap_servers),
+        is_read_only=is_read_only,
+    )
+
+
+def prepared(target: ClusterTarget, operation: Operation) -> Prepared:
+    async def run() -> Prepared:
+        async with Cluster(target, timeout_s=20) as cluster:
+            return await operation.prepare(cluster)
+
+    found = asyncio.run(run())
+    for command in found.command.split("; "):
+        words = shlex.split(command)
+        if words[:1] == ["klamm"]:
+            assert fault_of(words[1:]) is None, command
+    return found
+
+
+def carried_out(target: ClusterTarget, operation: Operation) -> Outcome:
+    async def run() -> Outcome:
+        async with Cluster(target, timeout_s=20) as cluster:
+            found = await operation.prepare(cluster)
+            assert found.run is not None, found.question
+            return await found.run(cluster)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def topic(by_wire: Klamm) -> str:
+    name = f"t-{uuid4().hex[:8]}"
+    assert by_wire("topics", "create", name, "--partitions", "2", "--replication-factor", "2", "--yes").code == 0
+    return name
+
+
+def driven_live(target: ClusterTarget, scene: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        feed = LiveFeed(target, interval_s=0.5)
+        app = Dashboard(Session(feed, target, **options))  # type: ignore[arg-type]
+        async with app.run_test(size=(140, 45)) as pilot:
+            driven = Driven(app, pilot, feed)
+            await driven.until(lambda: app.main is not None and app.board.has_metadata)
+            await scene(driven)
+
+    asyncio.run(run())
+
+
+def test_a_topic_is_made_changed_and_deleted_by_keys_alone(three_brokers: LocalCluster, by_wire: Klamm) -> None:
+    name = f"k-{uuid4().hex[:8]}"
+
+    async def scene(driven: Driven) -> None:
+        await driven.press("3", "N")
+        await driven.type(name)
+        await driven.press("enter", "2", "enter", "3", "enter", "enter")
+        await driven.sees(f"Create topic {name} in tried?")
+        assert f"klamm topics create {name} --partitions 2 --replication-factor 3" in driven.text
+        await driven.press("enter")
+        assert f"Create topic {name}" in driven.text, "enter is no answer"
+        await driven.press("y")
+        await driven.sees("New topic: done")
+        await driven.press("escape")
+        await driven.until(lambda: driven.main.model.put_cursor_on(name))
+        await driven.press("A")
+        await driven.type("retention.ms=60000")
+        await driven.press("enter", "enter")
+        await driven.sees("retention.ms  default → 60000")
+        await driven.press("y")
+        await driven.sees("done")
+        await driven.press("escape", "D")
+        await driven.sees("with all records?")
+        await driven.type("y")
+        await driven.press("enter")
+        await driven.sees("nothing was changed so far")
+        await driven.press("backspace")
+        await driven.type(name)
+        await driven.press("enter")
+        await driven.sees("Delete topics: done")
+        await driven.press("escape")
+        await driven.until(lambda: name not in [topic.name for topic in driven.app.board.topics])
+
+    driven_live(target_of(three_brokers), scene)
+    assert by_wire("topics", "describe", name).code == 2
+
+
+def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm
+) -> None:
+    victim = by_wire.leaders(topic)[0]
+
+    async def scene(driven: Driven) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, three_brokers.kill_broker, victim)
+        await driven.until(lambda: victim not in driven.app.board.live)
+        await driven.sees("2 of 3")
+        assert "✖ CRITICAL" in driven.text
+        await loop.run_in_executor(None, three_brokers.start_broker, victim)
+        await loop.run_in_executor(None, three_brokers.wait_until_serving)
+        await driven.press("3")
+        await driven.until(
+            lambda: driven.main.model.put_cursor_on(topic) and driven.app.board.total.electable[victim] > 0
+        )
+        await driven.press("E")
+        await driven.sees("Elect preferred leaders of")
+        assert f"klamm elect preferred --topic {topic}" in driven.text
+        await driven.press("y")
+        await driven.sees("Elect preferred leaders: done")
+        await driven.press("escape", "8", "end")
+        await driven.sees("broker down")
+
+    driven_live(target_of(three_brokers, has_zookeeper=True), scene)
+    assert by_wire.leaders(topic)[0] == victim
+
+
+def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
+    three_brokers: LocalCluster, topic: str
+) -> None:
+    async def scene(driven: Driven) -> None:
+        await driven.press("3")
+        await driven.until(lambda: driven.main.model.put_cursor_on(topic))
+        await driven.press("G", "backspace", "1", "enter")
+        await driven.sees("Add partitions: failed")
+        told = driven.text
+        await driven.until(lambda: driven.feed.status.frames_made > 3)
+        assert driven.text == told
+        assert "INVALID_PARTITIONS" in told or "partitions" in told
+        await driven.press("escape")
+        assert driven.app.screen is driven.main
+
+    driven_live(target_of(three_brokers), scene)
+
+
+def test_growing_electing_and_verifying_tell_each_partition(three_brokers: LocalCluster, topic: str) -> None:
+    target = target_of(three_brokers)
+    found = prepared(target, GrowTopic.of(topic, 2, "3"))
+    assert found.lines == ("partitions  2 → 3",)
+    assert found.typed is None
+    assert carried_out(target, GrowTopic.of(topic, 2, "3")).is_good
+    scope = ElectionScope(((topic, None),))
+    assert "led by its preferred replica" in prepared(target, Elect(ElectionType.PREFERRED, scope)).question
+    assert "has a leader" in prepared(target, Elect(ElectionType.UNCLEAN, scope)).question
+    verified = carried_out(target, VerifyReplicas((topic,)))
+    assert [row[3].text for row in verified.rows] == ["agree"] * 3
+    assert verified.notes == ("all replicas agree",)
+
+
+def test_groups_are_reset_and_deleted(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target, group = target_of(three_brokers), f"g-{topic}"
+    assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
+    reset = ResetOffsets.of(group, topic, "latest")
+    found = prepared(target, reset)
+    assert f"{topic}-0  — → 3" in found.lines
+    assert (found.typed, f"group {group} does not exist yet: this makes it" in found.warnings) == (group, True)
+    assert carried_out(target, reset).is_good
+    back = carried_out(target, ResetOffsets.of(group, f"{topic}:0", "-2"))
+    assert [cell.text for cell in back.rows[0]] == [f"{topic}-0", "3", "1", "reset", ""]
+    assert any("as they were" in note for note in back.notes)
+    assert len(list(tmp_path.glob("offsets-*.csv"))) == 1
+    offsets = DeleteOffsets(group, (f"{topic}:0",))
+    assert prepared(target, offsets).lines == (f"{topic}-0  1 → none",)
+    assert carried_out(target, offsets).is_good
+    assert prepared(target, DeleteGroups((group,))).typed == group
+    assert carried_out(target, DeleteGroups((group,))).is_good
+    assert by_wire("groups", "describe", group).code == 2
+
+
+def test_records_are_deleted_up_to_an_offset(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:
+    target, name = target_of(three_brokers), TopicPartition(topic, 0)
+    assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
+    operation = DeleteRecords.of((name,), "2")
+    found = prepared(target, operation)
+    assert found.typed == str(name)
+    assert found.lines[0].startswith(f"{name}  0 → 2: 2 records")
+    outcome = carried_out(target, operation)
+    assert [cell.text for cell in outcome.rows[0]] == [str(name), "2", "2", "deleted", ""]
+    assert prepared(target, operation).run is None, "nothing is left before it"
+
+
+def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path) -> None:
+    target, name = target_of(three_brokers), f"m-{uuid4().hex[:8]}"
+    filled(by_wire, name, "0:1")
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[2,1]}}]}}')
+    assert by_wire(
+        "reassign", "execute", "--reassignment-json-file", plan, "--throttle", "15000", "--yes",
+        "--rollback-file", tmp_path / "back.json",
+    ).code == 5  # fmt: skip
+    throttle = prepared(target, ChangeThrottle.of("20000"))
+    assert "broker 2  19.5 KiB/s" in throttle.lines
+    assert carried_out(target, ChangeThrottle.of("20000")).is_good
+    assert by_wire.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
+    cancel = CancelReassignments((TopicPartition(name, 0),))
+    assert prepared(target, cancel).lines == (f"{name}-0: back to 0,1",)
+    outcome = carried_out(target, cancel)
+    assert [cell.text for cell in outcome.rows[0]][:3] == [f"{name}-0", "cancelled", "0,1"]
+    assert by_wire.replicas(name) == [[0, 1]]
+    assert "throttled" not in " ".join(by_wire.settings("--broker", "2")), "klamm's throttle is off again"
+    assert prepared(target, CancelReassignments()).run is None
+
+
+def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    group = f"g-{topic}"
+    assert by_wire("produce", topic, "--partition", "0", stdin="a\n").code == 0
+    assert by_wire("groups", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute", "--yes").code == 0
+    before = by_wire("topics", "describe", topic, "-o", "json").json
+    name = TopicPartition(topic, 0)
+    scope = ElectionScope(((topic, None),))
+    for operation in (
+        CreateTopic.of(f"new-{topic}", "1", "1", ""),
+        GrowTopic.of(topic, 2, "5"),
+        AlterSettings.of(Entity(EntityType.TOPIC, topic), "retention.ms=1000", ""),
+        DeleteTopics((topic,)),
+        DeleteRecords.of((name,), "-1"),
+        ResetOffsets.of(group, topic, "earliest"),
+        DeleteOffsets(group, (topic,)),
+        DeleteGroups((group,)),
+    ):
+        with pytest.raises(BadRequest, match="read-only"):
+            carried_out(target_of(three_brokers, is_read_only=True), operation)
+    assert not list(tmp_path.glob("offsets-*"))
+    leader = by_wire.leaders(topic)[0]
+    other = next(broker for broker in by_wire.replicas(topic)[0] if broker != leader)
+    plan = tmp_path / "swap.json"
+    replicas = [other, leader]
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{topic}","partition":0,"replicas":{replicas}}}]}}')
+    words = ("reassign", "execute", "--reassignment-json-file", plan, "--wait", "--yes", "--rollback-file")
+    assert by_wire(*words, tmp_path / "back.json").code == 0
+    with pytest.raises(BadRequest, match="read-only"):
+        carried_out(target_of(three_brokers, is_read_only=True), Elect(ElectionType.PREFERRED, scope))
+    after = by_wire("topics", "describe", topic, "-o", "json").json
+    assert len(after[0]["partitions"]) == len(before[0]["partitions"]) == 2
+    assert after[0]["configs"] == before[0]["configs"]
+    assert after[0]["partitions"][0]["leader"] == leader
+
+
+def test_a_read_only_session_lets_no_changing_key_through(three_brokers: LocalCluster, topic: str) -> None:
+    async def scene(driven: Driven) -> None:
+        assert "read-only" in driven.text.splitlines()[0]
+        registry = driven.app.session.registry
+        for page, key in (("brokers", "2"), ("topics", "3"), ("partitions", "4"), ("groups", "5"), ("overview", "1")):
+            await driven.press(key)
+            for action in registry.on_page(page):
+                if action.changes:
+                    assert driven.main.why_not(action) == "started with --read-only"
+                    await driven.press(action.keys[0])
+                    assert driven.app.screen is driven.main, action.id
+        await driven.press("3", "V")
+        await driven.sees("Verify replicas")
+
+    driven_live(target_of(three_brokers), scene, is_read_only=True)
+
+
+def test_znodes_are_read_and_gone_into(three_brokers: LocalCluster) -> None:
+    async def scene(driven: Driven) -> None:
+        await driven.press("colon")
+        await driven.type("zk /brokers")
+        await driven.press("enter")
+        await driven.sees("ids/")
+        assert driven.main.model.put_cursor_on("/brokers/ids")
+        await driven.press("enter")
+        await driven.until(lambda: [z.name for z in driven.main.model.shown] == ["0", "1", "2"])
+        assert "0x" in driven.text, "the session that a broker's znode lives by"
+        await driven.press("left_square_bracket")
+        await driven.sees("topics/")
+
+    driven_live(target_of(three_brokers, has_zookeeper=True), scene)
+
+
+def test_an_address_that_nobody_answers_is_named_and_tried_again() -> None:
+    target = ClusterTarget("gone", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
+
+    async def scene() -> None:
+        feed = LiveFeed(target, interval_s=0.5)
+        app = Dashboard(Session(feed, target))
+        started = time.monotonic()
+        async with app.run_test(size=(120, 30)) as pilot:
+            driven = Driven(app, pilot, feed)
+            await driven.sees("127.0.0.1:1")
+            await driven.sees("next try")
+            assert "disconnected" in driven.text
+        assert time.monotonic() - started < 20
+
+    asyncio.run(scene())
+
+
+def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
+    for build, told in (
+        (lambda: CreateTopic.of("a b", "", "", ""), "topic name is invalid"),
+        (lambda: CreateTopic.of("t", "x", "", ""), "partitions must be a whole number"),
+        (lambda: CreateTopic.of("t", "0", "", ""), "greater than 0"),
+        (lambda: GrowTopic.of("t", 1, ""), "nothing to alter"),
+        (lambda: ChangeThrottle.of("5"), "a throttle below"),
+        (lambda: ChangeThrottle.of(""), "give a throttle"),
+        (lambda: DeleteRecords.of((TopicPartition("t", 0),), "-2"), "give an offset"),
+        (lambda: ResetOffsets.of("g", "", "somewhere"), "not a place to reset to"),
+    ):
+        with pytest.raises(BadRequest, match=told):
+            build()
+
+
+def test_commands_name_the_cluster_as_it_was_named(three_brokers: LocalCluster) -> None:
+    from tui.operations.operation import command_text
+
+    target = target_of(three_brokers, has_zookeeper=True)
+    words = shlex.split(command_text(["topics", "list"], target))
+    assert words[:3] == ["klamm", "topics", "list"]
+    assert words[3:] == [
+        "--zookeeper", three_brokers.zookeeper_connect, "--bootstrap-server", three_brokers.bootstrap_servers,
+    ]  # fmt: skip
+    assert command_text(["top"], replace(target, origin=Origin.LOCAL)) == "klamm top"
+    assert command_text(["top"], replace(target, origin=Origin.PROFILE)) == "klamm top --cluster tried"
+
+
+def test_a_result_with_a_failed_row_is_not_called_done() -> None:
+    from tui.cells import Cell
+
+    assert not Outcome("t", ("a",), ((Cell("x", Tone.BAD),),)).is_good
+    assert not Outcome("t", ("a",), (), ("no",)).is_good
+    assert Outcome("t", ("a",), ((Cell("x", Tone.WARN),),)).is_good
