@@ -201,7 +201,8 @@ class TopicDeletion:
         """Forget a topic whose replicas are gone: memory, watches, znodes."""
         yield from carry_out(UnwatchTopics((topic,)))
         yield from self._forget_reassignments(topic)
+        # Where that fails the replicas stay as they are, and the next look at the queue comes by here again.
+        yield from carry_out(DeleteTopicZNodes(topic))
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)
-        yield from carry_out(DeleteTopicZNodes(topic))
         self._context.remove_topic(topic)
