@@ -25,6 +25,7 @@ from engine.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
     ControllerState,
+    TopicDeletionRequested,
     UncleanLeaderElectionEnable,
 )
 from engine.controller.instructions import Instruction, Steps
@@ -113,6 +114,7 @@ class Controller:
         self._channels: ControllerChannels | None = None
         self._instructions: ZkInstructions | None = None
         self._rebalance: asyncio.TimerHandle | None = None
+        self._deletion: asyncio.TimerHandle | None = None
         self._processing: _Queued | None = None
         self._held_since_s = 0.0
         self._is_stopped = False
@@ -356,9 +358,10 @@ class Controller:
         if self._channels is None:
             return
         self._log.debug("Resigning")
-        if self._rebalance is not None:
-            self._rebalance.cancel()
-            self._rebalance = None
+        for timer in (self._rebalance, self._deletion):
+            if timer is not None:
+                timer.cancel()
+        self._rebalance = self._deletion = None
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
@@ -415,6 +418,8 @@ class Controller:
                 queued.give(value)
             case do.ScheduleLeaderRebalance(delay_ms):
                 self._schedule_rebalance(delay_ms)
+            case do.ScheduleTopicDeletion(delay_ms):
+                self._schedule_deletion(delay_ms)
             case _:
                 return await self._watch_or_perform(instruction, zk_instructions)
         return None
@@ -451,6 +456,12 @@ class Controller:
             self._rebalance.cancel()
         loop = asyncio.get_running_loop()
         self._rebalance = loop.call_later(delay_ms / 1000, self._put_event, AutoPreferredReplicaLeaderElection())
+
+    def _schedule_deletion(self, delay_ms: int) -> None:
+        if self._deletion is not None:
+            self._deletion.cancel()
+        loop = asyncio.get_running_loop()
+        self._deletion = loop.call_later(delay_ms / 1000, self._put_event, TopicDeletionRequested())
 
     # ZooKeeper's notices
 

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from engine.common.errors import CoordinationError
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import DeleteTopicDeletions, DeleteTopicZNodes, Steps, UnwatchTopics, carry_out
+from engine.controller.instructions import (
+    DeleteTopicDeletions,
+    DeleteTopicZNodes,
+    ScheduleTopicDeletion,
+    Steps,
+    UnwatchTopics,
+    carry_out,
+)
 from engine.controller.logs import comma, scala, topic_deletion_log
 from engine.controller.options import ControllerOptions
 from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
+from engine.zk.errors import ControllerMoved
+
+NEXT_TRY_MS = 5_000
+"""After so long a deletion is tried again whose znodes did not go."""
 
 
 class TopicDeletion:
@@ -134,7 +146,8 @@ class TopicDeletion:
         to_delete: list[str] = []
         for topic in queued:
             if self._context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
-                yield from self._complete(topic)
+                if not (yield from self._complete(topic)):
+                    continue
                 self._log.info(f"Deletion of topic {topic} successfully completed")
             elif self._has_failed(topic):
                 to_retry.append(topic)
@@ -197,11 +210,22 @@ class TopicDeletion:
         yield from self._replicas.change(alive, ReplicaState.DELETION_STARTED)
         self._mark_ineligible(waiting, "offline replicas")
 
-    def _complete(self, topic: str) -> Steps[None]:
-        """Forget a topic whose replicas are gone: memory, watches, znodes."""
+    def _complete(self, topic: str) -> Steps[bool]:
+        """Forget a topic whose replicas are gone: memory, watches, znodes; return whether that worked.
+
+        Where its znodes do not go the topic stays queued with all its replicas deleted, and is looked at again soon.
+        """
         yield from carry_out(UnwatchTopics((topic,)))
         yield from self._forget_reassignments(topic)
+        try:
+            yield from carry_out(DeleteTopicZNodes(topic))
+        except ControllerMoved:
+            raise
+        except CoordinationError as error:
+            self._log.error(f"The znodes of topic {topic} could not be deleted, which is tried again", error)
+            yield from carry_out(ScheduleTopicDeletion(NEXT_TRY_MS))
+            return False
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)
-        yield from carry_out(DeleteTopicZNodes(topic))
         self._context.remove_topic(topic)
+        return True

@@ -4,6 +4,8 @@ Behaviour
 * Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
 * Answered at once when ``min_bytes`` are there, a partition has an error or a diverging epoch, or nothing was asked
   for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
+* One request of a session at a time: where the next one comes while one waits, that one is answered first with what
+  there is. An answer that is too late for that (its records are being converted) is INVALID_FETCH_SESSION_EPOCH.
 * Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, in portions and in a
   thread.
 * A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
@@ -56,6 +58,8 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     # It has just been looked at, and nothing can have changed since.
     context.broker.replica_manager.delayed_fetch.watch(operation, _watched(opened))
+    if opened.session is not None:
+        opened.session.answer_waiting = operation.force_complete
     return operation.deferred
 
 
@@ -94,6 +98,12 @@ class DelayedFetch(DelayedOperation):
             self._conversion = asyncio.create_task(self._convert(), name="down-conversion")
         else:
             self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+
+    def cancel(self) -> None:
+        """Let go of the session, too: it would keep what was read until its next request."""
+        super().cancel()
+        if self._fetch.session is not None:
+            self._fetch.session.answer_waiting = None
 
     def on_fault(self) -> None:
         """Hang up: there is no answer to give."""

@@ -36,6 +36,8 @@ def build_response(
     context: RequestContext, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
 ) -> FetchResponse:
     """Put what was read, or what became of it for an old reader, into an answer; within a session only what is new."""
+    if fetch.is_superseded:
+        return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     version = context.api_version
     hints = LeaderHints(context) if version >= 16 else None
     responses: list[FetchableTopicResponse] = []

@@ -7,7 +7,7 @@ names, and lets the context say what goes into the answer.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -120,16 +120,24 @@ class FetchSession:
     created_ms: int
     last_used_ms: int
     epoch: int
+    answer_waiting: Callable[[], object] | None = None
+    """Answers the request of the session that waits, with what there is now: a later one changes what it is about."""
 
     @property
     def size(self) -> int:
         return len(self.partitions)
 
+    def answer_before_next(self) -> None:
+        """Let a request that waits be answered before the session goes on, or ends."""
+        answer, self.answer_waiting = self.answer_waiting, None
+        if answer is not None:
+            answer()
+
 
 class FetchContext:
     """What one Fetch request asks for, with or without a session."""
 
-    __slots__ = ("is_incremental", "partitions", "session", "session_id")
+    __slots__ = ("_epoch", "is_incremental", "partitions", "session", "session_id")
 
     def __init__(
         self, partitions: Sequence[FetchPartition], session: FetchSession | None = None, *, is_incremental: bool = False
@@ -139,6 +147,12 @@ class FetchContext:
         self.session_id = session.id if session is not None else INVALID_SESSION_ID
         self.is_incremental = is_incremental
         """Only what the fetcher does not know yet is answered."""
+        self._epoch = 0 if session is None else session.epoch
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether the session has gone on without this request's answer, which nobody can make any more."""
+        return self.session is not None and self.session.epoch != self._epoch
 
     def must_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
         """Return whether the answer carries this partition; remembers what the fetcher is told."""
@@ -195,7 +209,9 @@ class FetchSessionCache:
         No partition is named twice (see ``named_once``).
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            ended = self._sessions.pop(session_id, None)
+            if ended is not None:
+                ended.answer_before_next()
             if session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return self._open_full(partitions, is_follower, uses_topic_ids, now_ms)
@@ -232,6 +248,7 @@ class FetchSessionCache:
         forgotten: Iterable[PartitionKey],
         now_ms: int,
     ) -> FetchContext:
+        session.answer_before_next()
         for partition in partitions:
             known = session.partitions.get(partition.key)
             if known is None:

@@ -48,6 +48,7 @@ class CloseReason(Enum):
     """Why a connection ended; logged once."""
 
     PEER_CLOSED = "the peer closed it"
+    PEER_GONE = "the peer is gone, though an answer is owed to it"
     PEER_BROKE_PROTOCOL = "the peer broke the protocol"
     UNSUPPORTED = "the peer asked for an API or version that is not answered"
     IDLE = "it was idle for connections.max.idle.ms"
@@ -151,6 +152,13 @@ class Connection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         """Whether an answer is still owed to the peer."""
         return bool(self._pending) or self._is_async_running
+
+    @property
+    def owes_answers(self) -> bool:
+        """Whether an answer is still owed, or on its way."""
+        return self.closed_because is None and (
+            self.is_busy or (self._sender is not None and self._sender.queued_bytes > 0)
+        )
 
     @property
     def last_used_s(self) -> float:

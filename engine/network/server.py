@@ -16,6 +16,7 @@ from engine.network.connection import CloseReason, Connection, ConnectionContext
 from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import Peer, RequestHead
 from engine.network.routes import RouteTable
+from engine.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 BACKLOG_MIN = 1024
 """How many connections may wait to be accepted even where ``socket.listen.backlog.size`` says less: an event loop is
 not back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
+
+GONE_PEERS_INTERVAL_MS = 5000
+"""How often the connections are looked through whose peers wait for something, as it seems."""
 
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""
@@ -121,7 +125,8 @@ class SocketServer:
         return listener.host, bound.port
 
     def start_idle_sweep(self) -> None:
-        """Begin to close connections that have been silent for ``connections.max.idle.ms``."""
+        """Begin to close connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
+        self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_gone, "gone peers")
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms > 0:
             self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
@@ -226,6 +231,16 @@ class SocketServer:
             del self._per_ip[host]
         logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.peer.port)
 
+    def _close_gone(self) -> None:
+        """Close what is still owed to peers that have hung up or vanished, which nobody would notice before it is sent.
+
+        A peer that has only said that it will ask no more gets a moment's time to be answered.
+        """
+        since_s = time.monotonic() - GONE_PEERS_INTERVAL_MS / 1000
+        for connection in [c for c in self.connections if c.owes_answers and c.last_used_s < since_s]:
+            if is_peer_gone(read_tcp_info(connection.descriptor)):
+                connection.close(CloseReason.PEER_GONE)
+
     def _close_idle(self) -> None:
         oldest_s = time.monotonic() - self.limits.connections_max_idle_ms / 1000
         for connection in [c for c in self.connections if c.last_used_s < oldest_s and not c.is_busy]:
@@ -251,6 +266,7 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
     if limits.socket_send_buffer_bytes > 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.socket_send_buffer_bytes)
+    keep_alive(sock)
     sock.setblocking(False)
     try:
         sock.bind((listener.host, listener.port))

@@ -9,9 +9,9 @@ from engine.common.errors import CoordinationError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
-from engine.zk.errors import BadVersion, NoNode, ZooKeeperError
+from engine.zk.errors import BadVersion, NoNode, NotEmpty, ZooKeeperError
 from engine.zk.guarded import raise_first, write_guarded
-from engine.zk.operations import ANY_VERSION, Delete, Operation, SetData, ZnodeStat
+from engine.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
 from engine.zk.reads import Decode, children_or_empty, decoded
 from engine.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
 from engine.zk.znodes.topic_znodes import (
@@ -24,6 +24,9 @@ from engine.zk.znodes.topic_znodes import (
 )
 
 _log = logging.getLogger("engine.zk")
+
+DELETE_TRIES = 3
+"""How often a topic's znodes are removed level by level, while others make new ones."""
 
 
 class TopicZnodes:
@@ -124,15 +127,43 @@ class TopicZnodes:
 
         Raises:
             ControllerMoved: another controller has been elected.
+            NotEmpty: somebody keeps on making znodes below it.
         """
+        partitions = await self._partitions_below(topic)
+        in_order = [p(one) for one in partitions for p in (TopicPartitionStateZNode.path, TopicPartitionZNode.path)]
+        try:
+            # In Kafka's order, all at once: ZooKeeper carries out the requests of a connection as they come.
+            parents = [TopicPartitionsZNode.path(topic), TopicZNode.path(topic)]
+            await self._delete_all([*in_order, *parents], epoch_zk_version)
+            return
+        except NotEmpty:
+            _log.info("A topic's znodes are not all gone, so they are removed level by level topic=%s", topic)
+        for tries_left in reversed(range(DELETE_TRIES)):
+            try:
+                await self._delete_by_levels(topic, epoch_zk_version)
+                return
+            except NotEmpty:
+                if not tries_left:
+                    raise
+
+    async def _delete_by_levels(self, topic: str, epoch_zk_version: int | None) -> None:
+        """Settle each level before its parents go.
+
+        Where the connection breaks, what was sent over it may be lost, and what follows over the next one is not: then
+        parents are asked for before their children.
+        """
+        partitions = await self._partitions_below(topic)
+        await self._delete_all(map(TopicPartitionStateZNode.path, partitions), epoch_zk_version)
+        await self._delete_all(map(TopicPartitionZNode.path, partitions), epoch_zk_version)
+        await self._delete_all([TopicPartitionsZNode.path(topic)], epoch_zk_version)
+        await self._delete_all([TopicZNode.path(topic)], epoch_zk_version)
+
+    async def _partitions_below(self, topic: str) -> list[TopicPartition]:
         names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
-        deletes: list[Operation] = []
-        for partition in sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal()):
-            deletes.append(Delete(TopicPartitionStateZNode.path(partition)))
-            deletes.append(Delete(TopicPartitionZNode.path(partition)))
-        deletes += [Delete(TopicPartitionsZNode.path(topic)), Delete(TopicZNode.path(topic))]
-        # All are sent at once: ZooKeeper carries out one session's requests in their order.
-        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
+        return sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal())
+
+    async def _delete_all(self, paths: Iterable[str], epoch_zk_version: int | None) -> None:
+        raise_first(await write_guarded(self._client, map(Delete, paths), epoch_zk_version), NoNode)
 
     async def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
         """Remove topics' settings, guarded; what is gone already is no error."""

@@ -291,3 +291,25 @@ def test_one_more_topic_costs_no_more_where_there_are_thousands() -> None:
     world.settle()
     assert time.thread_time() - started_s < 0.05
     assert world.state("one-more-0")
+
+
+def test_a_deletion_whose_znodes_stay_is_tried_again_by_itself() -> None:
+    world = world_of()
+    for topic in ("t1", "t2"):
+        world.zk.create_topic(topic, {0: (1, 2, 0)})
+    world.settle()
+    world.take_requests()
+    world.zk.undeletable = {"t1"}
+    for topic in ("t1", "t2"):
+        world.zk.mark_for_deletion(topic)
+    world.settle()
+    assert list(world.zk.topics) == ["t1"]
+    assert world.deletion_scheduled
+    world.take_requests()
+    world.zk.undeletable = set()
+    world.run(events.TopicDeletionRequested())
+    assert not world.zk.topics and not world.zk.deletions
+    assert not [one for one in world.take_requests() if " STOP " in one]
+    world.zk.create_topic("t1", {0: (1, 2, 0)})
+    world.settle()
+    assert world.zk.states[tp("t1-0")].state.leader == 1

@@ -159,3 +159,13 @@ def test_a_full_cache_refuses_evicts_the_stale_and_prefers_followers() -> None:
     late = context(open_session(cache, partition(0), now_ms=EVICTION_MS + 21))
     assert late.session_id != 0
     assert cache.evictions_total == 2
+
+
+def test_an_answer_that_comes_after_the_sessions_next_request_is_known_as_such() -> None:
+    cache = FetchSessionCache(10, random.Random(1))
+    full = context(open_session(cache, partition(0), partition(1)))
+    first = context(open_session(cache, session_id=full.session_id, epoch=1))
+    assert (full.is_superseded, first.is_superseded) == (True, False)
+    context(open_session(cache, session_id=full.session_id, epoch=2, forgotten=(partition(1).key,)))
+    assert first.is_superseded
+    assert not context(open_session(cache, partition(0), epoch=-1)).is_superseded

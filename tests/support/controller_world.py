@@ -50,6 +50,7 @@ class World:
         self.wires: dict[int, deque[BrokerRequest]] = {}
         self.answers: list[object] = []
         self.rebalance_scheduled = False
+        self.deletion_scheduled = False
         self.is_active = False
         self._steps: Steps[None] | None = None
         self._result: Any = None
@@ -79,7 +80,7 @@ class World:
         self.queue.clear()
         self.wires.clear()
         self.is_active = True
-        self.rebalance_scheduled = False
+        self.rebalance_scheduled = self.deletion_scheduled = False
         self._begin(self.core.take_over(self.zk.epoch, self.zk.epoch_zk_version))
 
     def kill(self, broker_id: int) -> None:
@@ -180,6 +181,8 @@ class World:
                 self.answers.append(value)
             case do.ScheduleLeaderRebalance():
                 self.rebalance_scheduled = True
+            case do.ScheduleTopicDeletion():
+                self.deletion_scheduled = True
             case (
                 do.GiveWay()
                 | do.WatchCluster()
