@@ -7,7 +7,7 @@ gets when it is dropped because the controller resigned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import ClassVar
 
@@ -289,15 +289,28 @@ class ElectLeaders(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionReassignments(ControllerEvent):
-    """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition."""
+    """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition.
+
+    ``results`` are those of partitions that were started in earlier events.
+    """
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    results: Mapping[TopicPartition, ApiError] = field(default_factory=dict)
 
     @property
     def refusal(self) -> ApiError:
         return NOT_CONTROLLER
+
+
+@dataclass(frozen=True, slots=True)
+class ProceedWithReassignments(ControllerEvent):
+    """Reassignments under way whose next step had to wait, for there were too many for one event."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

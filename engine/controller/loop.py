@@ -405,6 +405,9 @@ class Controller:
                     await self._give_way()
             case do.GiveWay():
                 await self._give_way()
+            case do.Continue(event):
+                answer, queued.answer = queued.answer, None
+                self._put(_Queued(event, answer))
             case do.ConnectBrokers(brokers):
                 for broker in brokers:
                     channels.connect(broker)

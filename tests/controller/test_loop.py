@@ -13,7 +13,7 @@ from network_serving import run
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.controller import channels, events
+from engine.controller import channels, events, reassignment_requests
 from engine.controller import instructions as do
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.topic_admin import NewTopic
@@ -170,6 +170,19 @@ def test_requests_to_a_broker_that_is_not_the_controller_are_refused(zk_chroot: 
             assert await other.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
             await cluster.brokers[0].controller.stop()
             assert await cluster.brokers[0].controller.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
+
+    run(test)
+
+
+def test_an_answer_comes_from_the_last_of_several_events(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassignment_requests, "REASSIGNED_AT_ONCE_MAX", 2)
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            await cluster.create(dict.fromkeys(range(5), (1, 0)))
+            wanted = {TopicPartition("t", index): (1, 2) for index in range(5)}
+            asked = cluster.controller.controller.ask(events.AlterPartitionReassignments(wanted))
+            assert await asked == dict.fromkeys(wanted, NO_ERROR)
 
     run(test)
 
