@@ -417,8 +417,16 @@ def test_secured_znodes_get_kafkas_access_lists(zk_chroot: str, first_broker: Fi
             zk = KafkaZkClient(client, is_secure=True)
             await first_broker(zk)
             await zk.set_entity_configs("users/alice", {})
+            await zk.set_or_create_consumer_offsets("g", {TopicPartition("t", 0): 5})
             lists = {}
-            for path in ("/brokers/ids/0", "/controller", "/config/topics", "/config/users/alice", "/consumers"):
+            for path in (
+                "/brokers/ids/0",
+                "/controller",
+                "/config/topics",
+                "/config/users/alice",
+                "/consumers",
+                "/consumers/g",
+            ):
                 acl, _ = await client.get_acl(path)
                 lists[path] = [(entry.scheme, entry.permissions) for entry in acl]
             readable = [("digest", 31), ("world", 1)]
@@ -428,6 +436,7 @@ def test_secured_znodes_get_kafkas_access_lists(zk_chroot: str, first_broker: Fi
                 "/config/topics": readable,
                 "/config/users/alice": [("digest", 31)],
                 "/consumers": [("world", 31)],
+                "/consumers/g": readable,
             }
 
     asyncio.run(run())
