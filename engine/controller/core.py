@@ -70,7 +70,7 @@ class ControllerCore:
         self._brokers = BrokerChanges(
             self.context, options, self._partitions, self._replicas, self._reassignments, self._deletion
         )
-        self._isr = IsrChanges(self.context, options, self._leadership, self._reassignments.complete_if_caught_up)
+        self._isr = IsrChanges(self.context, options, self._leadership, self._reassignments.complete_caught_up)
         self._elections = ReplicaElections(self.context, options, self._partitions)
 
     # Take-over
@@ -181,6 +181,8 @@ class ControllerCore:
                 yield from self._topics.process_modifications(topic)
             case events.TopicDeletionRequested():
                 yield from self._topics.process_deletions()
+            case events.TopicDeletionRetry():
+                yield from self._deletion.resume()
             case events.StopReplicaResponseReceived():
                 yield from self._topics.process_stop_replica_response(event)
             case events.LeaderAndIsrResponseReceived():
@@ -203,7 +205,7 @@ class ControllerCore:
             case events.PartitionReassignmentIsrChange(partition):
                 if partition in self.context.partitions_being_reassigned:
                     yield from self._leadership.refresh((partition,))
-                    yield from self._reassignments.complete_if_caught_up(partition)
+                    yield from self._reassignments.complete_caught_up((partition,))
             case events.ZkPreferredElection():
                 yield from self._elections.from_znode()
             case events.AutoPreferredReplicaLeaderElection():
@@ -214,8 +216,10 @@ class ControllerCore:
                 yield from carry_out(Answer((yield from self._brokers.controlled_shutdown(event))))
             case events.ElectLeaders(partitions, election_type):
                 yield from carry_out(Answer((yield from self._elections.from_api(partitions, election_type))))
-            case events.AlterPartitionReassignments(targets):
-                yield from carry_out(Answer((yield from self._reassignment_requests.from_api(targets))))
+            case events.AlterPartitionReassignments():
+                yield from self._reassignment_requests.from_api(event)
+            case events.ProceedWithReassignments(partitions):
+                yield from self._reassignments.proceed_with(partitions)
             case events.ListPartitionReassignments(wanted):
                 yield from carry_out(Answer(self._reassignment_requests.under_way(wanted)))
             case events.AllocateProducerIds():

@@ -7,7 +7,7 @@ gets when it is dropped because the controller resigned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import ClassVar
 
@@ -116,6 +116,13 @@ class PartitionModifications(ControllerEvent):
 @dataclass(frozen=True, slots=True)
 class TopicDeletionRequested(ControllerEvent):
     """``/admin/delete_topics`` has other children."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionRetry(ControllerEvent):
+    """The znodes of a deleted topic could not be removed a while ago."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
@@ -289,15 +296,28 @@ class ElectLeaders(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionReassignments(ControllerEvent):
-    """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition."""
+    """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition.
+
+    ``results`` are those of partitions that were started in earlier events.
+    """
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    results: Mapping[TopicPartition, ApiError] = field(default_factory=dict)
 
     @property
     def refusal(self) -> ApiError:
         return NOT_CONTROLLER
+
+
+@dataclass(frozen=True, slots=True)
+class ProceedWithReassignments(ControllerEvent):
+    """Reassignments under way whose next step had to wait, for there were too many for one event."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from engine.common.errors import CoordinationError
 from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.broker_requests import BrokerRequest
+from engine.controller.events import ControllerEvent
 from engine.zk.results import Notifications, PartitionStateRead, PartitionStateUpdates
 from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
@@ -53,6 +54,13 @@ class GiveWay(Instruction[None]):
 
     The event goes on afterwards, and nothing else changes the context meanwhile.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Instruction[None]):
+    """Queue ``event`` behind those that wait; whoever waits for the present event's answer is given that one's."""
+
+    event: ControllerEvent
 
 
 def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]]:
@@ -296,7 +304,7 @@ class ScheduleLeaderRebalance(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTopicDeletion(Instruction[None]):
-    """Put a TopicDeletionRequested event in the queue after a while: a deletion is to be tried again."""
+    """Put a TopicDeletionRetry event in the queue after a while."""
 
     delay_ms: int
 

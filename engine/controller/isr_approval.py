@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from engine.common.errors import ErrorCode
@@ -37,12 +37,12 @@ class IsrChanges:
         context: ControllerContext,
         options: ControllerOptions,
         leadership: Leadership,
-        complete_reassignment: Callable[[TopicPartition], Steps[None]],
+        complete_reassignments: Callable[[Iterable[TopicPartition]], Steps[None]],
     ) -> None:
         self._context = context
         self._options = options
         self._leadership = leadership
-        self._complete_reassignment = complete_reassignment
+        self._complete_reassignments = complete_reassignments
         self._log = controller_log(options.controller_id)
 
     def alter_partition(self, event: AlterPartition) -> Steps[None]:
@@ -62,9 +62,10 @@ class IsrChanges:
         results = yield from self._alter(event, {p: event.partitions[key] for p, key in names.items()})
         answer.update({names[p]: result for p, result in results.items()})
         yield from carry_out(Answer({key: answer[key] for key in event.partitions}))
-        for partition, result in results.items():
-            if isinstance(result, LeaderAndIsr) and partition in self._context.partitions_being_reassigned:
-                yield from self._complete_reassignment(partition)
+        moving = self._context.partitions_being_reassigned
+        changed = [p for p, result in results.items() if isinstance(result, LeaderAndIsr) and p in moving]
+        if changed:
+            yield from self._complete_reassignments(changed)
 
     def _refusal_of_broker(self, event: AlterPartition) -> AlterPartitionAnswer | None:
         broker = self._context.live_brokers.get(event.broker_id)
@@ -217,9 +218,8 @@ class IsrChanges:
                     f"for TopicPartitions: {scala('ArrayBuffer', partitions)}"
                 )
             yield from self._tell(tuple(partitions))
-            for partition in partitions:
-                if partition in self._context.partitions_being_reassigned:
-                    yield from self._complete_reassignment(partition)
+            moving = self._context.partitions_being_reassigned
+            yield from self._complete_reassignments([p for p in partitions if p in moving])
         if notifications.names:
             yield from carry_out(DeleteIsrChangeNotifications(notifications.names))
 

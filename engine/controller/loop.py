@@ -25,7 +25,7 @@ from engine.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
     ControllerState,
-    TopicDeletionRequested,
+    TopicDeletionRetry,
     UncleanLeaderElectionEnable,
 )
 from engine.controller.instructions import Instruction, Steps
@@ -113,8 +113,7 @@ class Controller:
         self._watches = ControllerWatches(zk.client, self._put_once)
         self._channels: ControllerChannels | None = None
         self._instructions: ZkInstructions | None = None
-        self._rebalance: asyncio.TimerHandle | None = None
-        self._deletion: asyncio.TimerHandle | None = None
+        self._timers: dict[ControllerEvent, asyncio.TimerHandle] = {}
         self._processing: _Queued | None = None
         self._held_since_s = 0.0
         self._is_stopped = False
@@ -358,10 +357,9 @@ class Controller:
         if self._channels is None:
             return
         self._log.debug("Resigning")
-        for timer in (self._rebalance, self._deletion):
-            if timer is not None:
-                timer.cancel()
-        self._rebalance = self._deletion = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
@@ -408,6 +406,9 @@ class Controller:
                     await self._give_way()
             case do.GiveWay():
                 await self._give_way()
+            case do.Continue(event):
+                answer, queued.answer = queued.answer, None
+                self._put(_Queued(event, answer))
             case do.ConnectBrokers(brokers):
                 for broker in brokers:
                     channels.connect(broker)
@@ -417,9 +418,9 @@ class Controller:
             case do.Answer(value):
                 queued.give(value)
             case do.ScheduleLeaderRebalance(delay_ms):
-                self._schedule_rebalance(delay_ms)
+                self._schedule(AutoPreferredReplicaLeaderElection(), delay_ms)
             case do.ScheduleTopicDeletion(delay_ms):
-                self._schedule_deletion(delay_ms)
+                self._schedule(TopicDeletionRetry(), delay_ms)
             case _:
                 return await self._watch_or_perform(instruction, zk_instructions)
         return None
@@ -451,17 +452,12 @@ class Controller:
                 return await zk_instructions.perform(instruction)
         return None
 
-    def _schedule_rebalance(self, delay_ms: int) -> None:
-        if self._rebalance is not None:
-            self._rebalance.cancel()
-        loop = asyncio.get_running_loop()
-        self._rebalance = loop.call_later(delay_ms / 1000, self._put_event, AutoPreferredReplicaLeaderElection())
-
-    def _schedule_deletion(self, delay_ms: int) -> None:
-        if self._deletion is not None:
-            self._deletion.cancel()
-        loop = asyncio.get_running_loop()
-        self._deletion = loop.call_later(delay_ms / 1000, self._put_event, TopicDeletionRequested())
+    def _schedule(self, event: ControllerEvent, delay_ms: int) -> None:
+        """Put an event in the queue later, in place of the same one that waits already."""
+        earlier = self._timers.pop(event, None)
+        if earlier is not None:
+            earlier.cancel()
+        self._timers[event] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._put_event, event)
 
     # ZooKeeper's notices
 

@@ -16,13 +16,15 @@ B7      the entry in /admin/reassign_partitions goes, if there is one
 B8      UpdateMetadata to all
 ======  =======================================================================================================
 
-The topic znode is written last, for it alone tells which replicas are to be removed.
+The topic znode is written last, for it alone tells which replicas are to be removed. The partitions of a batch take
+each step together; what is more than a batch goes on in the next event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import (
@@ -34,7 +36,10 @@ from engine.common.model import (
 from engine.controller.context import ControllerContext
 from engine.controller.election import OFFLINE_ELECTION, REASSIGN_ELECTION, new_leader
 from engine.controller.errors import RecordsWouldBeLost, StateChangeFailed
+from engine.controller.events import ProceedWithReassignments
 from engine.controller.instructions import (
+    Continue,
+    GiveWay,
     ReadReassignments,
     ReadTopicAssignments,
     SetReassignments,
@@ -43,6 +48,7 @@ from engine.controller.instructions import (
     UnwatchPartitionState,
     WatchPartitionState,
     carry_out,
+    slices,
 )
 from engine.controller.leadership import Leadership
 from engine.controller.logs import assignment_text, comma, controller_log, leadership_text, scala, state_change_log
@@ -52,6 +58,16 @@ from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.zk.errors import ControllerMoved
+from engine.zk.results import PartitionStateRead
+from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+
+T = TypeVar("T")
+
+REASSIGNED_AT_ONCE_MAX = 500
+"""Partitions of one event: in between the controller hears of brokers that die."""
+
+Failures = dict[TopicPartition, KlammError]
+"""Partitions that a step failed for, and why."""
 
 
 class Reassignments:
@@ -72,46 +88,69 @@ class Reassignments:
         self._replicas = replicas
         self._log = controller_log(options.controller_id)
 
-    def proceed(self, partition: TopicPartition, reassignment: ReplicaAssignment) -> Steps[None]:
-        """Start a reassignment, replace the one under way by it, or finish it where all target replicas are in sync.
+    def proceed(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[Failures]:
+        """Start reassignments, replace those under way by them, or finish those whose target replicas are all in sync.
+
+        All partitions take each step together: one write of each topic's znode, one request per broker. Those that a
+        step fails for are returned and take no further one; what was written for them stays and is resumed. The
+        failure is RecordsWouldBeLost where the last replicas in sync would go, and nothing was written.
 
         Raises:
             ControllerMoved: another controller writes.
-            RecordsWouldBeLost: it would take away the last replicas in sync; nothing was written.
-            StateChangeFailed, CoordinationError: a step could not be taken; what was written stays and is resumed.
+            CoordinationError: a step could not be taken for any partition.
         """
-        if partition not in self._context.leadership:
-            raise StateChangeFailed(f"Partition {partition} never had a leader and cannot be reassigned")
-        yield from self._update_assignment(partition, reassignment)
-        if not (yield from self._is_caught_up(partition, reassignment)):
-            yield from self._raise_leader_epoch(partition, reassignment)
-            yield from self._start_new_replicas(partition, reassignment)
-        else:
-            yield from self._complete(partition, reassignment)
+        failed: Failures = {
+            p: StateChangeFailed(f"Partition {p} never had a leader and cannot be reassigned")
+            for p in wanted
+            if p not in self._context.leadership
+        }
+        yield from self._update_assignments(_without(wanted, failed), failed)
+        going = _without(wanted, failed)
+        caught_up = yield from self._caught_up(going)
+        behind = {p: reassignment for p, reassignment in going.items() if p not in caught_up}
+        yield from self._raise_leader_epochs(behind, failed)
+        yield from self._start_new_replicas(_without(behind, failed))
+        if caught_up:
+            yield from self._complete({p: going[p] for p in caught_up}, failed)
+        return failed
 
-    def complete_if_caught_up(self, partition: TopicPartition) -> Steps[None]:
-        """Finish a reassignment whose target replicas have all come into the ISR; else do nothing."""
-        if partition.topic in self._context.topics_to_be_deleted:
-            return
-        reassignment = self._context.full_assignment(partition)
-        if (yield from self._is_caught_up(partition, reassignment)):
+    def complete_caught_up(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
+        """Finish the reassignments whose target replicas have all come into the ISR; leave the others alone."""
+        reassignments = {
+            p: self._context.full_assignment(p) for p in partitions if p.topic not in self._context.topics_to_be_deleted
+        }
+        caught_up = yield from self._caught_up(reassignments)
+        for partition in caught_up:
+            target = scala("ArrayBuffer", reassignments[partition].target_replicas)
             self._log.info(
-                f"Target replicas {scala('ArrayBuffer', reassignment.target_replicas)} have all caught up with the "
-                f"leader for reassigning partition {partition}"
+                f"Target replicas {target} have all caught up with the leader for reassigning partition {partition}"
             )
-            yield from self.proceed(partition, reassignment)
+        yield from self._proceed_in_batches(caught_up)
 
     def resume(self, is_wanted: Callable[[TopicPartition, ReplicaAssignment], bool]) -> Steps[None]:
         """Take up reassignments again that an earlier controller, or a dead broker, left unfinished."""
-        for partition in list(self._context.partitions_being_reassigned):
-            assignment = self._context.full_assignment(partition)
-            if partition.topic not in self._context.topics_to_be_deleted and is_wanted(partition, assignment):
-                try:
-                    yield from self.proceed(partition, assignment)
-                except ControllerMoved:
-                    raise
-                except KlammError as error:
-                    self._log.error(f"Error completing reassignment of partition {partition}", error)
+        yield from self._proceed_in_batches(
+            p for p in self._context.partitions_being_reassigned if is_wanted(p, self._context.full_assignment(p))
+        )
+
+    def proceed_with(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
+        """Go on with reassignments that waited for their batch, as far as they are still under way."""
+        yield from self._proceed_in_batches(p for p in partitions if p in self._context.partitions_being_reassigned)
+
+    def _proceed_in_batches(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
+        """Proceed with a batch now, and with the rest in events of their own."""
+        waiting = [p for p in partitions if p.topic not in self._context.topics_to_be_deleted]
+        now, later = waiting[:REASSIGNED_AT_ONCE_MAX], waiting[REASSIGNED_AT_ONCE_MAX:]
+        try:
+            failed = yield from self.proceed({p: self._context.full_assignment(p) for p in now})
+        except ControllerMoved:
+            raise
+        except KlammError as error:
+            failed = dict.fromkeys(now, error)
+        for partition, reason in failed.items():
+            self._log.error(f"Error completing reassignment of partition {partition}", reason)
+        if later:
+            yield from carry_out(Continue(ProceedWithReassignments(tuple(later))))
 
     def forget_topic(self, topic: str) -> Steps[None]:
         """Drop the reassignments of a topic that is gone."""
@@ -139,27 +178,43 @@ class Reassignments:
 
     # Phase U
 
-    def _update_assignment(self, partition: TopicPartition, reassignment: ReplicaAssignment) -> Steps[None]:
-        current = self._context.full_assignment(partition)
-        if current != reassignment:
-            if self._log.is_debug_enabled:
+    def _update_assignments(self, wanted: Mapping[TopicPartition, ReplicaAssignment], failed: Failures) -> Steps[None]:
+        before = {p: self._context.full_assignment(p) for p in wanted}
+        changing = {p: reassignment for p, reassignment in wanted.items() if before[p] != reassignment}
+        unneeded = {
+            p: gone
+            for p, reassignment in changing.items()
+            if (gone := [r for r in before[p].replicas if r not in reassignment.replicas])
+        }
+        if self._log.is_debug_enabled:
+            for partition, reassignment in changing.items():
                 self._log.debug(
-                    f"Updating assignment of partition {partition} from {assignment_text(current)} to "
+                    f"Updating assignment of partition {partition} from {assignment_text(before[partition])} to "
                     f"{assignment_text(reassignment)}"
                 )
-            unneeded = [r for r in current.replicas if r not in reassignment.replicas]
-            if unneeded:
-                yield from self._let_others_lead(partition, current, reassignment)
-            yield from self._write_assignment(partition, reassignment)
+        states = (yield from self._leadership.read(unneeded, fresh=True)) if unneeded else {}
+        for partition, read in states.items():
+            try:
+                yield from self._let_others_lead(partition, read, before[partition], changing[partition])
+            except ControllerMoved:
+                raise
+            except KlammError as error:
+                failed[partition] = error
+        yield from self._write_assignments(_without(changing, failed), failed)
+        for partition, reassignment in _without(changing, failed).items():
             self._context.update_assignment(partition, reassignment)
-            if unneeded:
-                yield from self._stop_removed(partition, unneeded)
-        if not self._options.is_alter_partition_enabled:
-            yield from carry_out(WatchPartitionState(partition))
-        self._context.partitions_being_reassigned[partition] = None
+        yield from self._stop_removed(_without(unneeded, failed))
+        for partition in _without(wanted, failed):
+            if not self._options.is_alter_partition_enabled:
+                yield from carry_out(WatchPartitionState(partition))
+            self._context.partitions_being_reassigned[partition] = None
 
     def _let_others_lead(
-        self, partition: TopicPartition, current: ReplicaAssignment, wanted: ReplicaAssignment
+        self,
+        partition: TopicPartition,
+        read: PartitionStateRead,
+        current: ReplicaAssignment,
+        wanted: ReplicaAssignment,
     ) -> Steps[None]:
         """Before replicas go that were being added: see that one that stays has every record, and leads.
 
@@ -167,7 +222,6 @@ class Reassignments:
         KRaft it refuses, as here. The election comes before the topic znode is written: the next controller would not
         know that a cancelled reassignment still has a leader to be moved.
         """
-        read = (yield from self._leadership.read((partition,), fresh=True))[partition]
         if read is None or isinstance(read, CoordinationError):
             raise read or StateChangeFailed(f"Partition {partition} has no state in zookeeper and cannot be reassigned")
         state = read.leader_and_isr
@@ -185,129 +239,163 @@ class Reassignments:
         if not isinstance(results.get(partition), LeaderAndIsr):
             raise RecordsWouldBeLost(refusal)
 
-    def _write_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-        """Write one partition's assignment; partitions that were added to the znode and not seen yet stay in it."""
-        topic = partition.topic
-        while True:
-            stored = (yield from carry_out(ReadTopicAssignments((topic,)))).get(topic)
-            if stored is None:
-                raise StateChangeFailed(
-                    f"Failed to update assignment for {partition} since the topic has no current assignment"
-                )
-            partitions = {**stored.assignment, **self._context.assignments[topic], partition.partition: assignment}
-            topic_id = self._context.topic_ids.get(topic, stored.topic_id)
-            written = replace(stored, topic_id=topic_id, assignment=dict(sorted(partitions.items())))
-            if not (yield from carry_out(SetTopicAssignments((written,)))):
-                break
-        self._log.info(f"Successfully updated assignment of partition {partition} to {assignment_text(assignment)}")
+    def _write_assignments(
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
+    ) -> Steps[None]:
+        """Write each topic's znode once; partitions that were added to it and not seen yet stay in it."""
+        remaining: dict[str, dict[int, ReplicaAssignment]] = {}
+        for partition, assignment in assignments.items():
+            remaining.setdefault(partition.topic, {})[partition.partition] = assignment
+        while remaining:
+            stored = yield from carry_out(ReadTopicAssignments(tuple(remaining)))
+            for topic in sorted(remaining.keys() - stored.keys()):
+                for index in remaining.pop(topic):
+                    failed[TopicPartition(topic, index)] = StateChangeFailed(
+                        f"Failed to update assignment for {topic}-{index} since the topic has no current assignment"
+                    )
+            written = tuple(self._changed(stored[topic], changes) for topic, changes in remaining.items())
+            conflicting = (yield from carry_out(SetTopicAssignments(written))) if written else ()
+            remaining = {topic: remaining[topic] for topic in conflicting}
+        for partition, assignment in _without(assignments, failed).items():
+            self._log.info(f"Successfully updated assignment of partition {partition} to {assignment_text(assignment)}")
+
+    def _changed(
+        self, stored: TopicIdReplicaAssignment, changes: Mapping[int, ReplicaAssignment]
+    ) -> TopicIdReplicaAssignment:
+        partitions = {**stored.assignment, **self._context.assignments[stored.topic], **changes}
+        topic_id = self._context.topic_ids.get(stored.topic, stored.topic_id)
+        return replace(stored, topic_id=topic_id, assignment=dict(sorted(partitions.items())))
 
     # Phase A
 
-    def _is_caught_up(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
-        if not assignment.is_being_reassigned:
-            return True
-        read = (yield from self._leadership.read((partition,)))[partition]
-        if read is None or isinstance(read, CoordinationError):
-            return False
-        return set(assignment.target_replicas) <= set(read.leader_and_isr.isr)
+    def _caught_up(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[list[TopicPartition]]:
+        """Return the partitions whose target replicas are all in the ISR."""
+        states = yield from self._leadership.read(p for p, each in assignments.items() if each.is_being_reassigned)
+        caught_up = []
+        for partition, assignment in assignments.items():
+            read = states.get(partition)
+            if not assignment.is_being_reassigned or (
+                isinstance(read, LeaderIsrAndControllerEpoch)
+                and set(assignment.target_replicas) <= set(read.leader_and_isr.isr)
+            ):
+                caught_up.append(partition)
+        return caught_up
 
-    def _raise_leader_epoch(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-        """Raise the leader epoch, so that the leader takes the new replica list, and tell all replicas."""
-        leadership = yield from self._write_next_leader_epoch(partition)
+    def _raise_leader_epochs(
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
+    ) -> Steps[None]:
+        """Raise leader epochs, so that the leaders take the new replica lists, and tell all replicas."""
+        yield from self._write_next_leader_epochs(assignments, failed)
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_leader_and_isr(assignment.origin_replicas, partition, leadership, assignment, is_new=False)
-        # A replica added may go to any good log dir; one the broker has had must not be made anew on another dir.
-        batch.add_leader_and_isr(assignment.adding_replicas, partition, leadership, assignment, is_new=True)
+        raised = _without(assignments, failed)
+        for piece in slices(raised.items()):
+            yield from carry_out(GiveWay())
+            for partition, each in piece:
+                leadership = self._context.leadership[partition]
+                batch.add_leader_and_isr(each.origin_replicas, partition, leadership, each, is_new=False)
+                # A replica added may go to any good log dir; one the broker has had must not be made anew on another.
+                batch.add_leader_and_isr(each.adding_replicas, partition, leadership, each, is_new=True)
         yield from batch.send()
-        state_change_log(self._options.controller_id, self._context.epoch.controller_epoch).info(
-            f"Sent LeaderAndIsr request {leadership_text(leadership)} with new replica assignment "
-            f"{assignment_text(assignment)} to leader {leadership.leader_and_isr.leader} for partition being "
-            f"reassigned {partition}"
-        )
+        changes = state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)
+        for partition, each in raised.items():
+            leadership = self._context.leadership[partition]
+            changes.info(
+                f"Sent LeaderAndIsr request {leadership_text(leadership)} with new replica assignment "
+                f"{assignment_text(each)} to leader {leadership.leader_and_isr.leader} for partition being "
+                f"reassigned {partition}"
+            )
 
-    def _write_next_leader_epoch(self, partition: TopicPartition) -> Steps[LeaderIsrAndControllerEpoch]:
-        if self._log.is_debug_enabled:
-            self._log.debug(f"Updating leader epoch for partition {partition}")
+    def _write_next_leader_epochs(self, partitions: Iterable[TopicPartition], failed: Failures) -> Steps[None]:
+        remaining = list(partitions)
         fresh = False
-        while True:
-            state = yield from self._own_state(partition, fresh=fresh)
-            updates = yield from self._leadership.update({partition: new_leader(state, state.leader)})
-            if partition in updates.failed:
-                raise updates.failed[partition]
-            if partition in updates.updated:
-                break
+        while remaining:
+            next_states: dict[TopicPartition, LeaderAndIsr] = {}
+            for partition, read in (yield from self._leadership.read(remaining, fresh=fresh)).items():
+                if self._log.is_debug_enabled:
+                    self._log.debug(f"Updating leader epoch for partition {partition}")
+                state = self._own_state(partition, read)
+                if isinstance(state, LeaderAndIsr):
+                    next_states[partition] = new_leader(state, state.leader)
+                else:
+                    failed[partition] = state
+            updates = yield from self._leadership.update(next_states)
+            failed.update(updates.failed)
+            for partition, written in updates.updated.items():
+                self._log.info(
+                    f"Updated leader epoch for partition {partition} to {written.leader_epoch}, "
+                    f"zkVersion={written.partition_epoch}"
+                )
+            remaining = updates.to_retry
             fresh = True
-        leadership = self._context.leadership[partition]
-        written = leadership.leader_and_isr
-        self._log.info(
-            f"Updated leader epoch for partition {partition} to {written.leader_epoch}, "
-            f"zkVersion={written.partition_epoch}"
-        )
-        return leadership
 
-    def _own_state(self, partition: TopicPartition, *, fresh: bool) -> Steps[LeaderAndIsr]:
-        read = (yield from self._leadership.read((partition,), fresh=fresh))[partition]
+    def _own_state(self, partition: TopicPartition, read: PartitionStateRead) -> LeaderAndIsr | KlammError:
+        """Return the state to raise the leader epoch of, or why it cannot be raised."""
         if isinstance(read, CoordinationError):
-            raise read
+            return read
         if read is None:
-            raise StateChangeFailed(
+            return StateChangeFailed(
                 f"Cannot update leader epoch for partition {partition} as leaderAndIsr path is empty. This could mean "
                 "we somehow tried to reassign a partition that doesn't exist"
             )
         if self._leadership.is_newer_than_ours(read):
-            raise StateChangeFailed(
+            return StateChangeFailed(
                 "Leader and isr path written by another controller. This probably means the current controller with "
                 f"epoch {self._context.epoch.controller_epoch} went through a soft failure and another controller was "
                 f"elected with epoch {read.controller_epoch}. Aborting state change by this controller"
             )
         return read.leader_and_isr
 
-    def _start_new_replicas(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
+    def _start_new_replicas(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[None]:
         """Bring adding replicas into being; those that exist already, from before a take-over, need nothing."""
-        for replica in assignment.adding_replicas:
-            added = PartitionAndReplica(partition, replica)
-            if self._context.replica_state(added) is ReplicaState.NON_EXISTENT:
-                yield from self._replicas.change((added,), ReplicaState.NEW)
+        added = [PartitionAndReplica(p, replica) for p, each in assignments.items() for replica in each.adding_replicas]
+        state = self._context.replica_state
+        yield from self._replicas.change([r for r in added if state(r) is ReplicaState.NON_EXISTENT], ReplicaState.NEW)
 
     # Phase B
 
-    def _complete(self, partition: TopicPartition, reassignment: ReplicaAssignment) -> Steps[None]:
-        yield from self._start_new_replicas(partition, reassignment)
-        added = [PartitionAndReplica(partition, r) for r in reassignment.adding_replicas]
+    def _complete(self, reassignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures) -> Steps[None]:
+        yield from self._start_new_replicas(reassignments)
+        added = [PartitionAndReplica(p, r) for p, each in reassignments.items() for r in each.adding_replicas]
         yield from self._replicas.change(added, ReplicaState.ONLINE)
-        completed = ReplicaAssignment(reassignment.target_replicas)
-        self._context.update_assignment(partition, completed)
-        is_led = yield from self._move_leader_if_required(partition, completed)
-        if not is_led and reassignment.removing_replicas:
-            # Removing the old replicas now would leave nobody to lead; the next broker to return resumes this.
-            self._context.update_assignment(partition, reassignment)
-            return
-        yield from self._stop_removed(partition, reassignment.removing_replicas)
-        yield from self._write_assignment(partition, completed)
-        yield from self._finish(partition, completed)
-        batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (partition,))
-        yield from batch.send()
+        completed = {p: ReplicaAssignment(each.target_replicas) for p, each in reassignments.items()}
+        for partition, assignment in completed.items():
+            self._context.update_assignment(partition, assignment)
+        leaderless = yield from self._move_leaders_if_required(completed, failed)
+        for partition, reassignment in reassignments.items():
+            if partition in failed or (partition in leaderless and reassignment.removing_replicas):
+                # Removing the old replicas now would leave nobody to lead; the next broker to return resumes this.
+                self._context.update_assignment(partition, reassignment)
+                del completed[partition]
+        yield from self._stop_removed({p: reassignments[p].removing_replicas for p in completed})
+        yield from self._write_assignments(completed, failed)
+        yield from self._finish(_without(completed, failed))
 
-    def _move_leader_if_required(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
-        """Have a target replica lead; return False where none can."""
-        leader = self._context.leadership[partition].leader_and_isr.leader
-        replicas = comma(assignment.replicas)
-        subject = f"Leader {leader} for partition {partition} being reassigned, is"
-        if leader in assignment.replicas and self._context.is_replica_online(leader, partition):
-            self._log.info(f"{subject} already in the new list of replicas {replicas} and is alive")
-            yield from self._raise_leader_epoch(partition, assignment)
-            return True
-        if leader in assignment.replicas:
-            self._log.info(f"{subject} already in the new list of replicas {replicas} but is dead")
-        else:
-            self._log.info(f"{subject} not in the new list of replicas {replicas}. Re-electing leader")
-        results = yield from self._partitions.change((partition,), PartitionState.ONLINE, REASSIGN_ELECTION)
-        return isinstance(results.get(partition), LeaderAndIsr)
+    def _move_leaders_if_required(
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
+    ) -> Steps[set[TopicPartition]]:
+        """Have target replicas lead; return the partitions where none can."""
+        staying: dict[TopicPartition, ReplicaAssignment] = {}
+        moving: list[TopicPartition] = []
+        for partition, assignment in assignments.items():
+            leader = self._context.leadership[partition].leader_and_isr.leader
+            replicas = comma(assignment.replicas)
+            subject = f"Leader {leader} for partition {partition} being reassigned, is"
+            if leader in assignment.replicas and self._context.is_replica_online(leader, partition):
+                self._log.info(f"{subject} already in the new list of replicas {replicas} and is alive")
+                staying[partition] = assignment
+                continue
+            if leader in assignment.replicas:
+                self._log.info(f"{subject} already in the new list of replicas {replicas} but is dead")
+            else:
+                self._log.info(f"{subject} not in the new list of replicas {replicas}. Re-electing leader")
+            moving.append(partition)
+        yield from self._raise_leader_epochs(staying, failed)
+        results = yield from self._partitions.change(moving, PartitionState.ONLINE, REASSIGN_ELECTION)
+        return {p for p in moving if not isinstance(results.get(p), LeaderAndIsr)}
 
-    def _stop_removed(self, partition: TopicPartition, removed: Iterable[int]) -> Steps[None]:
+    def _stop_removed(self, removed: Mapping[TopicPartition, Iterable[int]]) -> Steps[None]:
         """Take replicas out of the ISR and off their brokers, without waiting for their answers."""
-        replicas = [PartitionAndReplica(partition, r) for r in removed]
+        replicas = [PartitionAndReplica(p, replica) for p, gone in removed.items() for replica in gone]
         for target in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,
@@ -316,11 +404,21 @@ class Reassignments:
         ):
             yield from self._replicas.change(replicas, target)
 
-    def _finish(self, partition: TopicPartition, completed: ReplicaAssignment) -> Steps[None]:
-        yield from self._forget(partition)
-        yield from self.remove_from_znode(lambda p, replicas: p == partition and replicas == completed.replicas)
+    def _finish(self, completed: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[None]:
+        if not completed:
+            return
+        for partition in completed:
+            yield from self._forget(partition)
+        yield from self.remove_from_znode(lambda p, replicas: p in completed and replicas == completed[p].replicas)
+        batch = RequestBatch(self._context, self._options.controller_id)
+        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, completed)
+        yield from batch.send()
 
     def _forget(self, partition: TopicPartition) -> Steps[None]:
         if not self._options.is_alter_partition_enabled:
             yield from carry_out(UnwatchPartitionState(partition))
         self._context.partitions_being_reassigned.pop(partition, None)
+
+
+def _without(values: Mapping[TopicPartition, T], failed: Failures) -> dict[TopicPartition, T]:
+    return {p: value for p, value in values.items() if p not in failed}

@@ -6,17 +6,18 @@ Kafka carries out whatever stands in the znode. Here an entry that the API would
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.controller.assignment_changes import reassign_to
 from engine.controller.context import ControllerContext
 from engine.controller.errors import RecordsWouldBeLost
-from engine.controller.events import NO_ERROR, ApiError
-from engine.controller.instructions import ReadReassignments, SetReassignments, Steps, carry_out
-from engine.controller.logs import controller_log, scala, scala_map
+from engine.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
+from engine.controller.instructions import Answer, Continue, ReadReassignments, SetReassignments, Steps, carry_out
+from engine.controller.logs import comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
-from engine.controller.reassignment import Reassignments
+from engine.controller.reassignment import REASSIGNED_AT_ONCE_MAX, Reassignments
 from engine.zk.errors import ControllerMoved
 
 _UNKNOWN = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
@@ -34,16 +35,15 @@ class ReassignmentRequests:
         self._reassignments = reassignments
         self._log = controller_log(options.controller_id)
 
-    def from_api(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-    ) -> Steps[dict[TopicPartition, ApiError]]:
-        """Start, replace or (target None) cancel reassignments; return what became of each.
+    def from_api(self, event: AlterPartitionReassignments) -> Steps[None]:
+        """Start, replace or (target None) cancel reassignments; the answer is what became of each.
 
         The latest wish wins: entries of the znode for the same partitions are removed.
         """
-        results: dict[TopicPartition, ApiError] = {}
+        targets = iter(event.targets.items())
+        results = dict(event.results)
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in targets.items():
+        for partition, target in islice(targets, REASSIGNED_AT_ONCE_MAX):
             error = None if target is None else self._refusal(partition, target)
             assignment = self._towards(partition, target)
             if error is not None:
@@ -54,7 +54,11 @@ class ReassignmentRequests:
                 wanted[partition] = assignment
         yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
         results.update((yield from self._start(wanted)))
-        return results
+        later = dict(targets)
+        if later:
+            yield from carry_out(Continue(AlterPartitionReassignments(later, results)))
+        else:
+            yield from carry_out(Answer(results))
 
     def from_znode(self, *, is_taking_over: bool = False) -> Steps[set[TopicPartition]]:
         """Carry out ``/admin/reassign_partitions``; return the partitions that were started.
@@ -77,6 +81,10 @@ class ReassignmentRequests:
                 failed[partition] = error
             elif is_taking_over or not current.is_being_reassigned or current.target_replicas != target:
                 wanted[partition] = reassign_to(current, target)
+            if len(wanted) == REASSIGNED_AT_ONCE_MAX:
+                # What was started by then is left alone the next time.
+                yield from carry_out(Continue(ZkPartitionReassignment()))
+                break
         results = yield from self._start(wanted)
         failed.update({p: error for p, error in results.items() if error is not NO_ERROR})
         if failed:
@@ -130,29 +138,35 @@ class ReassignmentRequests:
 
     def _start(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[dict[TopicPartition, ApiError]]:
         results: dict[TopicPartition, ApiError] = {}
+        started: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, assignment in wanted.items():
+            results[partition] = NO_ERROR
             if partition.topic in self._context.topics_to_be_deleted:
                 self._log.info(f"Skipping reassignment of {partition} since the topic is currently being deleted")
                 results[partition] = _UNKNOWN
             elif not self._context.replicas(partition):
                 results[partition] = _UNKNOWN
             else:
-                results[partition] = yield from self._start_one(partition, assignment)
+                started[partition] = assignment
+        for partition, error in (yield from self._proceed(started)).items():
+            results[partition] = self._failure(partition, error)
         return results
 
-    def _start_one(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[ApiError]:
+    def _proceed(self, started: dict[TopicPartition, ReplicaAssignment]) -> Steps[dict[TopicPartition, KlammError]]:
         try:
-            yield from self._reassignments.proceed(partition, assignment)
+            return (yield from self._reassignments.proceed(started))
         except ControllerMoved:
             self._log.info(
-                f"Failed completing reassignment of partition {partition} "
+                f"Failed completing reassignment of partitions {comma(started)} "
                 "because controller has moved to another broker"
             )
             raise
-        except RecordsWouldBeLost as error:
+        except KlammError as error:
+            return dict.fromkeys(started, error)
+
+    def _failure(self, partition: TopicPartition, error: KlammError) -> ApiError:
+        if isinstance(error, RecordsWouldBeLost):
             self._log.warning(f"Refusing reassignment of partition {partition}. {error}")
             return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
-        except KlammError as error:
-            self._log.error(f"Error completing reassignment of partition {partition}", error)
-            return _FAILED
-        return NO_ERROR
+        self._log.error(f"Error completing reassignment of partition {partition}", error)
+        return _FAILED

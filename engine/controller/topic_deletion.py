@@ -27,7 +27,7 @@ from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.zk.errors import ControllerMoved
 
-NEXT_TRY_MS = 5_000
+RETRY_DELAY_MS = 5_000
 """After so long a deletion is tried again whose znodes did not go."""
 
 
@@ -223,7 +223,7 @@ class TopicDeletion:
             raise
         except CoordinationError as error:
             self._log.error(f"The znodes of topic {topic} could not be deleted, which is tried again", error)
-            yield from carry_out(ScheduleTopicDeletion(NEXT_TRY_MS))
+            yield from carry_out(ScheduleTopicDeletion(RETRY_DELAY_MS))
             return False
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)

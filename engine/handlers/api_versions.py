@@ -4,6 +4,7 @@ Behaviour
 * Lists exactly the APIs that have a handler, with the versions each answers.
 * A version it does not know is answered in the form of version 0 with UNSUPPORTED_VERSION and the one entry that tells
   the client which versions of ApiVersions to use; the connection stays open.
+* The epoch of the finalized features is the version of ``/feature``; -1 where there are none.
 * From v3 on the client names its software; a name or version that breaks KIP-511's form is INVALID_REQUEST.
 
 Version notes
@@ -29,7 +30,10 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     """Tell what this broker answers."""
     if context.api_version >= 3 and not _names_its_software(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_offered(), finalized_features_epoch=0 if context.api_version >= 3 else -1)
+    return ApiVersionsResponse(
+        api_keys=_offered(),
+        finalized_features_epoch=context.broker.features_epoch if context.api_version >= 3 else -1,
+    )
 
 
 def answer_unknown_version(context: RequestContext, request: None) -> ApiVersionsResponse:

@@ -114,7 +114,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.peer = Peer(host, port, self._context.listener_name, self._context.security_protocol)
+        # Who comes by IPv4 to a listener of both is told as such.
+        self.peer = Peer(
+            host.removeprefix("::ffff:"), port, self._context.listener_name, self._context.security_protocol
+        )
         fd = transport.get_extra_info("socket").fileno()
         self.descriptor = fd
         self._sender = Sender(

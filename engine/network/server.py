@@ -19,6 +19,8 @@ from engine.network.routes import RouteTable
 from engine.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
 from engine.runtime.supervisor import Supervisor
 
+_ALL_ADDRESSES = ("", "0.0.0.0", "::")
+
 logger = logging.getLogger(__name__)
 
 BACKLOG_MIN = 1024
@@ -259,8 +261,12 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
     Raises:
         OperationError: the address is taken or not of this machine.
     """
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    is_for_all = listener.host in _ALL_ADDRESSES and _has_ipv6()
+    family = socket.AF_INET6 if is_for_all or ":" in listener.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
+    if is_for_all:
+        # As Java's: IPv4 and IPv6, however the operating system is set.
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if limits.socket_receive_buffer_bytes > 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
@@ -269,12 +275,22 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
     keep_alive(sock)
     sock.setblocking(False)
     try:
-        sock.bind((listener.host, listener.port))
+        sock.bind(("::" if is_for_all else listener.host, listener.port))
         sock.listen(_backlog(limits))
     except OSError as error:
         sock.close()
         raise _bind_error(listener, error) from error
     return sock
+
+
+def _has_ipv6() -> bool:
+    """Return whether this machine has IPv6: it may be built in and switched off."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _backlog(limits: ServerLimits) -> int:

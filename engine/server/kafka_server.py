@@ -61,6 +61,7 @@ from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
 from engine.zk.client import ZkClient
 from engine.zk.config_changes import ConfigChangeListener
+from engine.zk.finalized_features import FinalizedFeaturesListener
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.session_keeper import SessionEvent
 from engine.zk.znodes.broker_znodes import BrokerRegistration
@@ -100,6 +101,7 @@ class KafkaServer:
     group_coordinator: GroupCoordinator
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
+    _features: FinalizedFeaturesListener
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -147,6 +149,11 @@ class KafkaServer:
         await self._open_network()
         await self._begin_to_work()
         logger.info("[KafkaServer id=%d] started", self.broker_id)
+
+    @property
+    def features_epoch(self) -> int:
+        """Version of the finalized features in ZooKeeper; -1 while there are none."""
+        return self._features.features_epoch
 
     async def stop(self) -> None:
         """End the parts that were started, the last one first; what fails is logged and does not stop the rest."""
@@ -224,6 +231,9 @@ class KafkaServer:
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
         self._ends_with("settings", self.topic_configs.stop)
+        self._features = FinalizedFeaturesListener(self.zk.client)
+        await self._features.start()
+        self._ends_with("finalized features", self._features.stop)
 
     def _keep_descriptors(self) -> None:
         """Keep file descriptors for the logs, and say how many are left for connections where that is not many."""

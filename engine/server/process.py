@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = None) -> int:
-    """Run a broker until TERM or INT; return the exit code. Errors are told in one line on stderr."""
+    """Run a broker until TERM, INT or HUP; return the exit code. Errors are told in one line on stderr."""
     try:
         config = BrokerConfig.from_properties(parse_properties(file.read_text("utf-8")), overrides)
     except OSError as error:
@@ -86,7 +86,7 @@ async def serve(config: BrokerConfig) -> int:
     """Start a broker, say so on stderr, and serve until a signal comes or the broker gives up by itself."""
     loop = asyncio.get_running_loop()
     server = KafkaServer(config)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _end_signals():
         loop.add_signal_handler(number, server.request_stop)
     try:
         if await _start_unless_stopped(server):
@@ -100,6 +100,12 @@ async def serve(config: BrokerConfig) -> int:
     if server.failure is not None:
         return report(OperationError(f"the broker ended by itself: {server.failure}"), EXIT_FAILED)
     return EXIT_OK
+
+
+def _end_signals() -> list[signal.Signals]:
+    """Return the signals that end a broker in order. One started by ``nohup`` survives its terminal, as Java does."""
+    outlives_terminal = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([] if outlives_terminal else [signal.SIGHUP])]
 
 
 async def _start_unless_stopped(server: KafkaServer) -> bool:

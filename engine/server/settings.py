@@ -70,8 +70,14 @@ def check_served(config: BrokerConfig) -> None:
     """Refuse what would leave a cluster less protected than its settings say.
 
     Raises:
-        ConfigError: a listener wants TLS or SASL, or an authorizer is named; neither is served yet.
+        ConfigError: a listener or ZooKeeper wants TLS or SASL, or an authorizer is named; none is served yet.
     """
+    if config.get_bool("zookeeper.ssl.client.enable"):
+        raise ConfigError(
+            "zookeeper.ssl.client.enable: this broker talks to ZooKeeper without TLS only; remove the setting if "
+            "ZooKeeper has a port without TLS that may be used",
+            key="zookeeper.ssl.client.enable",
+        )
     for endpoint in config.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise ConfigError(

@@ -7,7 +7,7 @@ from engine.zk.operations import OPEN_ACL, Acl
 _CREATOR_ALL = Acl(31, "auth", "")
 _WORLD_READ = Acl(1, "world", "anyone")
 _SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-_OPEN_ROOT = "/consumers"
+_OPEN_PATH = "/consumers"
 
 
 class AclPolicy:
@@ -17,8 +17,11 @@ class AclPolicy:
         self.is_secure = is_secure
 
     def acl(self, path: str) -> tuple[Acl, ...]:
-        """Return the access list for a new znode: its creator's, readable by all unless it holds secrets."""
-        if not self.is_secure or path.startswith(_OPEN_ROOT):
+        """Return the access list for a new znode: its creator's, readable by all unless it holds secrets.
+
+        Old consumers write below ``/consumers``, which alone is open to all.
+        """
+        if not self.is_secure or path == _OPEN_PATH:
             return OPEN_ACL
         if path.startswith(_SENSITIVE_ROOTS):
             return (_CREATOR_ALL,)

@@ -171,8 +171,9 @@ class InboxHandler:
     timeout_exception = KazooTimeoutError
     sleep_func = staticmethod(time.sleep)
 
-    def __init__(self, has_requests: Callable[[], bool], write_timeout_s: float) -> None:
+    def __init__(self, has_requests: Callable[[], bool], *, connect_timeout_s: float, write_timeout_s: float) -> None:
         self._has_requests = has_requests
+        self._connect_timeout_s = connect_timeout_s
         self._write_timeout_s = write_timeout_s
         self._pollers: dict[tuple[int, ...], poll] = {}
         self._connection: BufferedSocket | None = None
@@ -229,6 +230,8 @@ class InboxHandler:
         return create_tcp_socket(socket)
 
     def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
+        # kazoo would wait for a server that cannot be reached as long as the session lives.
+        options["timeout"] = self._connect_timeout_s
         connection = BufferedSocket(create_tcp_connection(socket, *arguments, **options), self._write_timeout_s)
         self._connection = connection
         return connection

@@ -170,7 +170,10 @@ class Session:
         self._on_state = on_state
         self._on_watch = on_watch
         self._suspended_zxid: int | None = None
-        self._handler = InboxHandler(self._has_requests, write_timeout_s=session_timeout_ms / 1000)
+        timeout_s = session_timeout_ms / 1000
+        # As ZooKeeper's own client: each server is tried within the session, however many cannot be reached.
+        connect_timeout_s = timeout_s / len(hosts.split(","))
+        self._handler = InboxHandler(self._has_requests, connect_timeout_s=connect_timeout_s, write_timeout_s=timeout_s)
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=1.0, sleep_func=self._handler.sleep_func)
         self._kazoo = _OneSessionClient(
             self,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
 from network_serving import run
 from zk_txn_log import recorded, writes_of
 
 from engine.common.model import TopicPartition
+from engine.controller import reassignment, reassignment_requests
 from engine.controller.topic_admin import NewTopic
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
@@ -64,7 +66,11 @@ def test_scenes(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
     run(scenes)
 
 
-def test_topics(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
+def test_topics(zookeeper: EmbeddedZooKeeper, zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Kafka reassigns one partition after the other; so does a batch of one.
+    for module in (reassignment, reassignment_requests):
+        monkeypatch.setattr(module, "REASSIGNED_AT_ONCE_MAX", 1)
+
     async def scenes() -> None:
         chroot = "/" + zk_chroot.partition("/")[2]
         async with cluster_of(zk_chroot, 3, racks="abc") as cluster:

@@ -307,7 +307,7 @@ def test_a_deletion_whose_znodes_stay_is_tried_again_by_itself() -> None:
     assert world.deletion_scheduled
     world.take_requests()
     world.zk.undeletable = set()
-    world.run(events.TopicDeletionRequested())
+    world.run(events.TopicDeletionRetry())
     assert not world.zk.topics and not world.zk.deletions
     assert not [one for one in world.take_requests() if " STOP " in one]
     world.zk.create_topic("t1", {0: (1, 2, 0)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from wire_client import WireClient, create_topic, produce, read_all, wait_until_
 
 from engine.config.properties import format_properties
 from engine.local.addresses import own_loopback_address
+from engine.protocol.apis.api_versions import ApiVersionsRequest
 from engine.protocol.records.batch import Record, encode_batch
 from engine.server.process import main
 
@@ -91,6 +93,29 @@ def test_data_in_use_and_id_in_use(tmp_path: Path, host: str, zk_chroot: str) ->
         with WireClient(f"{host}:9092") as client:
             assert [record.value for record in read_all(client, "t")] == [b"v"]
         assert running.terminate() == 0
+
+
+def test_a_terminal_that_closes_ends_the_broker_in_order(tmp_path: Path, host: str, zk_chroot: str) -> None:
+    with BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot)) as broker:
+        broker.wait_until_started()
+        broker.process.send_signal(signal.SIGHUP)
+        assert broker.process.wait(60) == 0
+        assert "shut down completed" in broker.server_log
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_started_by_nohup_outlives_its_terminal(tmp_path: Path, host: str, zk_chroot: str) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        broker = BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with broker:
+        broker.wait_until_started()
+        broker.process.send_signal(signal.SIGHUP)
+        with WireClient(f"{host}:9092") as client:
+            assert client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3).api_keys
+        assert broker.terminate() == 0
 
 
 def test_zookeeper_away(tmp_path: Path, host: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 from broker_logs import server_log
 from wire_client import WireClient
@@ -13,6 +16,7 @@ from engine.protocol.api_keys import API_SPECS, ApiKey, request_class
 from engine.protocol.apis.api_versions import ApiVersionsRequest
 from engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from engine.protocol.declaration import Request
+from engine.zk.client import ZkClient
 
 HANDLERS = all_handlers()
 PROMISES = [
@@ -35,6 +39,21 @@ def test_api_versions_tells_the_handlers(address: str, version: int) -> None:
     assert answer.error_code == ErrorCode.NONE
     told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
     assert told == [(int(e.key), e.min_version, e.max_version) for e in HANDLERS.values()]
+
+
+def test_clients_are_told_the_version_of_the_finalized_features(cluster: LocalCluster, address: str) -> None:
+    async def change() -> int:
+        async with await ZkClient.connect(cluster.zookeeper_connect) as zk:
+            data, _ = await zk.get("/feature")
+            return (await zk.set("/feature", data)).version
+
+    version = asyncio.run(change())
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    deadline = time.monotonic() + 20
+    with WireClient(address) as client:
+        while client.ask(request, 3).finalized_features_epoch != version:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_clients_find_what_they_cannot_do_without() -> None:

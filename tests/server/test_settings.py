@@ -26,6 +26,7 @@ def config(**settings: str) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
+        ({"zookeeper_ssl_client_enable": "true"}, "zookeeper.ssl.client.enable"),
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name"),
         (
             {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092", "security_inter_broker_protocol": "SASL_PLAINTEXT"},

@@ -179,6 +179,8 @@ class World:
                     self.wires.pop(broker_id, None)
             case do.Answer(value):
                 self.answers.append(value)
+            case do.Continue(event):
+                self.queue.append(event)
             case do.ScheduleLeaderRebalance():
                 self.rebalance_scheduled = True
             case do.ScheduleTopicDeletion():

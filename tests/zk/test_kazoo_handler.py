@@ -108,7 +108,7 @@ def test_peer_that_takes_nothing_ends_the_write_in_time() -> None:
 def test_bare_wake_up_is_not_taken_for_a_timeout() -> None:
     """kazoo takes an empty answer of select for a time-out and gives the connection up."""
     queue: list[str] = []
-    handler = InboxHandler(lambda: bool(queue), write_timeout_s=1)
+    handler = InboxHandler(lambda: bool(queue), connect_timeout_s=1, write_timeout_s=1)
     inner, peer = socket.socketpair()
     pipe, _ = handler.create_socket_pair()
     buffered = BufferedSocket(inner, write_timeout_s=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -345,3 +347,34 @@ def test_a_write_that_was_given_up_is_remembered() -> None:
 
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
         asyncio.run(run(server))
+
+
+@contextmanager
+def unreachable_server() -> Iterator[str]:
+    """A server that drops attempts to connect, as a host does that is gone: its queue of connections is full."""
+    with ExitStack() as sockets:
+        listening = sockets.enter_context(socket.socket())
+        listening.bind((own_loopback_address(), 0))
+        listening.listen(0)
+        for _ in range(2):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        host, port = listening.getsockname()
+        yield f"{host}:{port}"
+
+
+def test_servers_that_cannot_be_reached_leave_time_for_the_others(
+    zk_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may take a third of the session; waiting for two of them as long as the session lives took twice as long."""
+    monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
+
+    async def run(first: str, second: str) -> None:
+        client = await ZkClient.connect(
+            f"{first},{second},{zk_chroot}", session_timeout_ms=3_000, connection_timeout_ms=5_000
+        )
+        await client.close()
+
+    with unreachable_server() as first, unreachable_server() as second:
+        asyncio.run(run(first, second))

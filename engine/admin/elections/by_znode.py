@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
@@ -15,8 +15,8 @@ from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.reads import wait_until_gone
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
-PARTITIONS_MAX = 10_000
-"""So many partitions at a time go into the znode, which holds 1 MB at most."""
+ZNODE_BYTES_MAX = 900_000
+"""So much at a time goes into the znode: ZooKeeper takes requests of 1 MB at most, with all that is in them."""
 
 
 class ElectionInProgress(AdminError):
@@ -56,12 +56,27 @@ async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], dead
     kafka = KafkaZkClient(zk)
     if await kafka.get_controller_id() is None:
         raise Unreachable("no controller is there to elect", hint=Phrase("see who is alive: ", Operation.LIST_BROKERS))
-    for start in range(0, len(names), PARTITIONS_MAX):
+    for part in _parts(names):
         try:
-            await kafka.create_preferred_election(names[start : start + PARTITIONS_MAX])
+            await kafka.create_preferred_election(part)
         except NodeExists as error:
             look = Do(Operation.READ_ZNODE, PreferredReplicaElectionZNode.path)
             hint = Phrase("try again in a moment; what it is about: ", look)
             raise ElectionInProgress("another preferred replica election is going on", hint=hint) from error
         cluster.observe(f"wrote {PreferredReplicaElectionZNode.path}")
         await wait_until_gone(zk, PreferredReplicaElectionZNode.path, max(0.0, deadline - time.monotonic()))
+
+
+def _parts(names: Sequence[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """Cut partitions into lists whose znodes are small enough; names have up to 249 characters."""
+    part: list[TopicPartition] = []
+    size = empty = len(PreferredReplicaElectionZNode.encode(()))
+    for name in names:
+        added = len(PreferredReplicaElectionZNode.encode((name,))) - empty + 1
+        if part and size + added > ZNODE_BYTES_MAX:
+            yield part
+            part, size = [], empty
+        part.append(name)
+        size += added
+    if part:
+        yield part

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.elections.by_znode import ZNODE_BYTES_MAX, _parts
 from engine.admin.elections.values import (
     ElectionResult,
     ElectionScope,
@@ -19,10 +20,22 @@ from engine.admin.elections.values import (
 from engine.admin.topics.by_snapshot import SnapshotTopicReader
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
 
 def partition(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, index: int = 0) -> PartitionSnapshot:
     return PartitionSnapshot(index, ReplicaAssignment(replicas), leader, isr)
+
+
+def test_the_znode_of_an_election_is_small_enough_whatever_the_names() -> None:
+    """ZooKeeper takes 1 MB: 10,000 partitions of the longest names are almost three times that."""
+    names = [TopicPartition(f"{index:05}-" + "x" * 243, 99_999) for index in range(10_000)]
+    parts = list(_parts(names))
+    assert [name for part in parts for name in part] == names
+    sizes = [len(PreferredReplicaElectionZNode.encode(part)) for part in parts]
+    assert max(sizes) <= ZNODE_BYTES_MAX
+    assert min(sizes[:-1]) > ZNODE_BYTES_MAX - 300
+    assert list(_parts([])) == []
 
 
 @pytest.mark.parametrize(

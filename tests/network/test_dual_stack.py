@@ -1,0 +1,43 @@
+"""A listener of every address takes IPv4 and IPv6, as Java's does, and tells each peer by its own address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from network_serving import answer_api_versions, run
+
+from engine.network.request import RequestHead
+from engine.network.routes import RouteTable
+from engine.network.server import ListenerSpec, ServerLimits, SocketServer
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+def test_a_listener_of_every_address_is_there_for_ipv4_and_ipv6(host: str) -> None:
+    async def test() -> None:
+        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits())
+        _, port = await server.listen(ListenerSpec("PLAINTEXT", host, 0))
+        try:
+            for address in ("127.0.0.1", "::1"):
+                _, writer = await asyncio.open_connection(address, port)
+                async with asyncio.timeout(10):
+                    while address not in {connection.peer.host for connection in server.connections}:
+                        await asyncio.sleep(0.005)
+                writer.close()
+        finally:
+            await server.stop()
+
+    run(test)
+
+
+def test_without_ipv6_a_listener_of_every_address_takes_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.network.server._has_ipv6", lambda: False)
+
+    async def test() -> None:
+        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits())
+        bound = server.bind(ListenerSpec("PLAINTEXT", "", 0))
+        assert bound.socket.family is socket.AF_INET
+        await server.stop()
+
+    run(test)
