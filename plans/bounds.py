@@ -27,13 +27,15 @@ def counted_bounds(
     parts = [problem.partitions[index] for index in problem.movable]
     forced = [(one, _forced_moves(problem, one)) for one in parts]
     moves = sum(count for _, count in forced)
-    changes = sum(not one.may_hold & one.may_lead >> one.current[0] & 1 for one in parts)
+    changes = sum(not (one.may_hold & one.may_lead) >> one.current[0] & 1 for one in parts)
     known = all(one.size is not None for one, count in forced if count)
     size = sum(count * (one.size or 0) for one, count in forced)
     if replica_levels is not None:
         counts = _counts(problem, leaders=False)
         moves = max(moves, _wanted(replica_levels, counts))
-        size = max(size, _cheapest_surplus(problem, replica_levels, counts))
+        if not any(one.factor < len(one.current) for one in parts):
+            # Where no partition loses replicas, every one above a share is copied elsewhere.
+            size = max(size, _cheapest_surplus(problem, replica_levels, counts))
         known = known and problem.has_sizes
     if leader_levels is not None:
         changes = max(changes, _wanted(leader_levels, _counts(problem, leaders=True)))

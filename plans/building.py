@@ -112,7 +112,7 @@ class _Builder:
             self._tell_dead(sorted(dead - removed), bool(emptied_dead))
         for position, broker in enumerate(known):
             self.index[broker] = position
-            rack = names.index(live[broker]) if has_racks and broker in live else len(names) + position
+            rack = names.index(live[broker] or "") if has_racks and broker in live else len(names) + position
             remains = broker in live and broker not in removed
             self.brokers.append(ProblemBroker(broker, rack, live.get(broker), broker in live, remains))
         self.masks["live"] = self._mask(live)
@@ -243,7 +243,7 @@ class _Builder:
         is_selected: Callable[[TopicSnapshot], bool],
         pins: set[TopicPartition],
     ) -> None:
-        """A removed broker that cannot be emptied is told: what is out of scope as a note, what is pinned as an error."""
+        """Tell of a broker that cannot be emptied: of what is out of scope in a note, of what is pinned as an error."""
         leaving = self.masks["leaving"]
         stuck = [one for one in partitions if not one.is_movable and mask_of(one.current) & leaving]
         if not stuck:

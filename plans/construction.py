@@ -7,13 +7,14 @@ bounds tell.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from plans.levels import Levels
+from plans.byte_levelling import level_bytes
+from plans.levels import Levels, fixed_counts, replica_items
 from plans.loads import ByteLimits
 from plans.options import Aim
-from plans.placement import Item, Placement, shortest_path
+from plans.placement import Cost, Item, Placement, shortest_path
 from plans.problem import Problem, ProblemPartition, bits, mask_of
 
 _PATHS_MAX = 100_000
@@ -112,65 +113,66 @@ class Forcing:
 
 def level_replicas(problem: Problem, placement: Placement, levels: Levels) -> None:
     """Exchange replicas until the brokers have their shares: the cheapest copies first, then along paths."""
+    parts = [problem.partitions[index] for index in problem.movable]
+
+    def cost(number: int, source: int, target: int) -> tuple[int, ...]:
+        one = parts[number]
+        change = problem.weight(one) * ((target not in one.current) - (source not in one.current))
+        return (change, one.current[:1] == (source,))
+
+    def leaving(number: int, source: int) -> tuple[int, ...]:
+        one = parts[number]
+        return (problem.weight(one) if source in one.current else 0, one.current[:1] == (source,))
+
+    _level(placement, levels, leaving, cost)
+
+
+def _level(placement: Placement, levels: Levels, leaving: Callable[[int, int], tuple[int, ...]], cost: Cost) -> None:
     shares = levels.shares(placement.count)
-    _level_directly(problem, placement, shares)
+    _level_directly(placement, shares, leaving)
     for _ in range(_PATHS_MAX):
-        fuller = mask_of([b for b, share in shares.items() if placement.count[b] > share])
+        fuller = mask_of(
+            [b for b in range(len(placement.on)) if placement.count[b] > shares.get(b, 0) and placement.on[b]]
+        )
         lower = mask_of([b for b, share in shares.items() if placement.count[b] < share])
         if not fuller or not lower:
             return
-        cost = _copy_cost(problem)
         path = shortest_path(placement.arcs(), fuller, lower)
         if path is None or not placement.follow(path, cost):
             return
 
 
-def _copy_cost(problem: Problem):  # type: ignore[no-untyped-def]
-    parts = [problem.partitions[index] for index in problem.movable]
-
-    def cost(number: int, source: int, target: int) -> tuple[int, ...]:
-        one = parts[number]
-        weight = problem.weight(one)
-        change = weight * ((target not in one.current) - (source not in one.current))
-        return (change, one.current[:1] == (source,))
-
-    return cost
-
-
-def _level_directly(problem: Problem, placement: Placement, shares: dict[int, int]) -> None:
-    parts = [problem.partitions[index] for index in problem.movable]
+def _level_directly(
+    placement: Placement, shares: dict[int, int], leaving: Callable[[int, int], tuple[int, ...]]
+) -> None:
+    """Move from brokers above their share straight to those that want the most, the cheapest first."""
     lower: dict[int, int] = {}
-
-    def note(broker: int) -> None:
-        """Keep the brokers below their share by how much they want."""
-        for mask in list(lower):
-            lower[mask] &= ~(1 << broker)
-        want = shares.get(broker, 0) - placement.count[broker]
-        if want > 0:
-            lower[want] = lower.get(want, 0) | 1 << broker
-
     for broker in shares:
         want = shares[broker] - placement.count[broker]
         if want > 0:
             lower[want] = lower.get(want, 0) | 1 << broker
     heap = [
-        (problem.weight(parts[n]) if b in parts[n].current else 0, parts[n].current[:1] == (b,), n, b)
-        for b, share in shares.items()
-        if placement.count[b] > share
+        (leaving(n, b), n, b)
+        for b in range(len(placement.on))
+        if placement.count[b] > shares.get(b, 0)
         for n in placement.on[b]
     ]
     heapq.heapify(heap)
-    while heap:
-        _, _, number, source = heapq.heappop(heap)
-        if placement.count[source] <= shares[source] or number not in placement.on[source]:
+    while heap and lower:
+        _, number, source = heapq.heappop(heap)
+        if placement.count[source] <= shares.get(source, 0) or number not in placement.on[source]:
             continue
         free = placement.targets(number, source)
-        want = next((w for w in sorted(lower, reverse=True) if lower[w] & free), None)
-        if want is None:
+        want = next((w for w in sorted(lower, reverse=True) if lower[w] & free), 0)
+        if not want:
             continue
         target = next(bits(lower[want] & free))
         placement.hop(number, source, target)
-        note(target)
+        lower[want] &= ~(1 << target)
+        if not lower[want]:
+            del lower[want]
+        if want > 1:
+            lower[want - 1] = lower.get(want - 1, 0) | 1 << target
 
 
 def choose_leaders(problem: Problem, held: Sequence[int], levels: Levels | None) -> list[int]:
@@ -201,27 +203,17 @@ def _level_leaders(problem: Problem, held: Sequence[int], leaders: list[int], le
         Item(1 << leader, mask & one.may_lead or mask, 0, 0)
         for leader, mask, one in zip(leaders, held, parts, strict=True)
     ]
-    base = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current[:1]:
-                base[broker] += 1
+    base = fixed_counts(problem, leaders=True)
     placement = Placement(problem.brokers, items, problem.racks(), base)
 
     def cost(number: int, source: int, target: int) -> tuple[int, ...]:
         first = parts[number].current[0]
         return ((target != first) - (source != first), target not in parts[number].current)
 
-    shares = levels.shares(placement.count)
-    for _ in range(_PATHS_MAX):
-        fuller = mask_of([b for b, share in shares.items() if placement.count[b] > share])
-        lower = mask_of([b for b, share in shares.items() if placement.count[b] < share])
-        stray = mask_of([b for b, n in enumerate(placement.count) if n and b not in shares and placement.on[b]])
-        if not lower or not (fuller | stray):
-            break
-        path = shortest_path(placement.arcs(), fuller | stray, lower)
-        if path is None or not placement.follow(path, cost):
-            break
+    def leaving(number: int, source: int) -> tuple[int, ...]:
+        return (parts[number].current[0] == source,)
+
+    _level(placement, levels, leaving, cost)
     return [mask.bit_length() - 1 for mask in placement.held]
 
 
@@ -233,18 +225,14 @@ def construct(
     limits: ByteLimits,
 ) -> Solution:
     """Return a solution from the forced sets ``held`` on."""
-    if replica_levels is not None:
-        items = [
-            Item(mask, one.may_hold, one.must_hold, one.shared_racks_max)
-            for mask, one in zip(held, (problem.partitions[i] for i in problem.movable), strict=True)
-        ]
-        base = [0] * len(problem.brokers)
-        for one in problem.partitions:
-            if not one.is_movable:
-                for broker in one.current:
-                    base[broker] += 1
-        placement = Placement(problem.brokers, items, problem.racks(), base)
-        level_replicas(problem, placement, replica_levels)
+    if replica_levels is not None or limits.most:
+        placement = Placement(
+            problem.brokers, replica_items(problem, held), problem.racks(), fixed_counts(problem, leaders=False)
+        )
+        if replica_levels is not None:
+            level_replicas(problem, placement, replica_levels)
+        if limits.most:
+            level_bytes(problem, placement, limits, replica_levels)
         held = placement.held
     wanted = leader_levels if Aim.LEADERS in problem.aim else None
     return Solution(tuple(held), tuple(choose_leaders(problem, held, wanted)))

@@ -10,6 +10,7 @@ Deterministic: one thread, a fixed seed, and limits on work instead of time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,8 @@ class Model:
     first: Ints
     racks: list[npt.NDArray[np.int64]] = field(default_factory=list)
     rack_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    size_unit: float = 1.0
+    """Rows of bytes count in it, so that all numbers of the program are of one magnitude."""
 
 
 def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, rows: list[Row]) -> Model:
@@ -97,15 +100,18 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
     rack_of = np.zeros(shape[1], np.int64)
     for number, members in enumerate(racks):
         rack_of[members] = number
+    size = np.array([one.size or 0 for one in parts], np.float64)
+    unit = max(1.0, float(size.mean())) if len(size) else 1.0
     return Model(
         problem=problem,
         rows=[
             *_level_rows(problem, Aim.REPLICAS, replica_levels),
             *_level_rows(problem, Aim.LEADERS, leader_levels),
-            *rows,
+            *(Row(row.kind, row.brokers, row.low / unit, row.high / unit) for row in rows),
         ],
         weight=np.array([problem.weight(one) for one in parts], np.int64),
-        size=np.array([one.size or 0 for one in parts], np.float64),
+        size=size / unit,
+        size_unit=unit,
         factor=np.array([one.factor for one in parts], np.int64),
         shared=np.array([one.shared_racks_max for one in parts], np.int64),
         allowed=matrix(one.may_hold for one in parts),
@@ -250,10 +256,14 @@ class Master:
                     slack_cost, 0.0, highspy.kHighsInf, 1, np.array([first + number], np.int32), np.array([sign])
                 )
         self._is_integer = is_integer
+        self._is_whole = False
 
     def add(self, columns: Iterable[Column], cost: Callable[[Column], float]) -> int:
         """Add the columns that are not there yet; return how many."""
-        costs, starts, indexes, values = [], [], [], []
+        costs: list[float] = []
+        starts: list[int] = []
+        indexes: list[int] = []
+        values: list[float] = []
         count = len(self.model.factor)
         for column in columns:
             if column in self.known:
@@ -294,9 +304,19 @@ class Master:
     def solve(self) -> Floats:
         """Solve the linear program; return the prices of the model's rows."""
         self.solver.run()
+        if not self._is_whole and sum(self.solver.getSolution().col_value[: self._slacks]) < _TOLERANCE:
+            # All rows can be kept, so from now on they are: prices of slacks would only blur those of columns.
+            self._forbid_slacks()
+            self.solver.run()
         # New columns leave the last basis feasible, so from now on the primal simplex goes on from there.
         self.solver.setOptionValue("simplex_strategy", 4)
         return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
+
+    def _forbid_slacks(self) -> None:
+        self._is_whole = True
+        for column in range(self._slacks):
+            self.solver.changeColBounds(column, 0.0, 0.0)
+            self.solver.changeColCost(column, 0.0)
 
     def solve_integer(self) -> list[Column] | None:
         """Return one column per partition that keep all rows, or None."""
@@ -305,8 +325,7 @@ class Master:
             return []
         which = np.arange(self._slacks, self._slacks + size, dtype=np.int32)
         self.solver.changeColsIntegrality(size, which, np.full(size, 1, np.uint8))
-        for column in range(self._slacks):
-            self.solver.changeColBounds(column, 0.0, 0.0)
+        self._forbid_slacks()
         self.solver.setOptionValue("mip_max_nodes", _NODES_MAX)
         self.solver.setOptionValue("mip_rel_gap", 0.0)
         self.solver.setOptionValue("mip_abs_gap", 0.0)
@@ -319,7 +338,7 @@ class Master:
 
 
 def _solver() -> Any:
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)
@@ -348,7 +367,8 @@ class Search:
         )
         if self.bound < achieved:
             self.bound, scale, first_prices = self._best_bound(self._first_prices(achieved))
-        if self.bound * scale == self._scaled_bound(first_prices, scale)[0]:
+        is_priced = any(first_prices[n] for n, row in enumerate(self.model.rows) if row.kind is Aim.BYTES)
+        if not is_priced and self.bound * scale == self._scaled_bound(first_prices, scale)[0]:
             found, leader_bound = self._leader_changes(first_prices, scale)
             if found is not None:
                 return Outcome(_solution(found), self.bound, leader_bound)
@@ -382,7 +402,7 @@ class Search:
         """Return prices that often prove the start to be best: what is above the shares must go, what is below come."""
         model = self.model
         held = model.is_held.sum(axis=0)
-        rows = [row for row in model.rows]
+        rows = model.rows
         guesses = [np.zeros(len(rows))]
         for is_fuller in (True, False):
             guess = np.zeros(len(rows))
@@ -404,7 +424,7 @@ class Search:
         for round_number in range(_ROUNDS_MAX):
             prices = master.solve()
             scale = max(1, int(4096 / self.unit)) if self.unit < 4096 else 1
-            whole = _rounded(prices * self.unit * scale)
+            whole = self._whole(prices * self.unit * scale)
             bound, columns = self._scaled_bound(whole, scale)
             if -(-bound // scale) >= achieved:
                 break
@@ -415,7 +435,7 @@ class Search:
         self.columns = master.columns
         return prices
 
-    def _priced(self, prices: Ints, scale: int) -> tuple[Ints, list[Column]]:
+    def _priced(self, prices: Floats, scale: int) -> tuple[Ints, list[Column]]:
         model = self.model
         replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None])
         replicas = replicas - self._by_broker(prices, Aim.REPLICAS)
@@ -425,32 +445,47 @@ class Search:
         leaders = np.broadcast_to(-self._by_broker(prices, Aim.LEADERS), replicas.shape)
         return price(model, replicas, leaders)
 
-    def _by_broker(self, prices: Any, kind: Aim) -> Any:
-        found = np.zeros(len(self.model.problem.brokers), prices.dtype)
+    def _whole(self, prices: Floats) -> Floats:
+        """Round the prices of replicas and leaders; those of bytes are for parts of a byte."""
+        return np.where(self._is_counted(), np.rint(prices), prices)
+
+    def _is_counted(self) -> npt.NDArray[np.bool_]:
+        return np.array([row.kind is not Aim.BYTES for row in self.model.rows], np.bool_)
+
+    def _by_broker(self, prices: Floats, kind: Aim) -> Any:
+        found = np.zeros(len(self.model.problem.brokers), np.float64)
         for row, value in zip(self.model.rows, prices, strict=True):
             if row.kind is kind:
                 found[list(row.brokers)] += value
-        return found
+        return found if kind is Aim.BYTES else _rounded(found)
 
-    def _scaled_bound(self, prices: Ints, scale: int) -> tuple[int, list[Column]]:
+    def _scaled_bound(self, prices: Floats, scale: int) -> tuple[int, list[Column]]:
+        """Return what the prices prove, times ``scale``, and the columns that are best at them."""
         best, columns = self._priced(prices, scale)
         whole = int(best.sum())
+        parts = 0.0
         for row, value in zip(self.model.rows, prices.tolist(), strict=True):
-            whole += _row_term(row, value)
-        return whole, columns
+            if row.kind is Aim.BYTES:
+                parts += value * (row.low if value > 0 else row.high) if value else 0.0
+            else:
+                whole += _row_term(row, int(value))
+        if parts:
+            # What rounding every partition's price of bytes may have added.
+            parts -= 0.5 * float(self.model.factor.sum()) + abs(parts) * 1e-9
+        return whole + math.floor(parts), columns
 
-    def _best_bound(self, prices: Floats) -> tuple[int, int, Ints]:
+    def _best_bound(self, prices: Floats) -> tuple[int, int, Floats]:
         """Return the largest bound that rounded prices prove, with the scale and the prices that do."""
-        best: tuple[int, int, Ints] | None = None
+        best: tuple[int, int, Floats] | None = None
         for scale in _SCALES if self.unit < 2 else _SCALES[:2]:
-            whole = _rounded(prices * self.unit * scale)
+            whole = self._whole(prices * self.unit * scale)
             bound = -(-self._scaled_bound(whole, scale)[0] // scale)
             if best is None or bound > best[0]:
                 best = (bound, scale, whole)
         assert best is not None
         return best
 
-    def _leader_changes(self, first: Ints, scale: int) -> tuple[list[Column] | None, int | None]:
+    def _leader_changes(self, first: Floats, scale: int) -> tuple[list[Column] | None, int | None]:
         """Among all plans whose first figure is the bound: the fewest leader changes, and the bound of those."""
         model = self.model
         largest = int(np.abs(first).max(initial=0)) + scale * int(model.weight.max(initial=0))
@@ -465,9 +500,10 @@ class Search:
             self._on_face([*self._start_columns(), *self.columns, *columns], first, scale, least), self.leader_cost
         )
         bound: int | None = None
+        is_counted = self._is_counted()
         for round_number in range(_ROUNDS_MAX):
             prices = master.solve()
-            second = _rounded(prices * fine)
+            second = np.where(is_counted, np.rint(prices * fine), 0.0)
             found, whole = self._priced_second(first, scale, second, step, fine)
             if 8 * (int(np.abs(second).max(initial=0)) + fine) < step:
                 bound = max(-(-whole // fine), -1 if bound is None else bound)
@@ -477,7 +513,7 @@ class Search:
                 break
         return master.solve_integer(), bound
 
-    def _on_face(self, columns: Sequence[Column], first: Ints, scale: int, least: Ints) -> list[Column]:
+    def _on_face(self, columns: Sequence[Column], first: Floats, scale: int, least: Ints) -> list[Column]:
         """Return the columns that cost nothing beyond the bound."""
         replicas, leaders = self._by_broker(first, Aim.REPLICAS).tolist(), self._by_broker(first, Aim.LEADERS).tolist()
         limits = least.tolist()
@@ -488,7 +524,9 @@ class Search:
             == limits[column[0]]
         ]
 
-    def _priced_second(self, first: Ints, scale: int, second: Ints, step: int, fine: int) -> tuple[list[Column], int]:
+    def _priced_second(
+        self, first: Floats, scale: int, second: Floats, step: int, fine: int
+    ) -> tuple[list[Column], int]:
         """Price by the first figure, then by leader changes, in parts of ``fine``; return columns and the bound."""
         model = self.model
         replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None]) - self._by_broker(first, Aim.REPLICAS)
@@ -500,7 +538,7 @@ class Search:
         rest = best - step * ((best + step // 2) // step)
         whole = int(rest.sum())
         for row, one, two in zip(model.rows, first.tolist(), second.tolist(), strict=True):
-            whole += int(two * (row.low if one > 0 else row.high)) if one else _row_term(row, two)
+            whole += int(two * (row.low if one > 0 else row.high)) if one else _row_term(row, int(two))
         return columns, whole
 
     def _any_integer(self) -> Solution | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from plans.placement import Item, Placement, reachable, shortest_path
 from plans.problem import Problem, bits, mask_of
@@ -123,7 +123,7 @@ def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, ba
         count[broker] = load + 1
         heapq.heappush(heap, (load + 1, broker))
 
-    @lru_cache(maxsize=None)
+    @cache
     def racks_can_pass(source: int | None, target: int | None) -> bool:
         return source is not None and target is not None and _can_pass(source, target, rack_load, room)
 

@@ -92,15 +92,27 @@ def broker_scores(problem: Problem, after: Lists, senders: Mapping[int, int]) ->
             counts["bs"][senders[index]] += amount * len(fresh)
     has_sizes = problem.has_sizes
     rows = []
-    for b, broker in enumerate(problem.brokers):
-        numbers = {name: column[b] for name, column in counts.items()}
+    for number, row in enumerate(problem.brokers):
+        numbers = {name: column[number] for name, column in counts.items()}
         known = {name: numbers[name] if has_sizes else None for name in ("bb", "ba", "bi", "bo", "bs")}
         rows.append(
             BrokerScore(
-                broker.id, broker.rack_name, broker.is_alive, numbers["rb"], numbers["ra"], numbers["lb"], numbers["la"],
-                known["bb"], known["ba"], numbers["ri"], numbers["ro"], known["bi"], known["bo"], known["bs"],
+                broker=row.id,
+                rack=row.rack_name,
+                alive=row.is_alive,
+                replicas_before=numbers["rb"],
+                replicas_after=numbers["ra"],
+                leaders_before=numbers["lb"],
+                leaders_after=numbers["la"],
+                bytes_before=known["bb"],
+                bytes_after=known["ba"],
+                replicas_in=numbers["ri"],
+                replicas_out=numbers["ro"],
+                bytes_in=known["bi"],
+                bytes_out=known["bo"],
+                bytes_sent=known["bs"],
             )
-        )  # fmt: skip
+        )
     return tuple(rows)
 
 

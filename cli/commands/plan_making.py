@@ -1,4 +1,4 @@
-"""``klamm plan STRATEGY``: the commands that make a plan and change nothing. They share all options but the argument."""
+"""``klamm plan STRATEGY``: the commands that make a plan and change nothing. All share their options."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
     from plans.options import PlanOptions, Replacement
+    from plans.plan_file import PlanFile
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What shall be level: replicas,leaders,bytes.")),
@@ -32,11 +33,11 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "pin": (list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")),
     "minimise": (
         str | None,
-        typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes where sizes are known]"),
+        typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes if known]"),
     ),
     "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Of bytes, around their share.")),
-    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="The best plan within so many moves.")),
-    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="The best plan within so many bytes.")),
+    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="The best part in so many moves.")),
+    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="The best part in so many bytes.")),
     "capacity": (
         Path | None, typer.Option("--capacity", metavar="FILE", help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"),
     ),
@@ -48,7 +49,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     ),
     "out": (Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")),
     "explain": (
-        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why a partition moves, or not."),
+        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves, or not."),
     ),
 }  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"tolerance": 5.0, "keep_dead": False}
@@ -86,7 +87,6 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
     from plans.errors import Infeasible
     from plans.explaining import explanations
     from plans.options import Strategy
-    from plans.plan_file import encode_plan
     from plans.planning import make_plan
 
     strategy = Strategy(name)
@@ -103,12 +103,17 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
         activity.end()
     for note in made.notes:
         invocation.talk.say(f"note: {note}")
-    out: Path | None = values["out"]
-    if out is not None:
-        out.write_text(encode_plan(made.plan), encoding="utf-8")
-        invocation.talk.say(f"wrote {out}")
+    _write(invocation, made.plan, values["out"])
     invocation.talk.say(f"planned in {time.monotonic() - started:.1f} s")
     return plan_report(made, explained)
+
+
+def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:
+    from plans.plan_file import encode_plan
+
+    if out is not None:
+        out.write_text(encode_plan(plan), encoding="utf-8")
+        invocation.talk.say(f"wrote {out}")
 
 
 async def _snapshot(invocation: Invocation) -> ClusterSnapshot:

@@ -43,6 +43,16 @@ class ReplicaLog:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirSnapshot:
+    """One log dir of a broker, also one without a replica. The bytes are those of its volume (Kafka 3.3, KIP-827)."""
+
+    broker: int
+    log_dir: str
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
     """One partition. A partition whose state is not known (its state znode is missing) has no leader and no ISR."""
 
@@ -99,7 +109,8 @@ class TopicSnapshot:
 class ClusterSnapshot:
     """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
 
-    ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None.
+    ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` are there
+    where sizes were asked for, ordered by broker and path.
     """
 
     brokers: tuple[BrokerInfo, ...]
@@ -110,6 +121,7 @@ class ClusterSnapshot:
     controller_id: int = NO_CONTROLLER
     controller_epoch: int | None = None
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    log_dirs: tuple[LogDirSnapshot, ...] = ()
 
     @property
     def live_broker_ids(self) -> frozenset[int]:

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.common.model import BrokerInfo, Endpoint, LeaderRecoveryState, ReplicaAssignment, SecurityProtocol
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.common.snapshot import (
+    ClusterSnapshot,
+    LogDirSnapshot,
+    PartitionSnapshot,
+    ReplicaLog,
+    SnapshotSource,
+    TopicSnapshot,
+)
 from engine.common.topic_id import parse_topic_id, topic_id_text
 
 FORMAT_VERSION = 1
@@ -30,6 +37,7 @@ def snapshot_to_json(snapshot: ClusterSnapshot) -> str:
             {"broker": broker_id, "configs": dict(sorted(configs.items()))}
             for broker_id, configs in sorted(snapshot.broker_configs.items(), key=_default_first)
         ],
+        "log_dirs": [_log_dir(log_dir) for log_dir in snapshot.log_dirs],
         "topics": [_topic(topic) for topic in snapshot.topics],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -67,6 +75,7 @@ def _snapshot(document: Mapping[str, Any]) -> ClusterSnapshot:
         controller_id=int(document["controller_id"]),
         controller_epoch=document["controller_epoch"],
         broker_configs={entry["broker"]: dict(entry["configs"]) for entry in document["broker_configs"]},
+        log_dirs=tuple(_read_log_dir(entry) for entry in document.get("log_dirs", ())),
     )
 
 
@@ -83,6 +92,19 @@ def _read_broker(entry: Mapping[str, Any]) -> BrokerInfo:
         Endpoint(e["host"], int(e["port"]), e["listener"], SecurityProtocol[e["protocol"]]) for e in entry["endpoints"]
     )
     return BrokerInfo(int(entry["id"]), endpoints, entry["rack"], int(entry["broker_epoch"]))
+
+
+def _log_dir(log_dir: LogDirSnapshot) -> dict[str, Any]:
+    return {
+        "broker": log_dir.broker,
+        "log_dir": log_dir.log_dir,
+        "total_bytes": log_dir.total_bytes,
+        "usable_bytes": log_dir.usable_bytes,
+    }
+
+
+def _read_log_dir(entry: Mapping[str, Any]) -> LogDirSnapshot:
+    return LogDirSnapshot(int(entry["broker"]), entry["log_dir"], entry["total_bytes"], entry["usable_bytes"])
 
 
 def _topic(topic: TopicSnapshot) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog, TopicSnapshot
 from engine.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -163,7 +163,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic
 
 
 def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
-    """Return a snapshot with the logs of its replicas, as brokers told them."""
+    """Return a snapshot with its log dirs and the logs of its replicas, as brokers told them."""
     logs: dict[TopicPartition, list[ReplicaLog]] = {}
     for one in dirs:
         for r in one.replicas:
@@ -180,4 +180,9 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
         )
         for topic in snapshot.topics
     ]
-    return replace(snapshot, topics=tuple(topics))
+    told = tuple(
+        LogDirSnapshot(one.broker, one.log_dir, one.total_bytes, one.usable_bytes)
+        for one in dirs
+        if one.log_dir is not None and one.error is None
+    )
+    return replace(snapshot, topics=tuple(topics), log_dirs=told)

@@ -1,0 +1,228 @@
+"""Levels the disks inside brokers: every log dir is posed as a broker, every replica as a partition with one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot
+from plans.building import build_problem
+from plans.digest import input_digest
+from plans.errors import BadOption, Infeasible
+from plans.loads import ByteLimits
+from plans.made import MadePlan
+from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
+from plans.problem import Problem, ProblemBroker, ProblemPartition
+from plans.score import LogDirScore, Score
+from plans.scoring import broker_scores, costs_of, measures_of
+from plans.solving import Progress, Solved, first_figure, gap_between, solve
+
+_UNKNOWN = "log dirs are not known"
+_HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
+
+
+@dataclass(slots=True)
+class _Dirs:
+    """The log dirs that take part, by index, and the replicas that lie in them."""
+
+    places: list[tuple[int, str]] = field(default_factory=list)
+    index: dict[tuple[int, str], int] = field(default_factory=dict)
+    replicas: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    partitions: list[ProblemPartition] = field(default_factory=list)
+
+    def of_broker(self, broker: int) -> list[int]:
+        return [number for number, place in enumerate(self.places) if place[0] == broker]
+
+
+def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress: Progress) -> MadePlan:
+    """Return the plan that levels the log dirs of brokers, each broker by itself.
+
+    Raises:
+        BadOption: an option is wrong, or nobody told where replicas lie.
+        Infeasible: a broker's disks cannot be levelled so far.
+    """
+    aim = (Aim.BYTES,) if options.aim is None else options.aim
+    if len(aim) != 1 or aim[0] is Aim.LEADERS:
+        raise BadOption("log-dirs levels one thing: --aim bytes or --aim replicas")
+    # The cluster's own problem checks options and says what may move; its aim plays no part.
+    cluster = build_problem(snapshot, Strategy.REBALANCE, replace(options, aim=(Aim.REPLICAS,), keep_dead=True))
+    dirs = _dirs_of(snapshot, options, cluster.problem)
+    minimise = options.minimise or (Minimise.BYTES if aim == (Aim.BYTES,) else Minimise.MOVES)
+    problem = Problem(
+        brokers=tuple(ProblemBroker(b, number, path, True, True) for number, (b, path) in enumerate(dirs.places)),
+        partitions=tuple(dirs.partitions),
+        topic_count=0,
+        rack_count=0,
+        aim=frozenset(aim),
+        minimise=minimise,
+        tolerance_percent=options.tolerance_percent,
+        capacities=(None,) * len(dirs.places),
+        leaving=frozenset(),
+    )
+    limits = _limits(problem, dirs, options)
+    solved = solve(problem, limits, options.time_limit_s, progress)
+    _check(problem, limits, solved)
+    filled = replace(options, aim=aim, minimise=minimise)
+    return _made(snapshot, filled, cluster.problem, problem, dirs, solved)
+
+
+def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) -> _Dirs:
+    wanted = set(options.brokers) or set(snapshot.live_broker_ids)
+    for broker in sorted(wanted - snapshot.live_broker_ids):
+        raise BadOption(f"broker {broker} is not registered", hint="only a live broker can move replicas between disks")
+    movable = {one.name for one in cluster.partitions if one.is_movable}
+    logs = [
+        (TopicPartition(topic.name, one.partition), log)
+        for topic in sorted(snapshot.topics, key=lambda each: each.name)
+        for one in topic.partitions
+        for log in sorted(one.replica_logs, key=lambda each: each.broker)
+        if log.broker in wanted and log.broker in one.assignment.target_replicas
+    ]
+    moving = {(name, log.broker) for name, log in logs if log.is_future}
+    places = {(log.broker, log.log_dir) for _, log in logs}
+    places |= {(one.broker, one.log_dir) for one in snapshot.log_dirs if one.broker in wanted}
+    if not places:
+        raise BadOption(_UNKNOWN, hint=_HINT)
+    dirs = _Dirs(sorted(places))
+    dirs.index = {place: number for number, place in enumerate(dirs.places)}
+    for name, log in logs:
+        if log.is_future:
+            continue
+        here = dirs.index[log.broker, log.log_dir]
+        is_free = name in movable and (name, log.broker) not in moving
+        mask = sum(1 << number for number in dirs.of_broker(log.broker)) if is_free else 1 << here
+        dirs.replicas.append((name, log.broker))
+        dirs.partitions.append(
+            ProblemPartition(name, len(dirs.partitions), (here,), 1, log.size_bytes, is_free, mask, 0, mask, 0)
+        )
+    return dirs
+
+
+def _limits(problem: Problem, dirs: _Dirs, options: PlanOptions) -> ByteLimits:
+    least: dict[int, int] = {}
+    most: dict[int, int] = {}
+    for broker in sorted({place[0] for place in dirs.places}):
+        members = dirs.of_broker(broker)
+        whole = sum(one.size or 0 for one in problem.partitions if one.current[0] in members)
+        if Aim.BYTES in problem.aim:
+            slack = whole * options.tolerance_percent / 100 / len(members)
+            for number in members:
+                least[number] = -int(-(whole / len(members) - slack) // 1)
+                most[number] = int(whole / len(members) + slack)
+    for one in options.log_dir_capacities:
+        place = (one.broker, one.log_dir)
+        if place not in dirs.index:
+            if not options.brokers or one.broker in options.brokers:
+                raise BadOption(f"no log dir {one.log_dir} on broker {one.broker}, for which a capacity is given")
+            continue
+        number = dirs.index[place]
+        most[number] = min(most.get(number, one.bytes), one.bytes)
+        least[number] = min(least.get(number, 0), one.bytes)
+    return ByteLimits(least, most)
+
+
+def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
+    held = [0] * len(problem.brokers)
+    for one, (place,) in zip(problem.partitions, solved.after, strict=True):
+        held[place] += one.size or 0
+    for number, most in sorted(limits.most.items()):
+        off = max(held[number] - most, limits.least.get(number, 0) - held[number])
+        if off > 0:
+            disk = problem.brokers[number]
+            raise Infeasible(
+                f"no plan was found that brings {disk.rack_name} of broker {disk.id} within its limits:"
+                f" it would be {off} bytes outside",
+                hint="allow more with --tolerance, or take broker or capacity out",
+            )
+
+
+def _made(
+    snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem, problem: Problem, dirs: _Dirs, solved: Solved
+) -> MadePlan:
+    current = [one.current for one in cluster.partitions]
+    costs, bounds = costs_of(problem, solved.after), solved.bounds(problem)
+    achieved, bound = first_figure(problem, costs), first_figure(problem, bounds)
+    measures = measures_of(cluster, current)
+    rows = _rows(snapshot, problem, dirs, solved.after)
+    entries, rollback = _entries(cluster, problem, dirs, solved.after)
+    busiest = max((one.bytes_in or 0 for one in rows), default=0)
+    score = Score(
+        moves=costs.moves,
+        bytes=costs.bytes,
+        leader_changes=0,
+        reordered=0,
+        remaining_moves=0,
+        lower_bound=replace(bounds, leader_changes=0),
+        gap=gap_between(achieved, bound),
+        is_optimal=achieved == bound,
+        solver=solved.solver,
+        makespan_s=None if options.throttle is None else round(busiest / options.throttle, 3),
+        before=measures,
+        after=measures,
+        brokers=broker_scores(cluster, current, {}),
+        log_dirs=rows,
+    )
+    envelope = Envelope(
+        format=FORMAT,
+        cluster_id=snapshot.cluster_id,
+        input_digest=input_digest(snapshot),
+        strategy=Strategy.LOG_DIRS,
+        options=options,
+        score=score,
+        rollback=rollback,
+        throttle=options.throttle,
+    )
+    plan = PlanFile(KAFKA_VERSION, entries, envelope)
+    return MadePlan(plan, cluster, tuple(current), solved.notes)
+
+
+def _rows(
+    snapshot: ClusterSnapshot, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
+) -> tuple[LogDirScore, ...]:
+    volumes = {(one.broker, one.log_dir): one for one in snapshot.log_dirs}
+    scores = broker_scores(problem, after, {})
+    rows = []
+    for place, one in zip(dirs.places, scores, strict=True):
+        volume = volumes.get(place)
+        rows.append(
+            LogDirScore(
+                broker=place[0],
+                log_dir=place[1],
+                total_bytes=None if volume is None else volume.total_bytes,
+                usable_bytes=None if volume is None else volume.usable_bytes,
+                replicas_before=one.replicas_before,
+                replicas_after=one.replicas_after,
+                bytes_before=one.bytes_before,
+                bytes_after=one.bytes_after,
+                replicas_in=one.replicas_in,
+                replicas_out=one.replicas_out,
+                bytes_in=one.bytes_in,
+                bytes_out=one.bytes_out,
+            )
+        )
+    return tuple(rows)
+
+
+def _entries(
+    cluster: Problem, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
+) -> tuple[tuple[PlanEntry, ...], tuple[PlanEntry, ...]]:
+    """Return the entries there and back: only replicas that move name a dir, the others any."""
+    there: dict[TopicPartition, dict[int, str]] = {}
+    back: dict[TopicPartition, dict[int, str]] = {}
+    for (name, broker), one, (place,) in zip(dirs.replicas, problem.partitions, after, strict=True):
+        if place != one.current[0]:
+            there.setdefault(name, {})[broker] = dirs.places[place][1]
+            back.setdefault(name, {})[broker] = dirs.places[one.current[0]][1]
+
+    def entries(wanted: dict[TopicPartition, dict[int, str]]) -> tuple[PlanEntry, ...]:
+        found = []
+        for one in cluster.partitions:
+            if one.name in wanted:
+                ids = tuple(cluster.brokers[number].id for number in one.current)
+                paths = tuple(wanted[one.name].get(broker, ANY_LOG_DIR) for broker in ids)
+                found.append(PlanEntry(one.name.topic, one.name.partition, ids, paths))
+        return tuple(found)
+
+    return entries(there), entries(back)

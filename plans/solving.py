@@ -1,0 +1,194 @@
+"""Solves a problem: constructs, counts the bounds, and lets the exact search improve what counting does not prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from plans.bounds import Counted, counted_bounds
+from plans.construction import Forcing, Solution, construct
+from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
+from plans.loads import ByteLimits
+from plans.options import Aim, Minimise
+from plans.ordering import ordered
+from plans.problem import Problem
+from plans.score import Bounds
+from plans.scoring import Costs, costs_of
+
+EXACT_CELLS_MAX = 600_000
+"""Movable partitions times brokers up to which the solver is used; that bounds its time and memory."""
+
+CELLS_A_SECOND = 20_000
+"""With a time limit only problems of so many cells a second are given to the solver: work is limited, not time."""
+
+HEURISTIC, EXACT = "heuristic", "highs"
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The lists of all partitions, and what is proven: ``first`` of the figure that is minimised first,
+    ``least_leader_changes`` of plans that achieve it. ``is_level``: the aim is met."""
+
+    after: tuple[tuple[int, ...], ...]
+    is_level: bool
+    replica_levels: Levels | None
+    leader_levels: Levels | None
+    counted: Counted
+    first: int | None
+    least_leader_changes: int
+    solver: str
+    notes: tuple[str, ...]
+
+    def bounds(self, problem: Problem) -> Bounds:
+        """Return the bounds of each figure by itself."""
+        found = Bounds(self.counted.moves, self.counted.bytes, self.counted.leader_changes)
+        if self.first is not None and problem.minimise is Minimise.MOVES:
+            return replace(found, moves=max(found.moves, self.first))
+        if self.first is not None and found.bytes is not None:
+            return replace(found, bytes=max(found.bytes, self.first))
+        return found
+
+
+def solve(problem: Problem, limits: ByteLimits, time_limit_s: float | None, progress: Progress) -> Solved:
+    """Return the best placement that can be found, with bounds."""
+    return _Solver(problem, limits, time_limit_s, progress).solve()
+
+
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    """What is proven of the first figure, and of leader changes at that figure."""
+
+    first: int | None = None
+    leader_changes: int | None = None
+    solver: str = HEURISTIC
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Solver:
+    problem: Problem
+    limits: ByteLimits
+    time_limit_s: float | None
+    progress: Progress
+
+    def solve(self) -> Solved:
+        problem = self.problem
+        held = Forcing(problem).sets()
+        replicas, leaders = self._levels(held, Aim.REPLICAS), self._levels(held, Aim.LEADERS)
+        solution = construct(problem, replicas, leaders, held, self.limits)
+        counted = counted_bounds(problem, replicas, leaders, self.limits.most)
+        solution, proven = self._improved(solution, replicas, leaders, counted)
+        after = self._lists(solution)
+        return Solved(
+            after=after,
+            is_level=self._is_met(after, replicas, leaders),
+            replica_levels=replicas,
+            leader_levels=leaders,
+            counted=counted,
+            first=proven.first,
+            least_leader_changes=max(counted.leader_changes, proven.leader_changes or 0),
+            solver=proven.solver,
+            notes=proven.notes,
+        )
+
+    def _levels(self, held: list[int], kind: Aim) -> Levels | None:
+        problem = self.problem
+        if kind not in problem.aim:
+            return None
+        items = (replica_items if kind is Aim.REPLICAS else leader_items)(problem, held)
+        return levels_of(problem, items, fixed_counts(problem, leaders=kind is Aim.LEADERS))
+
+    def _improved(
+        self,
+        solution: Solution,
+        replica_levels: Levels | None,
+        leader_levels: Levels | None,
+        counted: Counted,
+    ) -> tuple[Solution, _Proven]:
+        """Let the solver have a go, unless counting proves that nothing can be better."""
+        problem = self.problem
+        after = self._lists(solution)
+        is_level = self._is_met(after, replica_levels, leader_levels) and self.limits.is_kept(problem, after)
+        costs = costs_of(problem, after)
+        first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
+        if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
+            return solution, _Proven(first, counted.leader_changes)
+        cells = len(problem.movable) * len(problem.brokers)
+        limit = self.time_limit_s
+        if cells > EXACT_CELLS_MAX or (limit is not None and cells > limit * CELLS_A_SECOND):
+            return solution, _Proven()
+        try:
+            from plans.exact import Search, model_of
+        except ImportError:
+            note = "the solver is not installed, so the plan may be larger than it has to be: pip install 'klamm[plan]'"
+            return solution, _Proven(notes=(note,))
+        model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
+        outcome = Search(model, solution, is_level, self.progress).run()
+        if outcome.solution is None:
+            return solution, _Proven(outcome.bound, None, EXACT)
+        found = self._lists(outcome.solution)
+        found_costs = costs_of(problem, found)
+        is_found_level = self._is_met(found, replica_levels, leader_levels) and self.limits.is_kept(problem, found)
+        old, new = (_rank(problem, level, cost) for level, cost in ((is_level, costs), (is_found_level, found_costs)))
+        return (outcome.solution if new <= old else solution), _Proven(outcome.bound, outcome.leader_bound, EXACT)
+
+    def _lists(self, solution: Solution) -> tuple[tuple[int, ...], ...]:
+        problem = self.problem
+        after = [one.current for one in problem.partitions]
+        for index, held, leader in zip(problem.movable, solution.held, solution.leaders, strict=True):
+            after[index] = ordered(problem.partitions[index].current, held, leader)
+        return tuple(after)
+
+    def _is_met(self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> bool:
+        counts, leads = _counts(self.problem, after)
+        return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
+
+
+def level_notes(problem: Problem, solved: Solved) -> list[str]:
+    """Explain shares that differ between racks, and say where a level was not reached."""
+    notes = []
+    counts, leads = _counts(problem, solved.after)
+    for name, levels, found in (
+        ("replicas", solved.replica_levels, counts),
+        ("leaders", solved.leader_levels, leads),
+    ):
+        if levels is None or not levels.low:
+            continue
+        if not levels.is_met(found):
+            notes.append(f"{name} are not as level as they could be: no plan was found that does it")
+        low, high = min(levels.low.values()), max(levels.high.values())
+        if high - low > 1:
+            notes.append(
+                f"level means {low} to {high} {name} on a broker, not the same on all:"
+                " racks of unequal size, pins or excluded brokers allow nothing more even"
+            )
+    return notes
+
+
+def first_figure(problem: Problem, figures: Costs | Bounds) -> int | None:
+    """Return the figure that is minimised first."""
+    return figures.moves if problem.minimise is Minimise.MOVES else figures.bytes
+
+
+def gap_between(achieved: int | None, bound: int | None) -> float | None:
+    """Return (achieved - bound) / bound; None where it is not known or not finite."""
+    if achieved is None or bound is None:
+        return None
+    if not bound:
+        return None if achieved else 0.0
+    return round((achieved - bound) / bound, 6)
+
+
+def _counts(problem: Problem, after: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
+    counts, leads = [0] * len(problem.brokers), [0] * len(problem.brokers)
+    for lists in after:
+        for broker in lists:
+            counts[broker] += 1
+        for broker in lists[:1]:
+            leads[broker] += 1
+    return counts, leads
+
+
+def _rank(problem: Problem, is_level: bool, costs: Costs) -> tuple[bool, int, int, int]:
+    return (not is_level, first_figure(problem, costs) or 0, costs.leader_changes, costs.moves)

@@ -1,0 +1,153 @@
+"""What holds for every plan: exhaustive search finds no better one, bounds hold, and there is a way back."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_clusters import applied, drawn_cluster
+
+from engine.common.snapshot import ClusterSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.plan_file import encode_plan
+from plans.planning import make_plan
+
+Rank = tuple[int, ...]
+LEVEL = (Aim.REPLICAS, Aim.LEADERS)
+
+
+def _ways(brokers: list[int], factor: int) -> Iterator[tuple[int, ...]]:
+    for held in itertools.combinations(brokers, factor):
+        for leader in held:
+            yield (leader, *(broker for broker in held if broker != leader))
+
+
+def _best(snapshot: ClusterSnapshot, removed: int | None, aims: tuple[Aim, ...], minimise: Minimise) -> Rank:
+    """Return the rank of the best of all placements: violations, squares, the first figure, leader changes."""
+    racks = {broker.id: broker.rack for broker in snapshot.brokers}
+    targets = [broker for broker in racks if broker != removed]
+    rack_count = len({racks[broker] for broker in targets})
+    parts = [one for topic in snapshot.topics for one in topic.partitions]
+    options = []
+    for one in parts:
+        found = []
+        for way in _ways(targets, len(one.replicas)):
+            fresh = len(set(way) - set(one.replicas))
+            weight = 1 if minimise is Minimise.MOVES else one.replica_logs[0].size_bytes
+            violations = min(len(way), rack_count) - len({racks[broker] for broker in way})
+            found.append((way, max(0, violations), fresh * weight, way[0] != one.replicas[0]))
+        options.append(found)
+    best: Rank | None = None
+    for chosen in itertools.product(*options):
+        replicas, leaders = dict.fromkeys(targets, 0), dict.fromkeys(targets, 0)
+        violations = cost = changes = 0
+        for way, shared, weight, is_changed in chosen:
+            for broker in way:
+                replicas[broker] += 1
+            leaders[way[0]] += 1
+            violations, cost, changes = violations + shared, cost + weight, changes + is_changed
+        squares = [
+            sum(n * n for n in counts.values()) if aim in aims else 0
+            for aim, counts in ((Aim.REPLICAS, replicas), (Aim.LEADERS, leaders))
+        ]
+        rank = (violations, *squares, cost, changes)
+        best = rank if best is None or rank < best else best
+    assert best is not None
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("minimise", Minimise)
+def test_no_placement_is_better(seed: int, minimise: Minimise) -> None:
+    snapshot = drawn_cluster(seed, brokers=4, racks=1 + seed % 3, partitions=4, factor=2)
+    is_removal = seed % 4 == 3
+    aims = (LEVEL, (Aim.REPLICAS,), (Aim.LEADERS,))[seed % 3]
+    strategy = Strategy.DECOMMISSION if is_removal else Strategy.REBALANCE
+    options = PlanOptions(brokers=(4,) if is_removal else (), aim=aims, minimise=minimise)
+    score = make_plan(snapshot, strategy, options).plan.klamm.score
+    rows = [row for row in score.brokers if not (is_removal and row.broker == 4)]
+    rank = (
+        score.after.rack_violations,
+        sum(row.replicas_after**2 for row in rows) if Aim.REPLICAS in aims else 0,
+        sum(row.leaders_after**2 for row in rows) if Aim.LEADERS in aims else 0,
+        score.moves if minimise is Minimise.MOVES else score.bytes,
+        score.leader_changes,
+    )
+    assert rank == _best(snapshot, 4 if is_removal else None, aims, minimise)
+    assert score.is_optimal
+
+
+SHAPES = [(6, 3, 40, 3), (5, 2, 30, 3), (7, 3, 40, 2), (6, 1, 30, 2), (5, 4, 30, 3), (4, 2, 20, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strategy", [Strategy.REBALANCE, Strategy.DECOMMISSION, Strategy.RACKS, Strategy.LEADERS])
+def test_bounds_hold_and_the_way_back_leads_back(shape: tuple[int, int, int, int], strategy: Strategy) -> None:
+    brokers, racks, partitions, factor = shape
+    snapshot = drawn_cluster(brokers, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
+    options = PlanOptions(brokers=(2,) if strategy is Strategy.DECOMMISSION else ())
+    plan = make_plan(snapshot, strategy, options).plan
+    score, bound = plan.klamm.score, plan.klamm.score.lower_bound
+    assert score.bytes is not None
+    assert bound.bytes is not None
+    assert score.moves >= bound.moves
+    assert score.bytes >= bound.bytes
+    assert score.leader_changes >= bound.leader_changes
+    assert score.is_optimal
+    assert score.after.rack_violations <= score.before.rack_violations
+    result = applied(snapshot, plan.partitions)
+    assert applied(result, plan.klamm.rollback) == snapshot
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strategy", [Strategy.REBALANCE, Strategy.RACKS, Strategy.LEADERS])
+def test_planning_again_changes_nothing(shape: tuple[int, int, int, int], strategy: Strategy) -> None:
+    brokers, racks, partitions, factor = shape
+    snapshot = drawn_cluster(brokers + 50, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
+    plan = make_plan(snapshot, strategy, PlanOptions()).plan
+    again = make_plan(applied(snapshot, plan.partitions), strategy, PlanOptions()).plan
+    assert again.partitions == ()
+    assert (again.klamm.score.gap, again.klamm.score.is_optimal) == (0.0, True)
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    """In this process, and in others whose hashes are random."""
+    snapshot = drawn_cluster(3, brokers=9, racks=3, partitions=90, factor=3)
+    file = tmp_path / "snapshot.json"
+    file.write_text(snapshot_to_json(snapshot), encoding="utf-8")
+    texts = {encode_plan(make_plan(snapshot, Strategy.REBALANCE, PlanOptions()).plan)}
+    for seed in ("0", "77"):
+        out = tmp_path / f"{seed}.json"
+        words = ("plan", "rebalance", "--snapshot", str(file), "--out", str(out), "-q")
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-m", "klamm", *words], check=True, capture_output=True, env=environment)
+        texts.add(out.read_text("utf-8"))
+    assert len(texts) == 1
+
+
+def test_without_the_solver_there_is_a_plan_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plans.exact", None)
+    snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
+    made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=Minimise.BYTES))
+    score = made.plan.klamm.score
+    assert any("pip install 'klamm[plan]'" in note for note in made.notes)
+    assert score.solver == "heuristic"
+    assert not score.is_optimal
+    assert score.gap is not None
+    assert score.after.rack_violations == 0
+    assert score.after.replica_range <= 1
+    assert score.after.leader_range <= 1
+
+
+def test_a_time_limit_bounds_the_work_and_not_the_outcome_of_a_race() -> None:
+    snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
+    texts = {
+        encode_plan(make_plan(snapshot, Strategy.REBALANCE, PlanOptions(time_limit_s=limit)).plan)
+        for limit in (0.0, 0.0)
+    }
+    assert len(texts) == 1
+    assert '"solver": "heuristic"' in texts.pop()

@@ -1,0 +1,103 @@
+"""The best plan is found, and proven, on every recorded scenario."""
+
+import pytest
+from plan_scenarios import MIB, scenario
+
+from plans.made import MadePlan
+from plans.options import Aim, Minimise, PlanOptions, Replacement, Strategy
+from plans.planning import make_plan
+
+LEVEL = (Aim.REPLICAS, Aim.LEADERS)
+BY_MOVES = PlanOptions(aim=LEVEL, minimise=Minimise.MOVES)
+GIB = 1024 * MIB
+
+CASES = [
+    ("s1_killerwhile_remove19", Strategy.DECOMMISSION, PlanOptions(brokers=(19,)), 1, 1.0, 0),
+    (
+        "s2_everpeace_expand", Strategy.EXPAND,
+        PlanOptions(brokers=(4, 5), aim=(Aim.REPLICAS,), minimise=Minimise.MOVES), 2, None, 0,
+    ),
+    ("s4_remove1", Strategy.DECOMMISSION, PlanOptions(brokers=(1012,)), 96, 217.4, 30),
+    (
+        "s4_remove1", Strategy.DECOMMISSION,
+        PlanOptions(brokers=(1012,), aim=LEVEL, minimise=Minimise.MOVES), 129, None, 30,
+    ),
+    ("s4_replace1", Strategy.REPLACE, PlanOptions(replacements=(Replacement(1012, 1013),)), 96, 217.4, 30),
+    ("s4_add3", Strategy.REBALANCE, BY_MOVES, 252, None, 84),
+    ("s5_rebalance_skew", Strategy.REBALANCE, BY_MOVES, 149, None, 65),
+    (
+        "s6_rf2to3", Strategy.FACTOR,
+        PlanOptions(replication_factor=3, aim=LEVEL, minimise=Minimise.MOVES), 264, None, 8,
+    ),
+    ("s7_rackfix", Strategy.RACKS, BY_MOVES, 284, None, 15),
+    ("s8_uneven_racks_rebalance", Strategy.REBALANCE, BY_MOVES, 16, None, 8),
+    ("s9_large_remove2", Strategy.DECOMMISSION, PlanOptions(brokers=(1030, 1060)), 306, 701.7, 102),
+    ("s9_large_rebalance", Strategy.REBALANCE, BY_MOVES, 1033, None, 352),
+    ("s10_cc_uniform_small", Strategy.REBALANCE, BY_MOVES, 206, None, 278),
+    ("s10_cc_exp_small", Strategy.RACKS, BY_MOVES, 1281, None, 404),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "options", "moves", "gib", "leader_changes"),
+    CASES,
+    ids=[f"{case[0]}-{case[3]}" for case in CASES],
+)
+def test_the_best_plan_is_found_and_proven(
+    name: str, strategy: Strategy, options: PlanOptions, moves: int, gib: float | None, leader_changes: int
+) -> None:
+    made = make_plan(scenario(name), strategy, options)
+    score = made.plan.klamm.score
+    assert (score.moves, score.leader_changes) == (moves, leader_changes)
+    assert gib is None or score.bytes is not None and round(score.bytes / GIB, 1) == gib
+    assert (score.gap, score.is_optimal, score.after.rack_violations) == (0.0, True, 0)
+    first = score.lower_bound.moves if made.plan.klamm.options.minimise is Minimise.MOVES else score.lower_bound.bytes
+    assert first == (score.moves if made.plan.klamm.options.minimise is Minimise.MOVES else score.bytes)
+    check_shape(made)
+
+
+def check_shape(made: MadePlan) -> None:
+    """What holds for every plan: its lists are those of the score, and nothing is on a broker that is emptied."""
+    problem = made.problem
+    for one, after in zip(problem.partitions, made.after, strict=True):
+        assert len(set(after)) == len(after) == one.factor
+        if one.is_movable:
+            assert not set(after) & problem.leaving
+    rows = made.plan.klamm.score.brokers
+    for number, row in enumerate(rows):
+        assert row.replicas_after == sum(number in after for after in made.after)
+        assert row.leaders_after == sum(after[0] == number for after in made.after)
+        assert row.replicas_before + row.replicas_in - row.replicas_out == row.replicas_after
+
+
+@pytest.mark.parametrize(
+    ("name", "replicas", "leaders"),
+    [("s4_add3", 1, 1), ("s7_rackfix", 1, 1), ("s8_uneven_racks_rebalance", 11, 1)],
+)
+def test_the_result_is_level(name: str, replicas: int, leaders: int) -> None:
+    strategy = Strategy.RACKS if name == "s7_rackfix" else Strategy.REBALANCE
+    after = make_plan(scenario(name), strategy, BY_MOVES).plan.klamm.score.after
+    assert (after.replica_range, after.leader_range) == (replicas, leaders)
+
+
+def test_uneven_racks_are_explained() -> None:
+    made = make_plan(scenario("s8_uneven_racks_rebalance"), Strategy.REBALANCE, BY_MOVES)
+    assert any("level means 22 to 33 replicas" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(("name", "gib"), [("s4_add3", 73.3), ("s5_rebalance_skew", 43.9)])
+def test_the_fewest_bytes_are_found_and_proven(name: str, gib: float) -> None:
+    score = make_plan(scenario(name), Strategy.REBALANCE, PlanOptions()).plan.klamm.score
+    assert score.bytes is not None
+    assert round(score.bytes / GIB, 1) == gib
+    assert (score.gap, score.is_optimal, score.lower_bound.bytes) == (0.0, True, score.bytes)
+
+
+@pytest.mark.parametrize(("name", "moves"), [("s4_add3", 252), ("s5_rebalance_skew", 149)])
+def test_all_three_aims_together_cost_no_more_moves(name: str, moves: int) -> None:
+    options = PlanOptions(aim=(*LEVEL, Aim.BYTES), minimise=Minimise.MOVES)
+    score = make_plan(scenario(name), Strategy.REBALANCE, options).plan.klamm.score
+    assert (score.moves, score.gap) == (moves, 0.0)
+    held = [row.bytes_after for row in score.brokers if row.bytes_after is not None]
+    mean = sum(held) / len(held)
+    assert all(0.95 * mean <= each <= 1.05 * mean for each in held)

@@ -1,0 +1,80 @@
+"""Clusters of a few brokers and partitions for the planner's tests: written out, or drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from engine.common.model import BrokerInfo, ReplicaAssignment
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from plans.plan_file import PlanEntry
+
+
+def cluster(
+    brokers: Mapping[int, str | None],
+    topics: Mapping[str, Sequence[Sequence[int]]],
+    sizes: Mapping[str, Sequence[int]] | None = None,
+) -> ClusterSnapshot:
+    """Return a cluster: racks by broker, replicas by partition of each topic, and sizes where they are known."""
+    return ClusterSnapshot(
+        brokers=tuple(BrokerInfo(broker, (), rack) for broker, rack in sorted(brokers.items())),
+        topics=tuple(
+            TopicSnapshot(
+                name, tuple(_partition(n, lists, (sizes or {}).get(name)) for n, lists in enumerate(partitions))
+            )
+            for name, partitions in sorted(topics.items())
+        ),
+        source=SnapshotSource.WIRE,
+        taken_at_ms=0,
+        cluster_id="small",
+    )
+
+
+def _partition(number: int, replicas: Sequence[int], sizes: Sequence[int] | None) -> PartitionSnapshot:
+    ids = tuple(replicas)
+    logs = () if sizes is None else tuple(ReplicaLog(broker, "/data", sizes[number]) for broker in ids)
+    return PartitionSnapshot(number, ReplicaAssignment(ids), ids[0], ids, replica_logs=logs)
+
+
+def drawn_cluster(seed: int, *, brokers: int, racks: int, partitions: int, factor: int) -> ClusterSnapshot:
+    """Return a skewed cluster, its replicas placed without regard to racks."""
+    chance = random.Random(seed)
+    ids = range(1, brokers + 1)
+    weights = {broker: chance.expovariate(1) + 0.2 for broker in ids}
+    lists = []
+    for _ in range(partitions):
+        left = list(ids)
+        chosen: list[int] = []
+        for _ in range(factor):
+            chosen.append(chance.choices(left, [weights[broker] for broker in left])[0])
+            left.remove(chosen[-1])
+        lists.append(chosen)
+    half = partitions // 2
+    sizes = [chance.randrange(1, 50) for _ in lists]
+    return cluster(
+        {broker: f"r{broker % racks}" for broker in ids},
+        {"a": lists[:half], "b": lists[half:]},
+        {"a": sizes[:half], "b": sizes[half:]},
+    )
+
+
+def applied(snapshot: ClusterSnapshot, entries: Sequence[PlanEntry]) -> ClusterSnapshot:
+    """Return the cluster as it is when these entries are carried out; sizes go along."""
+    wanted = {entry.name: entry.replicas for entry in entries}
+
+    def partition(topic: str, one: PartitionSnapshot) -> PartitionSnapshot:
+        replicas = wanted.get((topic, one.partition))
+        if replicas is None:
+            return one
+        sizes = {log.size_bytes for log in one.replica_logs}
+        logs = tuple(ReplicaLog(broker, "/data", size) for broker in replicas for size in sizes)
+        return replace(one, assignment=ReplicaAssignment(replicas), leader=replicas[0], isr=replicas, replica_logs=logs)
+
+    return replace(
+        snapshot,
+        topics=tuple(
+            replace(topic, partitions=tuple(partition(topic.name, one) for one in topic.partitions))
+            for topic in snapshot.topics
+        ),
+    )
