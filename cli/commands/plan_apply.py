@@ -164,10 +164,7 @@ async def rollback(
     elect: Elect = True,
     journal: JournalOption = None,
 ) -> Report:
-    """Lead every partition of a plan back to where it was, in waves: also those that are under way.
-
-    Replicas between log dirs of one broker stay where they are now.
-    """
+    """Lead every partition of a plan back to where it was, in waves: also those that are under way."""
     from engine.admin.reassignment.waves import turned_round
 
     loaded = load_plan(file)
@@ -265,9 +262,9 @@ def _caps(replicas: int, size: str | None) -> WaveCaps:
 
 
 def _counted(moves: Sequence[WaveMove]) -> str:
-    copies = sum(len(move.adding) for move in moves)
+    copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
     partitions = f"{len(moves)} partition{'' if len(moves) == 1 else 's'}"
-    return f"{partitions} ({copies} new replica{'' if copies == 1 else 's'})"
+    return f"{partitions} ({copies} replica{'' if copies == 1 else 's'} to copy)"
 
 
 def _waves(count: int) -> str:
