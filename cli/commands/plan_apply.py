@@ -194,6 +194,9 @@ async def _carry_out(invocation: Invocation, run: _Run, moves: Sequence[WaveMove
         async with asyncio.timeout(invocation.timeout_s):
             await _refuse_drift(invocation, cluster, run, is_fresh=is_fresh)
             waves = await plan_waves(cluster, moves, run.caps)
+        if not waves:
+            invocation.talk.say("nothing to move: the plan is empty")
+            return waves_report(waves)
         what = f"{run.verb} {run.loaded.path.name} in {cluster.target.name}: {_counted(moves)} in {_waves(len(waves))}"
         if not invocation.confirm(what):
             return waves_report(waves)

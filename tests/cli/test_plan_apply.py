@@ -377,6 +377,42 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     assert (compared.code, compared.json[0]["to_offset"]) == (0, 3000), compared.out
 
 
+def test_zookeeper_stands_still_in_the_middle_of_a_wave(
+    brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
+    room = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
+    words = ("--throttle", "500k", *QUICK_LOCK, "-o", "json")
+    with room.start("plan", "apply", plan, *words) as running:
+        try:
+            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            brokers.zookeeper.pause()
+            try:
+                # Longer than the session of the lock.
+                time.sleep(2.5)
+            finally:
+                brokers.zookeeper.resume()
+            out, said = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    assert running.returncode in (0, 1, 3), (out, said)
+    wait_until(lambda: by_znodes("cluster", "health").code == 0)
+    went_on = by_wire("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
+    assert went_on.code == 0, went_on.err
+    assert by_znodes.replicas(topic_name) == [[0, 2]]
+    nothing_is_left(by_znodes, topic_name)
+
+
+def test_an_empty_plan_is_done_at_once(by_wire: Operator, topic_name: str, tmp_path: Path) -> None:
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1").code == 0
+    plan = made_plan(by_wire, tmp_path, topic_name)
+    applied = by_wire("plan", "apply", plan)
+    assert (applied.code, "nothing to move" in applied.err) == (0, True), applied.err
+    assert not plan.with_name("plan.json.journal").exists()
+    assert by_wire("plan", "verify", plan).code == 0
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
