@@ -49,7 +49,7 @@ def test_the_best_plan_is_found_and_proven(
     made = make_plan(scenario(name), strategy, options)
     score = made.plan.klamm.score
     assert (score.moves, score.leader_changes) == (moves, leader_changes)
-    assert gib is None or score.bytes is not None and round(score.bytes / GIB, 1) == gib
+    assert gib is None or (score.bytes is not None and round(score.bytes / GIB, 1) == gib)
     assert (score.gap, score.is_optimal, score.after.rack_violations) == (0.0, True, 0)
     first = score.lower_bound.moves if made.plan.klamm.options.minimise is Minimise.MOVES else score.lower_bound.bytes
     assert first == (score.moves if made.plan.klamm.options.minimise is Minimise.MOVES else score.bytes)
