@@ -176,7 +176,7 @@ class _Builder:
         factor = self.options.replication_factor or 0
         count = targets.bit_count()
         if factor < 1:
-            raise BadOption("a replication factor wants at least 1")
+            raise BadOption("a replication factor wants at least 1", hint="write klamm plan factor 3")
         if factor > count:
             raise Infeasible(
                 f"{factor} replicas are wanted, and only {count} brokers can take any",
@@ -263,7 +263,9 @@ class _Builder:
         capacities = {one.broker: one.bytes for one in self.options.broker_capacities}
         for broker in capacities:
             if broker not in self.index:
-                raise BadOption(f"no broker {broker}, for which a capacity is given")
+                raise BadOption(
+                    f"no broker {broker}, for which a capacity is given", hint="mend the file of --capacity"
+                )
         return tuple(capacities.get(broker.id) for broker in self.brokers)
 
     def _filled(self, aim: tuple[Aim, ...], partitions: list[ProblemPartition]) -> PlanOptions:
@@ -288,7 +290,8 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
         try:
             found.append(re.compile(text))
         except re.error as error:
-            raise BadOption(f"not a regular expression: {text!r}: {error}") from None
+            hint = "write it as Python does, such as 'orders.*'"
+            raise BadOption(f"not a regular expression: {text!r}: {error}", hint=hint) from None
     return found
 
 

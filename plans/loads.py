@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from plans.errors import Infeasible
 from plans.options import Aim
-from plans.problem import Problem
+from plans.problem import Problem, mask_of
 
 if TYPE_CHECKING:
     from plans.exact import Row
@@ -74,6 +74,7 @@ def byte_limits(problem: Problem) -> ByteLimits:
         for broker, share in _shares(problem).items():
             slack = share * problem.tolerance_percent / 100
             least[broker], most[broker] = -int(-(share - slack) // 1), int(share + slack)
+        _spare_givers(problem, least, most)
     whole = sum((one.size or 0) * one.factor for one in problem.partitions)
     capacities = [problem.capacities[b] for b in remaining]
     room = sum(capacity for capacity in capacities if capacity is not None)
@@ -90,6 +91,30 @@ def byte_limits(problem: Problem) -> ByteLimits:
             bound = capacity if problem.aim else max(capacity, held[broker])
             most[broker] = min(most.get(broker, bound), bound)
     return ByteLimits(least, most)
+
+
+def _spare_givers(problem: Problem, least: dict[int, int], most: dict[int, int]) -> None:
+    """Let brokers that can get nothing stay below their share, and above it by what the others cannot take.
+
+    ``expand`` moves data onto new brokers only: one new broker may be too small a change to level all the others.
+    """
+    may_get = 0
+    for one in problem.partitions:
+        if one.is_movable:
+            may_get |= one.may_hold & ~mask_of(one.current)
+    held = held_bytes(problem, [one.current for one in problem.partitions])
+    givers = [broker for broker in most if not may_get >> broker & 1]
+    room = sum(max(0, most[broker] - held[broker]) for broker in most if broker not in givers)
+    low, high = 0, max((held[broker] for broker in givers), default=0)
+    while low < high:
+        level = (low + high) // 2
+        if sum(max(0, held[broker] - max(most[broker], level)) for broker in givers) > room:
+            low = level + 1
+        else:
+            high = level
+    for broker in givers:
+        least[broker] = 0
+        most[broker] = max(most[broker], low)
 
 
 def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:

@@ -14,6 +14,7 @@ from plans.loads import byte_limits
 from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
+from plans.problem import Problem
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
@@ -50,7 +51,7 @@ class _Planner:
         solved = solve(problem, limits, self.built.options.time_limit_s, self.progress)
         after = solved.after
         limits.check(problem, after)
-        notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved)]
+        notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
         remaining = 0
         if problem.is_capped:
             whole = costs_of(problem, after)
@@ -122,6 +123,22 @@ class _Planner:
                 throttle=self.built.options.throttle,
             ),
         )
+
+
+def _replace_notes(problem: Problem, after: Lists) -> list[str]:
+    """Say how many replicas of replaced brokers go to another than their successor."""
+    index = {broker.id: number for number, broker in enumerate(problem.brokers)}
+    elsewhere = sum(
+        index[pair.old] in one.current and index[pair.old] not in lists and index[pair.new] not in lists
+        for pair in problem.replacements
+        for one, lists in zip(problem.partitions, after, strict=True)
+    )
+    if not elsewhere:
+        return []
+    what = f"{elsewhere} replicas of brokers that are replaced go"
+    if elsewhere == 1:
+        what = "1 replica of a broker that is replaced goes"
+    return [f"{what} elsewhere: racks, or a replica that is there already, forbid the new broker"]
 
 
 def _silent(text: str) -> None:

@@ -69,12 +69,13 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
         moves = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
         size = sizes.get(entry.name)
         rows.append((*entry.name, old.replicas, entry.replicas, moves, None if size is None else size * moves))
-    largest = sorted((row for row in rows if row[4]), key=lambda row: (-(row[5] or 0), row[0], row[1]))[:LARGEST_MAX]
+    copied = sorted((row for row in rows if row[4]), key=lambda row: (-(row[5] or 0), row[0], row[1]))
+    largest = copied[:LARGEST_MAX]
     sections = [Section(text=[summary(score, plan.klamm.options.minimise, len(rows)), *explained])]
     if rows:
         sections += [_card(score), _heat(score), *_dirs(score)]
     if largest:
-        title = "The largest moves" if len(largest) < len(rows) else "The moves"
+        title = "The largest moves" if len(largest) < len(copied) else "The moves"
         sections.append(Section(title, without_empty(Table(_LARGEST, largest), keeps=("topic", "partition"))))
     return Report(plan_document(plan), Table(_ENTRIES, rows), sections)
 

@@ -44,6 +44,11 @@ WORDS: dict[str, list[str]] = {
     "reassign execute": ["--reassignment-json-file", PLAN],
     "reassign verify": ["--reassignment-json-file", PLAN],
     "reassign cancel": ["--reassignment-json-file", PLAN],
+    "plan decommission": ["1"],
+    "plan replace": ["1=2"],
+    "plan expand": ["1"],
+    "plan factor": ["1"],
+    "plan move": ["--brokers", "1"],
     "plan check": [PLAN_FILE],
     "plan diff": [PLAN_FILE, PLAN_FILE],
     "plan apply": [PLAN_FILE],
@@ -229,6 +234,8 @@ def test_a_snapshot_cannot_be_changed(words: str, capsys: Capture, tmp_path: Pat
 READ_OFFLINE = {
     "topics list", "topics describe", "configs describe", "reassign generate", "reassign list", "brokers list",
     "brokers describe", "brokers log-dirs", "cluster describe", "cluster health", "cluster load", "cluster snapshot",
+    "plan rebalance", "plan decommission", "plan replace", "plan expand", "plan racks", "plan factor", "plan move",
+    "plan leaders", "plan log-dirs",
     "plan check",
 }  # fmt: skip
 """What a snapshot is enough for. Of the others each says that it is not."""
@@ -246,7 +253,7 @@ def test_a_snapshot_is_read_or_refused(
     generate = ["--topics-to-move-json-file", "topics.json", "--broker-list", "0,1,2"]
     monkeypatch.setitem(WORDS, "reassign generate", generate)
     ran = run(words, "--snapshot", "s.json", "-o", "json", capture=capsys)
-    if words == "brokers log-dirs":
+    if words in ("brokers log-dirs", "plan log-dirs"):
         assert (ran.code, "--sizes" in ran.error["hint"]) == (ExitCode.USAGE, True), "this one was taken without"
     elif words in READ_OFFLINE:
         assert ran.code in (ExitCode.DONE, ExitCode.BAD_ANSWER), ran.err

@@ -1,0 +1,142 @@
+"""Plans beside their proven optima and the best of other tools, with time and memory of a cold process.
+
+The peers' figures are frozen: they were measured once on the same files. ``KLAMM_BENCH_ROUNDS`` (1) runs each so many
+times; ``KLAMM_BENCH_LARGE=1`` adds 1,000 brokers with 200,000 replicas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from plan_scenarios import scenario
+
+from engine.common.model import BrokerInfo, ReplicaAssignment
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+
+ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "1"))
+IS_LARGE = os.environ.get("KLAMM_BENCH_LARGE") == "1"
+KLAMM = str(Path(sys.executable).with_name("klamm"))
+LEVEL = ("--aim", "replicas,leaders", "--minimise", "moves")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario, the words, the moves and leader changes of the best plan, and those of the best peer."""
+
+    name: str
+    words: tuple[str, ...]
+    optimum: str
+    peer: str
+
+
+CASES = (
+    Case("s1_killerwhile_remove19", ("decommission", "19"), "1 / 0", "1 / 0 topicmappr"),
+    Case("s2_everpeace_expand", ("expand", "4,5", "--minimise", "moves"), "2 / 0", "2 kafka-utils"),
+    Case("s4_remove1", ("decommission", "1012"), "96 / 30", "96 / 30 topicmappr"),
+    Case("s4_remove1", ("decommission", "1012", *LEVEL), "129 / 30", "none levels"),
+    Case("s4_replace1", ("replace", "1012=1013"), "96 / 30", "96 / 30 topicmappr"),
+    Case("s4_add3", ("rebalance", *LEVEL), "252 / 84", "262 / 132 kafka-utils"),
+    Case("s5_rebalance_skew", ("rebalance", *LEVEL), "149 / 65", "157 / 118 kafka-utils"),
+    Case("s6_rf2to3", ("factor", "3", *LEVEL), "264 / 8", "264 / 0 topicmappr, leaders not level"),
+    Case("s7_rackfix", ("racks", *LEVEL), "284 / 15", "286 / 127 kafka-utils"),
+    Case("s8_uneven_racks_rebalance", ("rebalance", *LEVEL), "16 / 8", "16 / 13 kafka-utils"),
+    Case("s9_large_remove2", ("decommission", "1030,1060"), "306 / 102", "306 / 102 topicmappr"),
+    Case("s9_large_rebalance", ("rebalance", *LEVEL), "1033 / 352", "1148 / 899 kafka-utils, not level"),
+    Case("s10_cc_uniform_small", ("rebalance", *LEVEL), "206 / 278", "664 / 770 kafka-utils, not level"),
+    Case("s10_cc_exp_small", ("racks", *LEVEL), "1281 / 404", "1564 / 1064 kafka-utils, not level"),
+)
+
+
+def main() -> None:
+    """Print a row per scenario, then the large clusters."""
+    print(f"moves / leader changes; a cold process, best of {ROUNDS}")
+    print(
+        f"{'scenario':28} {'klamm':>12} {'proven':>6} {'optimum':>12} {'wall s':>7} {'CPU s':>7} {'MB':>5}  best peer"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "snapshot.json"
+        for case in CASES:
+            path.write_text(snapshot_to_json(scenario(case.name)), encoding="utf-8")
+            _row(case, path)
+        sizes = [(10, 100), (60, 3334), *([(1000, 66667)] if IS_LARGE else [])]
+        for brokers, partitions in sizes:
+            path.write_text(snapshot_to_json(skewed_cluster(brokers, partitions)), encoding="utf-8")
+            for minimise in ("moves", "bytes"):
+                words = ("rebalance", "--minimise", minimise)
+                _row(Case(f"{brokers} brokers, {3 * partitions} replicas", words, minimise, ""), path)
+
+
+def _row(case: Case, path: Path) -> None:
+    runs = [_run(case, path) for _ in range(ROUNDS)]
+    score, wall, cpu, memory = min(runs, key=lambda run: run[1])
+    found = f"{score['moves']} / {score['leader_changes']}"
+    proven = "yes" if score["is_optimal"] else f"{100 * score['gap']:.2f}%"
+    row = f"{case.name:28} {found:>12} {proven:>6} {case.optimum:>12} {wall:7.2f} {cpu:7.2f} {memory:5.0f}  {case.peer}"
+    print(row, flush=True)
+
+
+def _run(case: Case, path: Path) -> tuple[dict[str, float], float, float, float]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.monotonic()
+    out = path.with_name("plan.json")
+    command = [
+        sys.executable, "-c", _MEASURED, KLAMM, "plan", *case.words, "--snapshot", str(path), "--out", str(out), "-q",
+    ]  # fmt: skip
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    wall = time.monotonic() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    memory = float(ran.stderr.splitlines()[-1]) / 1024
+    return json.loads(out.read_text("utf-8"))["klamm"]["score"], wall, cpu, memory
+
+
+_MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+"""Runs the program and tells the most memory that it held, in kB; a process of its own, for the figure only grows."""
+
+
+def skewed_cluster(brokers: int, partitions: int, *, racks: int = 6, factor: int = 3, seed: int = 7) -> ClusterSnapshot:
+    """Return a cluster with skewed brokers, rack-safe, with lognormal topics and sizes."""
+    chance = random.Random(seed)
+    members: dict[str, list[int]] = {f"r{rack}": [] for rack in range(racks)}
+    weights: dict[int, float] = {}
+    for broker in range(1, brokers + 1):
+        members[f"r{broker % racks}"].append(broker)
+        weights[broker] = chance.expovariate(1) + 0.3
+    topics = []
+    left = partitions
+    while left > 0:
+        count = min(left, max(1, int(chance.lognormvariate(2, 0.9))))
+        left -= count
+        mean = chance.lognormvariate(7, 1.2)
+        parts = []
+        for number in range(count):
+            chosen = tuple(
+                chance.choices(members[rack], [weights[b] for b in members[rack]])[0]
+                for rack in chance.sample(sorted(members), factor)
+            )
+            size = int(mean * chance.lognormvariate(0, 0.5) * (1 << 20))
+            logs = tuple(ReplicaLog(broker, "/data", size) for broker in chosen)
+            parts.append(PartitionSnapshot(number, ReplicaAssignment(chosen), chosen[0], chosen, replica_logs=logs))
+        topics.append(TopicSnapshot(f"t{len(topics):05d}", tuple(parts)))
+    return ClusterSnapshot(
+        brokers=tuple(BrokerInfo(b, (), f"r{b % racks}") for b in sorted(weights)),
+        topics=tuple(topics),
+        source=SnapshotSource.WIRE,
+        taken_at_ms=0,
+        cluster_id="bench",
+    )

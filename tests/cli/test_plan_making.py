@@ -1,0 +1,109 @@
+"""``klamm plan STRATEGY`` as it is typed: the file, the JSON, the view, the codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from klamm_program import Ran, in_process
+from plan_scenarios import scenario
+from small_clusters import cluster
+
+from engine.common.snapshot_json import snapshot_to_json
+from plans.plan_file import decode_plan, encode_plan
+
+RACKS = {1: "a", 2: "b", 3: "c", 4: "a"}
+
+
+class Klamm:
+    """Runs the program in this process."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *words: str) -> Ran:
+        return in_process(*words, capture=self._capture)
+
+
+@pytest.fixture
+def klamm(capsys: pytest.CaptureFixture[str]) -> Klamm:
+    return Klamm(capsys)
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    path = tmp_path / "snapshot.json"
+    small = cluster(RACKS, {"t": [(1, 2, 3), (1, 2, 3), (1, 3, 2), (4, 2, 3)]}, {"t": [10, 20, 30, 40]})
+    path.write_text(snapshot_to_json(small), encoding="utf-8")
+    return str(path)
+
+
+def test_out_and_json_are_the_same_object(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    ran = klamm("plan", "rebalance", "--snapshot", snapshot, "--out", str(out), "-o", "json")
+    assert ran.code == 0
+    assert ran.json == json.loads(out.read_text("utf-8"))
+    plan = decode_plan(out.read_text("utf-8"))
+    assert encode_plan(plan) == out.read_text("utf-8")
+    assert plan.klamm.score.is_optimal
+    assert f"wrote {out}" in ran.err
+    assert "planned in" in ran.err
+
+
+def test_a_person_sees_the_sentence_the_card_the_brokers_and_the_moves(klamm: Klamm, snapshot: str) -> None:
+    words = ("--aim", "replicas,leaders", "--explain", "t-0", "--throttle", "1k", "-o", "table")
+    ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, *words)
+    assert ran.code == 0
+    for text in (
+        "no plan can do with fewer bytes",
+        "What each broker carries",
+        "rack violations",
+        "t-0: 1, 2, 3 becomes",
+        "The moves",
+    ):
+        assert text in ran.out, text
+
+
+def test_plain_has_a_row_for_each_partition(klamm: Klamm, snapshot: str) -> None:
+    ran = klamm("plan", "decommission", "4", "--snapshot", snapshot)
+    assert [row[:3] + row[4:] for row in ran.rows] == [["t", "3", "4,2,3", "1", "40"]]
+
+
+def test_nothing_to_do_is_a_plan_too(klamm: Klamm, snapshot: str) -> None:
+    ran = klamm("plan", "racks", "--snapshot", snapshot, "-o", "json")
+    assert (ran.code, ran.json["partitions"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("decommission", "9"), 2, "no broker 9"),
+        (("decommission", "x"), 2, "decommission wants broker ids"),
+        (("replace", "1"), 2, "replace wants OLD=NEW"),
+        (("rebalance", "--aim", "disk"), 2, "--aim wants replicas, leaders, bytes"),
+        (("rebalance", "--minimise", "time"), 2, "--minimise wants moves, bytes"),
+        (("rebalance", "--max-bytes", "much"), 2, "--max-bytes: not a size"),
+        (("rebalance", "--capacity", "absent.toml"), 2, "absent.toml"),
+        (("factor", "5"), 1, "5 replicas are wanted, and only 4 brokers"),
+        (("decommission", "1,4"), 1, "only 2 brokers may hold it"),
+        (("decommission", "4"), 0, "planned in"),
+    ],
+)
+def test_codes(klamm: Klamm, snapshot: str, words: tuple[str, ...], code: int, message: str) -> None:
+    ran = klamm("plan", *words, "--snapshot", snapshot)
+    assert ran.code == code, ran.err
+    assert message in ran.err
+
+
+def test_an_aim_that_cannot_be_met_is_json_too(klamm: Klamm, snapshot: str) -> None:
+    ran = klamm("plan", "factor", "5", "--snapshot", snapshot, "-o", "json")
+    assert (ran.code, ran.error["kind"]) == (1, "infeasible")
+    assert "add 1 more" in ran.error["hint"]
+
+
+def test_a_scenario_from_its_snapshot(klamm: Klamm, tmp_path: Path) -> None:
+    path = tmp_path / "s4.json"
+    path.write_text(snapshot_to_json(scenario("s4_remove1")), encoding="utf-8")
+    ran = klamm("plan", "decommission", "1012", "--snapshot", str(path), "-o", "json")
+    assert ran.json["klamm"]["score"]["moves"] == 96

@@ -1,0 +1,79 @@
+"""Disks inside brokers: levelled by bytes or by count, empty ones too, each broker by itself."""
+
+from dataclasses import replace
+
+import pytest
+from small_clusters import cluster
+
+from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog
+from plans.errors import BadOption, Infeasible
+from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
+from plans.planning import make_plan
+
+DIRS = tuple(LogDirSnapshot(broker, path, 1000, 500) for broker in (1, 2) for path in ("/a", "/b"))
+
+
+def two_disks(sizes: tuple[int, ...] = (10, 10, 10, 10)) -> ClusterSnapshot:
+    """Return two brokers; all replicas of broker 1 lie on /a, /b is empty; on broker 2 they are level."""
+    plain = cluster({1: None, 2: None}, {"t": [(1, 2)] * len(sizes)})
+    topic = plain.topics[0]
+    parts = tuple(
+        replace(
+            one,
+            replica_logs=(
+                ReplicaLog(1, "/a", size),
+                ReplicaLog(2, "/a" if number % 2 else "/b", size),
+            ),
+        )
+        for number, (one, size) in enumerate(zip(topic.partitions, sizes, strict=True))
+    )
+    return replace(plain, topics=(replace(topic, partitions=parts),), log_dirs=DIRS)
+
+
+@pytest.mark.parametrize("aim", [Aim.BYTES, Aim.REPLICAS])
+def test_an_empty_disk_gets_its_half(aim: Aim) -> None:
+    plan = make_plan(two_disks(), Strategy.LOG_DIRS, PlanOptions(aim=(aim,))).plan
+    score = plan.klamm.score
+    assert [(e.replicas, e.log_dirs) for e in plan.partitions] == [((1, 2), ("/b", "any"))] * 2
+    assert [e.log_dirs for e in plan.klamm.rollback] == [("/a", "any")] * 2
+    assert (score.moves, score.bytes) == (2, 20)
+    assert score.is_optimal == (aim is Aim.REPLICAS)
+    assert [(r.broker, r.log_dir, r.replicas_after, r.bytes_after) for r in score.log_dirs] == [
+        (1, "/a", 2, 20),
+        (1, "/b", 2, 20),
+        (2, "/a", 2, 20),
+        (2, "/b", 2, 20),
+    ]
+
+
+def test_only_the_brokers_that_are_named() -> None:
+    plan = make_plan(two_disks(), Strategy.LOG_DIRS, PlanOptions(brokers=(2,))).plan
+    assert plan.partitions == ()
+    assert {row.broker for row in plan.klamm.score.log_dirs} == {2}
+
+
+def test_a_disk_has_its_capacity() -> None:
+    capacity = (LogDirCapacity(1, "/a", 10),)
+    rows = make_plan(
+        two_disks(), Strategy.LOG_DIRS, PlanOptions(log_dir_capacities=capacity, tolerance_percent=60)
+    ).plan.klamm.score.log_dirs
+    assert rows[0].bytes_after is not None
+    assert rows[0].bytes_after <= 10
+
+
+def test_what_cannot_be_levelled_is_told() -> None:
+    with pytest.raises(Infeasible, match="of broker 1 within its limits"):
+        make_plan(two_disks((100, 1)), Strategy.LOG_DIRS, PlanOptions())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (PlanOptions(brokers=(7,)), "no broker 7"),
+        (PlanOptions(aim=(Aim.LEADERS,)), "log-dirs levels one thing"),
+        (PlanOptions(log_dir_capacities=(LogDirCapacity(1, "/c", 1),)), "no log dir /c on broker 1"),
+    ],
+)
+def test_bad_options_are_told(options: PlanOptions, message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        make_plan(two_disks(), Strategy.LOG_DIRS, options)

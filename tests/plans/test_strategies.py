@@ -1,0 +1,227 @@
+"""What each strategy and option does, on clusters small enough to look at, and what is said of bad input."""
+
+from dataclasses import replace
+
+import pytest
+from small_clusters import cluster, drawn_cluster
+
+from engine.common.model import ReplicaAssignment
+from engine.common.snapshot import ClusterSnapshot
+from plans.capacity_file import parse_capacities
+from plans.errors import BadOption, Infeasible
+from plans.explaining import explanations
+from plans.made import MadePlan
+from plans.options import Aim, BrokerCapacity, LogDirCapacity, Minimise, PlanOptions, Replacement, Strategy
+from plans.planning import make_plan
+
+RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
+MOVES = Minimise.MOVES
+
+
+def lists(made: MadePlan) -> dict[str, tuple[int, ...]]:
+    return {str(entry.name): entry.replicas for entry in made.plan.partitions}
+
+
+def test_decommission_moves_what_is_forced_and_keeps_racks() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 2, 3), (4, 5, 6), (2, 1, 3)]})
+    made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
+    assert {name: set(replicas) for name, replicas in lists(made).items()} == {"t-0": {2, 3, 4}, "t-2": {2, 3, 4}}
+    assert lists(made)["t-2"] == (2, 4, 3)
+    assert (made.plan.klamm.score.moves, made.plan.klamm.score.leader_changes) == (2, 1)
+
+
+def test_a_lost_leader_is_followed_by_a_replica_that_is_there_already() -> None:
+    made = make_plan(cluster(RACKS, {"t": [(1, 2, 3)]}), Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
+    assert lists(made)["t-0"][0] in (2, 3)
+
+
+def test_replace_gives_to_the_new_broker_or_elsewhere_where_racks_forbid_it() -> None:
+    snapshot = cluster({1: "a", 2: "b", 3: "c", 4: "b"}, {"t": [(1, 3), (2, 3)], "u": [(1, 2)]})
+    made = make_plan(snapshot, Strategy.REPLACE, PlanOptions(replacements=(Replacement(1, 4),)))
+    assert lists(made) == {"t-0": (3, 4), "u-0": (2, 3)}
+    assert any("1 replica of a broker that is replaced goes elsewhere" in note for note in made.notes)
+
+
+def test_expand_moves_only_onto_the_new_brokers() -> None:
+    snapshot = cluster({1: None, 2: None, 3: None}, {"t": [(1,)] * 6 + [(2,)] * 2})
+    made = make_plan(snapshot, Strategy.EXPAND, PlanOptions(brokers=(3,), minimise=MOVES))
+    assert set(lists(made).values()) == {(3,)}
+    rows = {row.broker: row.replicas_after for row in made.plan.klamm.score.brokers}
+    assert rows == {1: 3, 2: 2, 3: 3}
+
+
+def test_racks_repairs_with_one_move_each_and_touches_nothing_else() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 4, 2), (1, 2, 3)]})
+    made = make_plan(snapshot, Strategy.RACKS, PlanOptions())
+    score = made.plan.klamm.score
+    assert list(lists(made)) == ["t-0"]
+    assert (score.moves, score.before.rack_violations, score.after.rack_violations) == (1, 1, 0)
+    assert lists(made)["t-0"][0] == 1
+
+
+def test_factor_raises_and_lowers() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 2), (1, 2, 3)]})
+    up = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=3))
+    assert [len(replicas) for replicas in lists(up).values()] == [3]
+    down = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=1))
+    assert lists(down) == {"t-0": (1,), "t-1": (1,)}
+    assert down.plan.klamm.score.moves == 0
+
+
+def test_move_keeps_what_is_there_already() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 2, 3)], "u": [(1, 2, 3)]})
+    made = make_plan(snapshot, Strategy.MOVE, PlanOptions(brokers=(3, 4, 5), topics=("t",)))
+    assert list(lists(made)) == ["t-0"]
+    assert set(lists(made)["t-0"]) == {3, 4, 5}
+    assert made.plan.klamm.score.moves == 2
+
+
+def test_leaders_copies_nothing() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 2, 3)] * 3})
+    made = make_plan(snapshot, Strategy.LEADERS, PlanOptions())
+    score = made.plan.klamm.score
+    assert (score.moves, score.leader_changes, score.reordered, score.after.leader_range) == (0, 2, 2, 1)
+    assert all(set(replicas) == {1, 2, 3} for replicas in lists(made).values())
+
+
+def test_dead_brokers_are_emptied_by_rebalance_kept_on_request_and_never_a_target() -> None:
+    snapshot = cluster({1: None, 2: None, 3: None}, {"t": [(1, 9), (2, 9), (3, 1)]})
+    made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES))
+    assert all(9 not in replicas for replicas in lists(made).values())
+    assert "broker 9 not registered: their replicas are emptied first" in made.notes
+    kept = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES, keep_dead=True))
+    assert [9 in after for after in (lists(kept).get(f"t-{n}", (9,)) for n in (0, 1))] == [True, True]
+    decommissioned = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(9,)))
+    assert decommissioned.plan.klamm.score.moves == 2
+
+
+def test_reassignments_under_way_count_as_finished_and_are_left_alone() -> None:
+    snapshot = cluster({1: None, 2: None}, {"t": [(1,), (1,), (1,), (1,)]})
+    topic = snapshot.topics[0]
+    moving = replace(topic.partitions[0], assignment=ReplicaAssignment((2, 1), (2,), (1,)))
+    snapshot = replace(snapshot, topics=(replace(topic, partitions=(moving, *topic.partitions[1:])),))
+    made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES))
+    assert "t-0" not in lists(made)
+    assert made.plan.klamm.score.moves == 1
+
+
+def test_pins_and_exclusions_count_as_load_and_do_not_move() -> None:
+    snapshot = cluster({1: None, 2: None}, {"t": [(1,)] * 4, "u": [(1,)] * 2})
+    options = PlanOptions(minimise=MOVES, pins=("t-0", "t-1"), exclude_topics=("u",))
+    made = make_plan(snapshot, Strategy.REBALANCE, options)
+    assert sorted(lists(made)) == ["t-2", "t-3"]
+    without_target = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES, exclude_brokers=(2,)))
+    assert lists(without_target) == {}
+
+
+@pytest.mark.parametrize("cap", [0, 1, 5, 20])
+def test_a_cap_on_moves_takes_the_most_off_the_fullest_brokers(cap: int) -> None:
+    snapshot = drawn_cluster(2, brokers=6, racks=3, partitions=60, factor=2)
+    free = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(aim=(Aim.REPLICAS,), minimise=MOVES)).plan.klamm.score
+    options = PlanOptions(aim=(Aim.REPLICAS,), minimise=MOVES, max_moves=cap)
+    score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    assert score.moves == min(cap, free.moves)
+    assert score.moves + score.remaining_moves == free.moves
+    assert score.is_optimal == (cap >= free.moves)
+    assert score.lower_bound.moves == free.lower_bound.moves
+
+
+def test_a_cap_on_bytes_is_kept() -> None:
+    snapshot = drawn_cluster(2, brokers=6, racks=3, partitions=60, factor=2)
+    score = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(max_bytes=50)).plan.klamm.score
+    assert score.bytes is not None
+    assert 0 < score.bytes <= 50
+    assert score.remaining_moves > 0
+
+
+def test_a_capacity_is_kept() -> None:
+    snapshot = cluster({1: None, 2: None, 3: None}, {"t": [(1,)] * 4}, {"t": [10, 10, 10, 10]})
+    capacities = (BrokerCapacity(2, 10),)
+    options = PlanOptions(brokers=(1,), broker_capacities=capacities)
+    rows = make_plan(snapshot, Strategy.DECOMMISSION, options).plan.klamm.score.brokers
+    assert [row.bytes_after for row in rows] == [0, 10, 30]
+
+
+def test_an_explanation_names_the_reason() -> None:
+    snapshot = cluster(RACKS, {"t": [(1, 2, 3), (4, 5, 6)]})
+    made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
+    text = "\n".join(explanations(made, ("t-0", "t-1")))
+    assert "it leaves broker 1: that broker is emptied" in text
+    assert "broker 4 gets it" in text
+    assert "t-1 stays on 4, 5, 6" in text
+    with pytest.raises(BadOption, match="no such partition to explain: t-9"):
+        explanations(made, ("t-9",))
+
+
+THREE = cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2), (2, 3)]})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "kind", "message"),
+    [
+        (Strategy.DECOMMISSION, PlanOptions(brokers=(7,)), BadOption, "no broker 7: it is not registered"),
+        (Strategy.EXPAND, PlanOptions(brokers=(7,)), BadOption, "no broker 7"),
+        (Strategy.REPLACE, PlanOptions(replacements=(Replacement(1, 9),)), BadOption, "no broker 9"),
+        (Strategy.REBALANCE, PlanOptions(exclude_brokers=(8,)), BadOption, "no broker 8"),
+        (Strategy.REBALANCE, PlanOptions(pins=("t-7",)), BadOption, "no such partition to pin: t-7"),
+        (Strategy.REBALANCE, PlanOptions(topics=("x",)), BadOption, "no topic matches x"),
+        (Strategy.REBALANCE, PlanOptions(topics=("(",)), BadOption, "not a regular expression"),
+        (Strategy.REBALANCE, PlanOptions(aim=(Aim.BYTES,)), BadOption, "--aim bytes needs sizes"),
+        (Strategy.REBALANCE, PlanOptions(minimise=Minimise.BYTES), BadOption, "--minimise bytes needs sizes"),
+        (Strategy.LEADERS, PlanOptions(aim=(Aim.BYTES,)), BadOption, "leaders only reorders"),
+        (Strategy.LOG_DIRS, PlanOptions(), BadOption, "log dirs are not known"),
+        (Strategy.FACTOR, PlanOptions(replication_factor=4), Infeasible, "4 replicas are wanted, and only 3 brokers"),
+        (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3)), Infeasible, "no broker would remain"),
+        (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2)), Infeasible, "only 1 brokers may hold it"),
+        (Strategy.DECOMMISSION, PlanOptions(brokers=(1,), pins=("t-0",)), Infeasible, "t-0 are pinned"),
+    ],
+)
+def test_bad_input_is_told(strategy: Strategy, options: PlanOptions, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        make_plan(THREE, strategy, options)
+    assert message in str(caught.value)
+    assert caught.value.hint  # type: ignore[attr-defined]
+
+
+def test_capacities_that_cannot_be_met_say_by_how_much() -> None:
+    snapshot = cluster({1: "a", 2: "b"}, {"t": [(1, 2)] * 3}, {"t": [10, 10, 10]})
+    both = (BrokerCapacity(1, 20), BrokerCapacity(2, 25))
+    with pytest.raises(Infeasible, match="15 bytes too many") as caught:
+        make_plan(snapshot, Strategy.REBALANCE, PlanOptions(broker_capacities=both))
+    assert "add a broker with room for 15 bytes" in (caught.value.hint or "")
+    with pytest.raises(Infeasible, match="broker 1 would hold 30 bytes, 10 above its capacity") as caught:
+        make_plan(snapshot, Strategy.REBALANCE, PlanOptions(broker_capacities=both[:1]))
+    assert "add a broker in rack a" in (caught.value.hint or "")
+
+
+def test_a_plan_by_count_needs_no_sizes() -> None:
+    score = make_plan(THREE, Strategy.REBALANCE, PlanOptions()).plan.klamm.score
+    assert (score.bytes, score.lower_bound.bytes, score.after.bytes_cv) == (None, None, None) or score.moves == 0
+
+
+def test_a_capacity_file_is_read() -> None:
+    text = '[brokers]\n7 = "2 TB"\n3 = 10\n[log-dirs]\n"7:/data/a" = "500 GB"\n'
+    assert parse_capacities(text, "f") == (
+        (BrokerCapacity(3, 10), BrokerCapacity(7, 2 * 10**12)),
+        (LogDirCapacity(7, "/data/a", 500 * 10**9),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "not TOML"),
+        ("[disks]", "nobody knows 'disks'"),
+        ('[brokers]\na = "1 GB"', "not a broker id"),
+        ('[brokers]\n1 = "much"', r"\[brokers\] 1: not a size"),
+        ('[log-dirs]\n"/data" = 1', "wants BROKER:DIRECTORY"),
+    ],
+)
+def test_a_bad_capacity_file_names_the_place(text: str, message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        parse_capacities(text, "caps.toml")
+
+
+def test_an_empty_cluster_needs_no_plan() -> None:
+    nothing: ClusterSnapshot = cluster({1: None}, {})
+    assert make_plan(nothing, Strategy.REBALANCE, PlanOptions()).plan.partitions == ()
