@@ -15,7 +15,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.digest import input_digest
 from plans.lines import PlanLines
-from plans.plan_file import PlanFile
+from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
 from plans.policy import Policy
 
 
@@ -94,16 +94,14 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
 def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
     """Count what the plan costs in this cluster."""
     sizes = _sizes(snapshot)
-    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
+    before = {entry.name: entry for entry in plan.klamm.rollback}
     moves = leader_changes = 0
     size: int | None = 0
     through: Counter[tuple[int, bool]] = Counter()
     for entry in plan.partitions:
-        old = before[entry.name]
+        old = before[entry.name].replicas
         new = [broker for broker in entry.replicas if broker not in old]
-        inside = sum(
-            path != "any" and broker in old for broker, path in zip(entry.replicas, entry.log_dirs, strict=True)
-        )
+        inside = _moved_inside(before[entry.name], entry)
         moves += len(new) + inside
         leader_changes += old[0] != entry.replicas[0]
         each = sizes.get(entry.name)
@@ -152,18 +150,25 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
     """Find a file whose partitions somebody has edited: the score card tells other figures."""
-    before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
-    leader_changes = sum(before[entry.name][0] != entry.replicas[0] for entry in plan.partitions)
-    copied = sum(broker not in before[entry.name] for entry in plan.partitions for broker in entry.replicas)
+    before = {entry.name: entry for entry in plan.klamm.rollback}
+    pairs = [(before[entry.name], entry) for entry in plan.partitions]
+    leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)
+    copied = sum(broker not in old.replicas for old, new in pairs for broker in new.replicas)
+    copied += sum(_moved_inside(old, new) for old, new in pairs)
     score = plan.klamm.score
-    # A move between log dirs counts as a move, too, and cannot be told from one that stays: it is no evidence.
-    has_dirs = any(path != "any" for entry in plan.partitions for path in entry.log_dirs)
-    if leader_changes != score.leader_changes or copied > score.moves or (copied < score.moves and not has_dirs):
+    if (leader_changes, copied) != (score.leader_changes, score.moves):
         told = (
             f"the score card tells {score.moves} moves and {score.leader_changes} leader changes, the partitions make "
             f"{copied} and {leader_changes}: the file was edited by hand"
         )
         yield Finding(Check.FIGURES, told, lines.of_key("score"))
+
+
+def _moved_inside(old: PlanEntry, new: PlanEntry) -> int:
+    """Return how many replicas stay on their broker and go to another of its log dirs."""
+    dirs = dict(zip(old.replicas, old.log_dirs, strict=True))
+    wanted = zip(new.replicas, new.log_dirs, strict=True)
+    return sum(path != ANY_LOG_DIR and broker in dirs and dirs[broker] != path for broker, path in wanted)
 
 
 def _against_policy(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:

@@ -164,10 +164,7 @@ async def rollback(
     elect: Elect = True,
     journal: JournalOption = None,
 ) -> Report:
-    """Lead every partition of a plan back to where it was, in waves: also those that are under way.
-
-    Replicas between log dirs of one broker stay where they are now.
-    """
+    """Lead every partition of a plan back to where it was, in waves: also those that are under way."""
     from engine.admin.reassignment.waves import turned_round
 
     loaded = load_plan(file)
@@ -197,6 +194,9 @@ async def _carry_out(invocation: Invocation, run: _Run, moves: Sequence[WaveMove
         async with asyncio.timeout(invocation.timeout_s):
             await _refuse_drift(invocation, cluster, run, is_fresh=is_fresh)
             waves = await plan_waves(cluster, moves, run.caps)
+        if not waves:
+            invocation.talk.say("nothing to move: the plan is empty")
+            return waves_report(waves)
         what = f"{run.verb} {run.loaded.path.name} in {cluster.target.name}: {_counted(moves)} in {_waves(len(waves))}"
         if not invocation.confirm(what):
             return waves_report(waves)
@@ -265,9 +265,9 @@ def _caps(replicas: int, size: str | None) -> WaveCaps:
 
 
 def _counted(moves: Sequence[WaveMove]) -> str:
-    copies = sum(len(move.adding) for move in moves)
+    copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
     partitions = f"{len(moves)} partition{'' if len(moves) == 1 else 's'}"
-    return f"{partitions} ({copies} new replica{'' if copies == 1 else 's'})"
+    return f"{partitions} ({copies} replica{'' if copies == 1 else 's'} to copy)"
 
 
 def _waves(count: int) -> str:

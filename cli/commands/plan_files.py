@@ -68,9 +68,13 @@ class LoadedPlan:
         from engine.admin.reassignment.plan_file import PartitionMove
         from engine.admin.reassignment.waves import WaveMove
 
-        before = {entry.name: entry.replicas for entry in self.plan.klamm.rollback}
+        before = {entry.name: entry for entry in self.plan.klamm.rollback}
         return [
-            WaveMove(PartitionMove(one.name, one.replicas, one.log_dirs), before[one.name])
+            WaveMove(
+                PartitionMove(one.name, one.replicas, one.log_dirs),
+                before[one.name].replicas,
+                dirs_before=before[one.name].log_dirs,
+            )
             for one in self.plan.partitions
         ]
 

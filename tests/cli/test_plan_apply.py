@@ -47,7 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "group.min.session.timeout.ms": "1000",
     }
     folder = tmp_path_factory.mktemp("applied")
-    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
+    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"], log_dir_count=2) as cluster:
         yield cluster
 
 
@@ -227,6 +227,64 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     nothing_is_left(by_znodes, topic_name)
 
 
+def test_a_replica_goes_to_another_log_dir_and_back(by_wire: Operator, topic_name: str, tmp_path: Path) -> None:
+    filled(by_wire, topic_name, "0:1")
+
+    def place() -> tuple[str, str]:
+        """Return the log dir of the replica on broker 0, and the other one."""
+        dirs = by_wire("brokers", "log-dirs", "--broker-list", "0", "-o", "json").json
+        (here,) = {one["log_dir"] for one in dirs if any(r["topic"] == topic_name for r in one["replicas"])}
+        return here, next(one["log_dir"] for one in dirs if one["log_dir"] != here)
+
+    here, other = place()
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 1])
+    document = json.loads(plan.read_text())
+    document["partitions"][0]["log_dirs"] = [other, "any"]
+    document["klamm"]["rollback"][0]["log_dirs"] = [here, "any"]
+    document["klamm"]["score"]["moves"] = 1
+    plan.write_text(json.dumps(document))
+    assert by_wire("plan", "check", plan).code == 0
+    applied = by_wire("plan", "apply", plan, "--throttle", FAST, *QUICK_LOCK, "-o", "json")
+    assert (applied.code, applied.json["done"]) == (0, 1), applied.err
+    assert place() == (other, here)
+    back = json.loads((tmp_path / "plan.json.rollback.json").read_text())
+    assert back["partitions"][0]["log_dirs"] == [here, "any"]
+    undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
+    assert undone.code == 0, undone.err
+    assert place() == (here, other)
+    nothing_is_left(by_wire, topic_name)
+
+
+def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_name: str, tmp_path: Path) -> None:
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1").code == 0
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
+    good, journal = plan.read_text(), plan.with_name("plan.json.journal")
+    for changed, told in (
+        (good.replace('"cluster_id": "', '"cluster_id": "x'), "this plan is one of cluster x"),
+        (good.replace('"replicas": [0, 2]', '"replicas": [0, 9]'), "shall go to broker 9, which is not alive"),
+        (good.replace(topic_name, f"{topic_name}-gone"), f"{topic_name}-gone-0 does not exist any more"),
+    ):
+        plan.write_text(changed)
+        refused = by_wire("plan", "apply", plan, *QUICK_LOCK)
+        assert (refused.code, told in refused.err) == (1, True), refused.err
+    plan.write_text(good)
+    journal.write_text('{"event": "journal", "format": 1, "plan": "another"}\n')
+    of_another = by_wire("plan", "apply", plan, *QUICK_LOCK)
+    assert (of_another.code, "the journal is that of another plan" in of_another.err) == (2, True), of_another.err
+    journal.write_text("{broken\n")
+    damaged = by_wire("plan", "resume", plan, *QUICK_LOCK)
+    assert (damaged.code, "the journal is damaged" in damaged.err) == (2, True), damaged.err
+    assert "move it away and resume" in damaged.err
+    journal.unlink()
+    assert by_wire.replicas(topic_name) == [[0, 1]]
+    assert by_wire("topics", "create", f"{topic_name}-new", "--replica-assignment", "0:1").code == 0
+    drifted = by_wire("plan", "check", plan)
+    assert (drifted.code, "its own partitions have not" in drifted.out) == (1, True)
+    applied = by_wire("plan", "apply", plan, *QUICK_LOCK)
+    assert (applied.code, "may not be the smallest any more" in applied.err) == (0, True), applied.err
+    assert by_wire.replicas(topic_name) == [[0, 2]]
+
+
 def test_of_many_who_want_the_lock_one_has_it(brokers: LocalCluster) -> None:
     """Half of them know ZooKeeper, half brokers only; all come at once, and each lets go at once."""
     wire, zookeeper = brokers.bootstrap_servers.split(","), brokers.zookeeper_connect
@@ -317,6 +375,42 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     nothing_is_left(by_znodes, topic_name)
     compared = both("replicas", "verify", "--topic", topic_name, "-o", "json")
     assert (compared.code, compared.json[0]["to_offset"]) == (0, 3000), compared.out
+
+
+def test_zookeeper_stands_still_in_the_middle_of_a_wave(
+    brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
+    room = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
+    words = ("--throttle", "500k", *QUICK_LOCK, "-o", "json")
+    with room.start("plan", "apply", plan, *words) as running:
+        try:
+            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            brokers.zookeeper.pause()
+            try:
+                # Longer than the session of the lock.
+                time.sleep(2.5)
+            finally:
+                brokers.zookeeper.resume()
+            out, said = running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    assert running.returncode in (0, 1, 3), (out, said)
+    wait_until(lambda: by_znodes("cluster", "health").code == 0)
+    went_on = by_wire("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
+    assert went_on.code == 0, went_on.err
+    assert by_znodes.replicas(topic_name) == [[0, 2]]
+    nothing_is_left(by_znodes, topic_name)
+
+
+def test_an_empty_plan_is_done_at_once(by_wire: Operator, topic_name: str, tmp_path: Path) -> None:
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1").code == 0
+    plan = made_plan(by_wire, tmp_path, topic_name)
+    applied = by_wire("plan", "apply", plan)
+    assert (applied.code, "nothing to move" in applied.err) == (0, True), applied.err
+    assert not plan.with_name("plan.json.journal").exists()
+    assert by_wire("plan", "verify", plan).code == 0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

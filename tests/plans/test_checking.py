@@ -111,6 +111,11 @@ def test_a_dead_target_is_named() -> None:
     ]
 
 
+def test_a_dead_broker_may_keep_what_it_has() -> None:
+    findings = check_drift(PLAN, replace(cluster(), brokers=cluster().brokers[1:]))
+    assert {one.check for one in findings} == {Check.DIGEST}
+
+
 def test_a_file_that_was_edited_by_hand_is_known_by_its_figures() -> None:
     edited = replace(PLAN, partitions=(replace(PLAN.partitions[0], replicas=(2, 3)), PLAN.partitions[1]))
     (finding,) = check_plan(edited, cluster())
@@ -148,7 +153,9 @@ def test_forbidden_brokers_may_keep_what_they_have_and_get_nothing() -> None:
     assert told(findings)[0] == (Check.BROKERS, "t-0 shall go to broker 2, which the policy forbids")
 
 
-@pytest.mark.parametrize(("pattern", "is_forbidden"), [("t", True), (".*", True), ("u", False), ("t-0", False)])
+@pytest.mark.parametrize(
+    ("pattern", "is_forbidden"), [("t", True), (".*", True), ("u", False), ("t-0", False), ("", False)]
+)
 def test_forbidden_topics_are_matched_as_a_whole(pattern: str, is_forbidden: bool) -> None:
     findings = check_plan(PLAN, cluster(), parse_policy(f'[topics]\nforbidden = ["{pattern}"]'))
     assert bool(findings) is is_forbidden

@@ -298,7 +298,10 @@ class _Execution:
         path = self.settings.rollback_file
         if path is None:
             return None
-        text = plan_text(plan_document({move.name: move.before for move in self.moves})) + "\n"
+        document = plan_document({move.name: move.before for move in self.moves})
+        for entry, move in zip(document["partitions"], sorted(self.moves, key=lambda one: one.name), strict=True):
+            entry["log_dirs"] = list(move.dirs_before) or entry["log_dirs"]
+        text = f"{plan_text(document)}\n"
         if path.exists():
             if path.read_text(encoding="utf-8") == text:
                 return path

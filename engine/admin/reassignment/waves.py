@@ -19,12 +19,14 @@ from engine.common.snapshot import PartitionSnapshot
 class WaveMove:
     """One partition of a plan: where its replicas are before, and where they shall be.
 
-    ``size_bytes`` is that of its largest replica, None where no broker told it.
+    ``size_bytes`` is that of its largest replica, None where no broker told it. ``dirs_before`` is empty, or names a
+    log dir or "any" for each replica of ``before``.
     """
 
     move: PartitionMove
     before: tuple[int, ...]
     size_bytes: int | None = None
+    dirs_before: tuple[str, ...] = ()
 
     @property
     def name(self) -> TopicPartition:
@@ -44,9 +46,20 @@ class WaveMove:
         return self.before[:1] != self.target[:1]
 
     @property
+    def changing_dirs(self) -> tuple[int, ...]:
+        """The brokers that keep their replica and move it to another of their log dirs."""
+        dirs = PartitionMove(self.name, self.before, self.dirs_before).wanted_dirs
+        return tuple(
+            broker
+            for broker, path in self.move.wanted_dirs.items()
+            if broker in self.before and dirs.get(broker) != path
+        )
+
+    @property
     def copied_bytes(self) -> int | None:
         """What all its new replicas have to copy; None where the size is unknown."""
-        return None if self.size_bytes is None else self.size_bytes * len(self.adding)
+        copies = len(self.adding) + len(self.changing_dirs)
+        return None if self.size_bytes is None else self.size_bytes * copies
 
 
 Wave = tuple[WaveMove, ...]
@@ -96,8 +109,11 @@ def waves_of(moves: Iterable[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
 
 
 def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
-    """Return the moves that lead back. Log dirs stay the broker's choice."""
-    return tuple(WaveMove(PartitionMove(one.name, one.before), one.target, one.size_bytes) for one in moves)
+    """Return the moves that lead back, into the log dirs that are known from before."""
+    return tuple(
+        WaveMove(PartitionMove(one.name, one.before, one.dirs_before), one.target, one.size_bytes, one.move.log_dirs)
+        for one in moves
+    )
 
 
 def standing_of(move: WaveMove, found: PartitionSnapshot | None, listed: Sequence[int] | None = None) -> Standing:
@@ -192,7 +208,7 @@ def _flows(move: WaveMove) -> list[tuple[tuple[int, bool], int]]:
     The first replica sends, for followers fetch from the leader. A move between log dirs is both ends at one broker.
     """
     found: dict[tuple[int, bool], int] = {}
-    inside = [broker for broker in move.move.wanted_dirs if broker in move.before]
+    inside = move.changing_dirs
     for broker in (*move.adding, *inside):
         found[broker, True] = found.get((broker, True), 0) + 1
     for broker in (*(move.before[0] for _ in move.adding), *inside):

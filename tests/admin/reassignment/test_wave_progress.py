@@ -1,0 +1,53 @@
+"""How far waves are: bytes done, the rate of late, and a range for what is left."""
+
+from __future__ import annotations
+
+from engine.admin.reassignment.wave_progress import STRETCH_S, WINDOW_S, WaveMeter
+from engine.common.model import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NONE: frozenset[TopicPartition] = frozenset()
+
+
+def test_a_range_from_the_slowest_and_the_fastest_stretch() -> None:
+    meter = WaveMeter({T0: 1000, T1: 1000}, 2)
+    first = meter.update(1, NONE, {T0: 1000}, 50, 0.0)
+    assert (first.moved_bytes, first.total_bytes, first.left_s_min, first.throttle) == (0, 2000, None, 50)
+    meter.update(1, NONE, {T0: 900}, 50, STRETCH_S)
+    third = meter.update(1, NONE, {T0: 400}, 50, STRETCH_S * 2)
+    assert (third.moved_bytes, third.rate) == (600, 500 / STRETCH_S)
+    assert (third.left_s_min, third.left_s_max) == (1400 / (500 / STRETCH_S), 1400 / (100 / STRETCH_S))
+    assert (third.wave, third.wave_count, third.done_count, third.count) == (1, 2, 0, 2)
+
+
+def test_before_a_whole_stretch_there_is_one_rate() -> None:
+    meter = WaveMeter({T0: 1000}, 1)
+    meter.update(1, NONE, {T0: 1000}, None, 0.0)
+    second = meter.update(1, NONE, {T0: 800}, None, 1.0)
+    assert (second.rate, second.left_s_min, second.left_s_max) == (200, 4, 4)
+
+
+def test_what_is_done_counts_whole_also_when_it_was_done_before() -> None:
+    meter = WaveMeter({T0: 1000, T1: 500}, 1)
+    assert meter.update(1, frozenset({T0}), {T1: 100}, None, 0.0).moved_bytes == 1400
+
+
+def test_a_stretch_in_which_nothing_moved_has_no_end() -> None:
+    meter = WaveMeter({T0: 1000}, 1)
+    for now, left in ((0.0, 1000), (STRETCH_S, 500), (STRETCH_S * 2, 500)):
+        last = meter.update(1, NONE, {T0: left}, None, now)
+    assert (last.left_s_min, last.left_s_max) == (5.0, None)
+
+
+def test_only_the_last_minute_counts() -> None:
+    meter = WaveMeter({T0: 10_000}, 1)
+    meter.update(1, NONE, {T0: 10_000}, None, 0.0)
+    for step in range(1, 40):
+        last = meter.update(1, NONE, {T0: 9000 - step * 10}, None, step * STRETCH_S)
+    assert last.left_s_max == last.left_s_min == (9000 - 390) / (10 / STRETCH_S)
+    assert WINDOW_S < 39 * STRETCH_S
+
+
+def test_unknown_sizes_stay_unknown() -> None:
+    found = WaveMeter({T0: None, T1: 5}, 1).update(1, frozenset({T1}), {}, None, 0.0)
+    assert (found.moved_bytes, found.total_bytes, found.left_s_min, found.done_count) == (None, None, None, 1)

@@ -1,0 +1,112 @@
+"""Progress of a plan: a line for a person, a line at a pace in a pipe, a line of data for a program."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from cli.framework.invocation import Invocation
+from cli.framework.talk import Talk
+from cli.output.format import OutputFormat
+from cli.views import plan_execution
+from cli.views.plan_execution import ExecutionView, progress_line, waves_result_report
+from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.common.model import TopicPartition
+
+HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
+
+
+def view_of(output: OutputFormat) -> tuple[Invocation, ExecutionView]:
+    invocation = Invocation(output, Talk(is_json=output.is_json))
+    return invocation, ExecutionView(invocation, "klamm plan resume p.json")
+
+
+def show_at(monkeypatch: pytest.MonkeyPatch, view: ExecutionView, moments: Sequence[float]) -> None:
+    clock = iter(moments)
+    monkeypatch.setattr(plan_execution, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for _ in moments:
+        view.show(HALF)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ((1.0, 119.0), "1.0 KiB/s, 2s to 2m left"),
+        ((1.0, 1.5), "1.0 KiB/s, 2s left"),
+        ((1.0, None), "1.0 KiB/s, at least 2s left"),
+        ((None, None), "1.0 KiB/s"),
+    ],
+)
+def test_the_line_tells_bytes_rate_and_a_range_of_time(left: tuple[float | None, float | None], told: str) -> None:
+    progress = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, *left, 5000)
+    assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 KiB of 4.0 KiB [########--------]  50% {told}"
+
+
+def test_unknown_sizes_are_told() -> None:
+    unknown = WaveProgress(1, 1, 0, 2, None, None, 0.0, None, None, None)
+    assert progress_line(unknown) == "wave 1 of 1, 0/2 partitions, sizes are not known"
+
+
+def test_in_a_pipe_there_is_a_line_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, view = view_of(OutputFormat.PLAIN)
+    show_at(monkeypatch, view, (100.0, 101.0, 104.9, 105.0, 107.0, 110.1))
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("wave 2 of 3")) == ("", 3)
+
+
+def test_as_json_lines_events_are_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, view = view_of(OutputFormat.JSONL)
+    view.step(Step.LOCKED, 0)
+    show_at(monkeypatch, view, (100.0, 100.5, 101.0))
+    said = capsys.readouterr()
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert events[0] == {"event": "locked", "wave": None}
+    assert [one["event"] for one in events[1:]] == ["progress", "progress"]
+    assert (events[1]["left_min_ms"], events[1]["left_max_ms"], events[1]["moved_bytes"]) == (1000, 119_000, 2048)
+    assert said.err == ""
+
+
+def test_on_a_terminal_the_line_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    _, view = view_of(OutputFormat.TABLE)
+    view.show(HALF)
+    view.show(HALF)
+    view.end()
+    assert terminal.getvalue().count("\n") == terminal.getvalue().count("\x1b[1A") == 2
+
+
+def test_an_interrupt_says_what_is_under_way_now() -> None:
+    invocation, view = view_of(OutputFormat.PLAIN)
+    view.step(Step.STARTED, 2)
+    assert invocation.left_running == ["wave 2 is under way in the cluster; go on with: klamm plan resume p.json"]
+    view.step(Step.WAVE_DONE, 2)
+    assert invocation.left_running == ["nothing is under way; go on with: klamm plan resume p.json"]
+
+
+def result(outcome: Outcome, done: int, reason: str | None = None) -> WavesResult:
+    return WavesResult(outcome, reason, 1, 2, done, (TopicPartition("t", 0),), 3)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (lambda: result(Outcome.DONE, 3), 0),
+        (lambda: result(Outcome.DONE, 2), 1),
+        (lambda: result(Outcome.STOPPED, 1, "a gate"), 1),
+        (lambda: result(Outcome.DEADLINE, 1, "late"), 5),
+    ],
+)
+def test_the_code_tells_how_it_ended(ended: Callable[[], WavesResult], code: int) -> None:
+    report = waves_result_report(ended(), "klamm plan resume p.json", "p.json.journal")
+    assert report.exit_code == code
+    assert ("go on with: klamm plan resume p.json" in report.notes) is (code != 0)
