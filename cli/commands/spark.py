@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.commands import spark_merge, spark_package
+from cli.commands import spark_merge, spark_package, spark_verify
 from cli.commands.spark_group import group
 
-__all__ = ["group", "spark_merge", "spark_package"]
+__all__ = ["group", "spark_merge", "spark_package", "spark_verify"]
