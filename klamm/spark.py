@@ -25,12 +25,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        InputPartition,
+        WriterCommitMessage,
+    )
 
     _HAS_SOURCES = True
 except ImportError:  # PySpark 3.5 and older: ``register`` says so.
     DataSource = DataSourceReader = DataSourceStreamReader = InputPartition = object  # type: ignore[misc,assignment]
+    DataSourceArrowWriter = DataSourceStreamWriter = WriterCommitMessage = object  # type: ignore[misc,assignment]
     _HAS_SOURCES = False
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    _STREAMS_ARROW = True
+except ImportError:  # PySpark 4.0 hands rows to the writer of a stream.
+    DataSourceStreamArrowWriter = DataSourceStreamWriter  # type: ignore[misc,assignment]
+    _STREAMS_ARROW = False
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -117,6 +134,15 @@ class KafkaDataSource(DataSource):
         reader.check()
         return reader
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A writer of a batch."""
+        return _BatchWriter(_checked_sink(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A writer of a stream."""
+        # An output mode "complete" means the whole result again: it is sent as it is, as Spark's own sink does.
+        return _StreamWriter(_checked_sink(self.options, schema, False))
+
 
 class _BatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
@@ -202,6 +228,38 @@ class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
         return found
 
 
+class _BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        rows = _call("sink", "batch_rows", iterator)
+        _call("sink", "write_rows", self._options, rows)
+        return WriterCommitMessage()
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        rows = _call("sink", "batch_rows" if _STREAMS_ARROW else "plain_rows", iterator)
+        _call("sink", "write_rows", self._options, rows)
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: what was written is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: what was written stays, and comes again with the next attempt."""
+
+
+def _checked_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> dict[str, str]:
+    columns = [(field.name, field.dataType.simpleString()) for field in schema]
+    _call("sink", "check_sink", dict(options), columns, overwrites=overwrite)
+    return dict(options)
+
+
 def _columns(schema: StructType) -> tuple[str, ...]:
     return tuple(_call("source", "chosen_columns", [(field.name, field.dataType.simpleString()) for field in schema]))
 
@@ -215,11 +273,11 @@ def _read(partition: InputPartition) -> Iterator[Any]:
             return
 
 
-def _call(module: str, name: str, *arguments: Any) -> Any:
+def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
     """Call something of klamm's inside: only in Spark's own processes, where nothing else is called ``engine``."""
     import klamm._path  # noqa: F401  (the next import is found by it)
 
-    return _told(getattr(importlib.import_module(f"engine.pipeline.{module}"), name), *arguments)
+    return _told(getattr(importlib.import_module(f"engine.pipeline.{module}"), name), *arguments, **named)
 
 
 def _told(function: Any, *arguments: Any, **named: Any) -> Any:

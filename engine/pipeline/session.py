@@ -3,8 +3,8 @@
     with spark_session("klamm spark merge", SparkOptions(master="local[2]"), java_home=home) as spark:
         ...
 
-What the JVM and its workers write goes into a log file: a failure quotes its last line, and the person is told where
-it lies. Under ``spark-submit``, and where the process already has a session, that session is used and left running.
+What the JVM and its workers write goes into a log file, and the person is told where it lies. Under ``spark-submit``,
+and where the process already has a session, that session is used and left running.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata, util
@@ -204,21 +204,39 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
 
     conf = SparkConf().setAppName(name).setAll(list(_settings(options).items()))
     gateway: Any = None
-    with log.open("wb") as stderr:
+    with log.open("wb") as stderr, _processes_noted() as processes:
         try:
             # Exceptions of the JVM tell what they are only while it lives.
             with _failures_told(log):
                 gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
                 yield SparkSession(SparkContext(conf=conf, gateway=gateway))
         finally:
-            _end(gateway)
+            _end(gateway, processes)
 
 
-def _end(gateway: Any) -> None:
-    """End session and JVM; a second Ctrl-C kills the JVM at once."""
+@contextmanager
+def _processes_noted() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Note the JVM as soon as it is there: Ctrl-C may come before PySpark has handed it over."""
+    from pyspark import java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **named))
+        return started[-1]
+
+    module: Any = java_gateway
+    before, module.Popen = module.Popen, start
+    try:
+        yield started
+    finally:
+        module.Popen = before
+
+
+def _end(gateway: Any, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End session and JVM. One that had not come up yet does not notice that nobody is there: it is killed."""
     from pyspark import SparkContext
 
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     try:
         context = SparkContext._active_spark_context
         if context is not None:
@@ -230,7 +248,9 @@ def _end(gateway: Any) -> None:
                 gateway.shutdown()
     finally:
         SparkContext._gateway = SparkContext._jvm = None
-        if process is not None:
+        for process in processes:
+            if gateway is None:
+                process.kill()
             _end_process(process)
 
 
@@ -311,7 +331,7 @@ def _java_without_vector(folder: Path, java_home: Path) -> Path:
 
 @contextmanager
 def _failures_told(log: Path | None) -> Iterator[None]:
-    """Turn what PySpark raises into one line, with the last line of the log where Spark did not even start."""
+    """Turn what PySpark raises into one line, with what the log begins with where Spark did not even start."""
     try:
         yield
     except OperationError:
@@ -320,11 +340,12 @@ def _failures_told(log: Path | None) -> Iterator[None]:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         if "JAVA_GATEWAY_EXITED" in str(error):
-            raise SparkError(f"Spark did not start: {_last_line(log)}", hint="does java -version work there?") from None
+            raise SparkError(f"Spark did not start: {_complaint(log)}", hint="does java -version work there?") from None
         raise SparkError(f"Spark: {reason_of(error)}", hint="--verbose keeps Spark's log") from None
 
 
-def _last_line(log: Path | None) -> str:
+def _complaint(log: Path | None) -> str:
+    """Return what the JVM said first: what comes after it are the scripts around it."""
     lines = [] if log is None or not log.exists() else log.read_text("utf-8", "replace").splitlines()
-    told = [line.strip() for line in lines if line.strip()]
-    return told[-1] if told else "its JVM ended"
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("WARNING: ")]
+    return told[0] if told else "its JVM ended"

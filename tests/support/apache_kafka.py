@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -68,6 +69,11 @@ def jars_folder() -> Path:
     """Return where Kafka's jars are kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "klamm" / f"kafka-{KAFKA_VERSION}"
+
+
+def missing_for_kafka() -> str | None:
+    """Return what this machine lacks for Apache Kafka; the benchmarks then go on without it."""
+    return None if shutil.which("mvn") else "mvn is not installed"
 
 
 def fetch_jars() -> Path:

@@ -151,7 +151,10 @@ class PartitionVerifier:
         live: frozenset[int],
         is_compacted: bool,
         on_offsets: OnOffsets,
+        *,
+        within: range | None = None,
     ) -> None:
+        """With ``within`` only these offsets are compared."""
         self._wire = wire
         self._name = name
         self._is_compacted = is_compacted
@@ -161,6 +164,8 @@ class PartitionVerifier:
             for broker in partition.replicas
         }
         self._leader_id = partition.leader if partition.leader in live else NO_LEADER
+        self._within = within
+        self._high_watermark = 0
         self._from = self._to = 0
         self._next = 0
         self._first: Difference | None = None
@@ -201,7 +206,9 @@ class PartitionVerifier:
         return [r for r in self._replicas.values() if r.is_readable and self._next < r.end]
 
     async def _find_range(self, leader: _Replica) -> None:
-        self._to = await self._offset(leader.broker, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+        self._high_watermark = self._to = await self._offset(leader.broker, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+        if self._within is not None:
+            self._next, self._to = self._within.start, min(self._within.stop, self._to)
         await self._look_at_ends()
         for replica in self._replicas.values():
             replica.end = min(self._to, replica.log_end_offset or 0)
@@ -219,7 +226,7 @@ class PartitionVerifier:
                 replica.error = str(error.message)
                 continue
             replica.log_end_offset = end
-            replica.lag = max(replica.lag or 0, self._to - end, 0)
+            replica.lag = max(replica.lag or 0, self._high_watermark - end, 0)
 
     async def _move_to_log_start(self) -> None:
         """Go on where all replicas still have records: retention is not a difference."""

@@ -1,0 +1,187 @@
+"""Writes rows to Kafka from Spark's tasks: columns key, value, headers, topic and partition, as Spark's own Kafka sink.
+
+Each task has a producer of its own, idempotent by default. A task that Spark does again sends its rows again: each
+record arrives at least once, as with Spark's own sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import util
+from typing import TYPE_CHECKING, Any
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.wire import WireCluster
+from engine.common.model import ACKS_ALL
+from engine.pipeline.kafka_options import connection
+from engine.pipeline.positions import opened
+from engine.protocol.records.attributes import Codec, codec_named
+from engine.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from engine.admin.records.produce import Producer, ProducerOptions
+
+FLUSH_BYTES = 8 * 1024 * 1024
+"""So much is gathered before it is sent, over all partitions."""
+
+_KINDS = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_OPTIONS = ("topic", "includeheaders", "checkpointlocation", "path")
+_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
+
+Row = tuple[str | None, int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+"""Topic, partition, key, value, headers."""
+
+
+def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *, overwrites: bool) -> None:
+    """Refuse rows that cannot be written, and options that cannot be honoured.
+
+    Raises:
+        BadRequest: it says which.
+    """
+    told = {name.lower(): value for name, value in options.items()}
+    unknown = [name for name in told if name not in _OPTIONS and not name.startswith("kafka.")]
+    if unknown:
+        raise BadRequest(f"no such option: {unknown[0]}", hint="there are topic and kafka.*")
+    if overwrites:
+        raise BadRequest("a topic cannot be overwritten", hint='write with mode("append")')
+    names = [name for name, _ in columns]
+    if "value" not in names:
+        raise BadRequest("there is no column value", hint="name the column with what is to be sent: value")
+    if "topic" not in names and "topic" not in told:
+        raise BadRequest("no topic is said", hint="give the option topic, or a column of this name")
+    for name, kind in columns:
+        if kind not in _KINDS.get(name, ()):
+            wanted = " or ".join(_KINDS.get(name, ())) or f"one of the columns {', '.join(_KINDS)}"
+            raise BadRequest(f"the column {name} is of type {kind}", hint=f"it has to be {wanted}")
+    connection(told)
+    _producer_settings(told)
+
+
+def write_rows(options: Mapping[str, str], rows: Iterable[Row]) -> int:
+    """Send rows and wait until they are in; return how many there were.
+
+    Raises:
+        BadRequest: a row has no topic.
+        NotFound: there is no such topic or partition.
+        Refused, Unreachable: as they say.
+    """
+    _check_libraries()
+    return asyncio.run(_write(options, rows))
+
+
+def batch_rows(batches: Iterable[Any]) -> Iterator[Row]:
+    """Yield the rows of Arrow batches."""
+    for batch in batches:
+        count = batch.num_rows
+        topics, partitions, keys, values = (
+            batch.column(name).to_pylist() if name in batch.schema.names else [None] * count
+            for name in ("topic", "partition", "key", "value")
+        )
+        headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else [None] * count
+        for topic, partition, key, value, some in zip(topics, partitions, keys, values, headers, strict=True):
+            yield topic, partition, _octets(key), _octets(value), [(one["key"], one["value"]) for one in some or ()]
+
+
+def plain_rows(rows: Iterable[Any]) -> Iterator[Row]:
+    """Yield the same of Spark's own rows, which PySpark before 4.1 hands to the writer of a stream."""
+    for row in rows:
+        one = row.asDict()
+        headers = [(header["key"], header["value"]) for header in one.get("headers") or ()]
+        yield one.get("topic"), one.get("partition"), _octets(one.get("key")), _octets(one["value"]), headers
+
+
+def _check_libraries() -> None:
+    """Reading needs nothing compiled of klamm's; writing needs checksums and codecs."""
+    missing = [name for name in ("crc32c", "cramjam") if util.find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        raise BadRequest(
+            f"writing needs {names} in the executors' Python", hint=f"pip install {' '.join(missing)} there"
+        )
+
+
+def _octets(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode("utf-8") if isinstance(value, str) else bytes(value)
+
+
+async def _write(options: Mapping[str, str], rows: Iterable[Row]) -> int:
+    told = {name.lower(): value for name, value in options.items()}
+    async with opened(connection(told)) as wire:
+        writer = _Writer(wire, told)
+        for row in rows:
+            await writer.add(row)
+        await writer.flush()
+        return writer.count
+
+
+class _Writer:
+    """Gathers rows and sends them, a producer for each topic."""
+
+    def __init__(self, wire: WireCluster, told: Mapping[str, str]) -> None:
+        self._wire = wire
+        # The option wins over the column, as in Spark's own sink.
+        self._topic = told.get("topic")
+        self._options = _producer_options(told)
+        self._producers: dict[str, Producer] = {}
+        self._gathered_bytes = 0
+        self._time_ms = 0
+        self.count = 0
+
+    async def add(self, row: Row) -> None:
+        from engine.admin.records.produce import Producer
+
+        topic, partition, key, value, headers = row
+        topic = self._topic or topic
+        if not topic:
+            raise BadRequest("a row has no topic", hint="give the option topic, or fill the column")
+        producer = self._producers.get(topic)
+        if producer is None:
+            producer = self._producers[topic] = Producer(self._wire, topic, self._options)
+            await producer.open()
+        if not self._gathered_bytes:
+            self._time_ms = time.time_ns() // 1_000_000
+        producer.add(Record(-1, self._time_ms, key, value, list(headers)), partition)
+        self.count += 1
+        self._gathered_bytes += len(key or b"") + len(value or b"") + 1
+        if self._gathered_bytes >= FLUSH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        for producer in self._producers.values():
+            await producer.flush()
+        self._gathered_bytes = 0
+
+
+def _producer_options(told: Mapping[str, str]) -> ProducerOptions:
+    from engine.admin.records.produce import ProducerOptions
+
+    acks, codec, is_idempotent, delivery_timeout_s = _producer_settings(told)
+    return ProducerOptions(acks, codec, is_idempotent=is_idempotent, delivery_timeout_s=delivery_timeout_s)
+
+
+def _producer_settings(told: Mapping[str, str]) -> tuple[int, Codec, bool, float]:
+    acks, idempotence = told.get("kafka.acks", "all"), told.get("kafka.enable.idempotence", "true").lower()
+    if acks not in _ACKS:
+        raise BadRequest("kafka.acks wants all, 1 or 0", where=acks)
+    delivery = told.get("kafka.delivery.timeout.ms", "120000")
+    if not delivery.isdecimal():
+        raise BadRequest("kafka.delivery.timeout.ms wants a number", where=delivery)
+    codec = _codec(told.get("kafka.compression.type", "none"))
+    return _ACKS[acks], codec, idempotence != "false", int(delivery) / 1000
+
+
+def _codec(name: str) -> Codec:
+    try:
+        return codec_named(name)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None

@@ -1,0 +1,135 @@
+"""klamm's Kafka source and sink for PySpark beside Spark's own connector, and the merge of logs on ``local[2]``.
+
+The connector 4.0.0 runs on PySpark 4.0.0 in an environment of its own, which ``KLAMM_BENCH_PEER_PYTHON`` names, with
+its jars in the folder ``KLAMM_BENCH_PEER_JARS``; ours runs there too, and on this environment's PySpark. Without them
+only ours is measured. ``KLAMM_BENCH_RECORDS`` records of 100 bytes in two partitions; ``KLAMM_BENCH_MB`` of logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench_state_changes import line_of_3_9, make_logs
+
+from engine.local.cluster import LocalCluster
+from engine.local.java import find_java
+
+RECORDS = int(os.environ.get("KLAMM_BENCH_RECORDS", "2000000"))
+ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "3"))
+PEER_PYTHON = os.environ.get("KLAMM_BENCH_PEER_PYTHON")
+PEER_JARS = os.environ.get("KLAMM_BENCH_PEER_JARS")
+KLAMM = str(Path(sys.executable).with_name("klamm"))
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Print all figures."""
+    with LocalCluster(1) as cluster:
+        fill(cluster, "read")
+        sources(cluster)
+        sinks(cluster)
+    merges()
+
+
+def fill(cluster: LocalCluster, topic: str) -> None:
+    bootstrap = ["-b", cluster.bootstrap_servers, "--quiet"]
+    quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run(
+        [KLAMM, "topics", "create", topic, "--partitions", "2", "--replication-factor", "1", *bootstrap], **quiet
+    )
+    words = ["--num-records", str(RECORDS), "--record-size", "100", "--throughput", "-1"]
+    subprocess.run([KLAMM, "perf", "producer", "--topic", topic, *words, *bootstrap], **quiet)
+
+
+def contenders() -> list[tuple[str, str, str, str | None]]:
+    """Return name, Python, format and jars of each."""
+    found: list[tuple[str, str, str, str | None]] = [("klamm, this PySpark", sys.executable, "klamm-kafka", None)]
+    if PEER_PYTHON and PEER_JARS:
+        jars = ",".join(map(str, sorted(Path(PEER_JARS).glob("*.jar"))))
+        found += [
+            ("klamm, PySpark 4.0.0", PEER_PYTHON, "klamm-kafka", None),
+            ("connector 4.0.0", PEER_PYTHON, "kafka", jars),
+        ]
+    return found
+
+
+def sources(cluster: LocalCluster) -> None:
+    print(f"{RECORDS} records of 100 bytes, 2 partitions, local[2], to noop; best of {ROUNDS} warm rounds")
+    print(f"{'':44} {'start s':>8} {'first s':>8} {'warm s':>8} {'M rows/s':>9}")
+    for what in ("batch", "stream"):
+        for columns in ("all", "value"):
+            for name, python, kind, jars in contenders():
+                given = {"what": what, "columns": columns, "topic": "read"}
+                row(f"{what}, {columns}: {name}", cluster, python, {**given, "format": kind, "jars": jars})
+
+
+def sinks(cluster: LocalCluster) -> None:
+    for number, (name, python, kind, jars) in enumerate(contenders()):
+        topic = f"write-{number}"
+        words = ["topics", "create", topic, "--partitions", "2", "--replication-factor", "1"]
+        command = [KLAMM, *words, "-b", cluster.bootstrap_servers, "--quiet"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        given = {"what": "sink", "topic": topic, "format": kind, "jars": jars, "records": RECORDS // 4}
+        row(f"sink, key and value: {name}", cluster, python, given, records=RECORDS // 4)
+
+
+def row(name: str, cluster: LocalCluster, python: str, given: dict[str, Any], records: int = RECORDS) -> None:
+    """Run one program and print what it took: a first round, then warm ones."""
+    program = [python, str(Path(__file__).with_name("spark_work.py"))]
+    whole = given | {"bootstrap": cluster.bootstrap_servers, "rounds": ROUNDS + 1}
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": python,
+        "JAVA_HOME": str(find_java().program.resolve().parents[1]),
+    }
+    ran = subprocess.run([*program, json.dumps(whole)], env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        print(f"{name:44} failed: {ran.stderr.strip().splitlines()[-1]}", flush=True)
+        return
+    told = json.loads(ran.stdout.splitlines()[-1])
+    best = min(told["seconds"][1:])
+    rate = records / best / 1e6
+    print(f"{name:44} {told['start_s']:8.1f} {told['seconds'][0]:8.2f} {best:8.2f} {rate:9.2f}", flush=True)
+
+
+def merges() -> None:
+    """Whole commands, JVM and all, and the job alone; the local merge of the same logs beside them."""
+    from engine.admin.state_changes.find_logs import find_logs
+    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.merge import MergeWish, plan_merge
+    from engine.pipeline.log_merge import merge_logs
+    from engine.pipeline.session import SparkOptions, spark_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        logs = make_logs(Path(folder) / "logs", line_of_3_9)
+        size_mb = sum(path.stat().st_size for path in logs) / 1e6
+        begin = time.perf_counter()
+        with open(Path(folder) / "local", "wb") as out:
+            subprocess.run([KLAMM, "state-changes", "merge", str(Path(folder) / "logs")], check=True, stdout=out)
+        wall_s = time.perf_counter() - begin
+        print(f"{len(logs)} logs, {size_mb:.0f} MB\n{'local merge':44} {wall_s:8.2f} s {size_mb / wall_s:8.0f} MB/s")
+        java_home = find_java().program.resolve().parents[1]
+        options = SparkOptions(
+            "local[2]", (("spark.driver.host", "127.0.0.1"), ("spark.driver.bindAddress", "127.0.0.1"))
+        )
+        begin = time.perf_counter()
+        with spark_session("bench", options, java_home=java_home) as spark:
+            print(f"{'start of Spark':44} {time.perf_counter() - begin:8.2f} s")
+            for number in range(ROUNDS + 1):
+                plan = plan_merge(look_at_logs(find_logs([Path(folder) / "logs"])), MergeWish())
+                begin = time.perf_counter()
+                merge_logs(spark, plan, Path(folder) / f"out-{number}")
+                wall_s = time.perf_counter() - begin
+                name = f"spark merge, {'warm' if number else 'first'}"
+                print(f"{name:44} {wall_s:8.2f} s {size_mb / wall_s:8.0f} MB/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""One Spark program of the bench ``spark``, in a process of its own: a job, timed, with our source or the connector.
+
+    python spark_work.py '{"what": "batch", "format": "klamm-kafka", ...}'
+
+It prints seconds, one number a round. klamm is found by PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+COLUMNS = {"all": ["*"], "value": ["value"]}
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    begin = time.perf_counter()
+    spark = session(given)
+    spark.range(1).count()
+    started_s = time.perf_counter() - begin
+    if given["format"] == "klamm-kafka":
+        from klamm.spark import register
+
+        register(spark)
+    work = {"batch": batch, "stream": stream, "sink": sink, "start": lambda spark, given: 0.0}[given["what"]]
+    seconds = [timed(work, spark, given) for _ in range(given["rounds"])]
+    spark.stop()
+    print(json.dumps({"start_s": started_s, "seconds": seconds}))
+
+
+def session(given: dict[str, Any]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.log.level", "OFF").config("spark.ui.showConsoleProgress", "false")
+    if given.get("jars"):
+        builder = builder.config("spark.jars", given["jars"])
+    return builder.getOrCreate()
+
+
+def timed(work: Callable[[Any, dict[str, Any]], float], spark: Any, given: dict[str, Any]) -> float:
+    begin = time.perf_counter()
+    waited_s = work(spark, given)
+    return time.perf_counter() - begin - waited_s
+
+
+def read(source: Any, given: dict[str, Any]) -> Any:
+    options = {"kafka.bootstrap.servers": given["bootstrap"], "subscribe": given["topic"], **given.get("options", {})}
+    source = source.format(given["format"]).options(**options)
+    if given["columns"] != "all" and given["format"] == "klamm-kafka":
+        source = source.schema("value binary")
+    return source.load().select(*COLUMNS[given["columns"]])
+
+
+def batch(spark: Any, given: dict[str, Any]) -> float:
+    read(spark.read, given).write.format("noop").mode("overwrite").save()
+    return 0.0
+
+
+def stream(spark: Any, given: dict[str, Any]) -> float:
+    given = given | {"options": {"startingOffsets": "earliest", **given.get("options", {})}}
+    with tempfile.TemporaryDirectory() as folder:
+        query = (
+            read(spark.readStream, given)
+            .writeStream.format("noop")
+            .option("checkpointLocation", folder)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    return 0.0
+
+
+def sink(spark: Any, given: dict[str, Any]) -> float:
+    rows = spark.range(0, given["records"], 1, 2).selectExpr("cast(id as string) as key", "repeat('x', 100) as value")
+    writer = rows.write.format(given["format"]).option("kafka.bootstrap.servers", given["bootstrap"])
+    writer.option("topic", given["topic"]).mode("append").save()
+    return 0.0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Which offsets a batch reads, in which pieces, and when a stream's batch is held back: the rules, without a broker."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
+from engine.pipeline.kafka_options import source_options
+from engine.pipeline.offset_ranges import (
+    OffsetRange,
+    count_between,
+    from_json,
+    limited,
+    ranges_between,
+    split,
+    to_json,
+)
+from engine.pipeline.positions import Bounds
+from engine.pipeline.source import StreamPlan, chosen_columns, schema_text
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+def refuse(what: str) -> None:
+    raise AssertionError(what)
+
+
+def test_positions_are_written_in_spark_s_own_form() -> None:
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
+    document = to_json(offsets)
+    assert list(document.items()) == [("a", {"0": 3}), ("b", {"9": 2, "10": 1})]
+    assert from_json(document) == offsets
+    for foreign in ({"logOffset": 1}, {"t": {"x": 1}}, {"t": [1]}):
+        with pytest.raises(BadRequest, match="holds no Kafka offsets"):
+            from_json(foreign)  # type: ignore[arg-type]
+
+
+def test_a_batch_reads_what_lies_between() -> None:
+    ranges = ranges_between({A: 5, B: 7}, {A: 9, B: 7, C: 4}, {A: 0, B: 0, C: 2}, refuse)
+    assert ranges == [OffsetRange("t", 0, 5, 9), OffsetRange("t", 2, 2, 4)], "a new partition begins where its log does"
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "earliest", "told", "left"),
+    [
+        ({A: 3}, {A: 9}, {A: 6}, "wanted from offset 3 on, the first is now 6", [(6, 9)]),
+        ({A: 3}, {A: 5}, {A: 8}, "wanted from offset 3 on", []),
+        ({A: 9}, {A: 2}, {A: 0}, "went back from offset 9 to 2", []),
+        ({A: 1, B: 1}, {A: 2}, {A: 0}, "gone: t-1", [(1, 2)]),
+    ],
+)
+def test_what_is_lost_is_told(
+    start: dict[Any, int], stop: dict[Any, int], earliest: dict[Any, int], told: str, left: list[Any]
+) -> None:
+    losses: list[str] = []
+    ranges = ranges_between(start, stop, earliest, losses.append)
+    assert len(losses) == 1 and told in losses[0]
+    assert [(one.start, one.stop) for one in ranges] == left
+
+
+@given(
+    st.lists(st.integers(1, 5000), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(1, 40)),
+    st.one_of(st.none(), st.integers(1, 2000)),
+)
+def test_pieces_cover_their_range(sizes: list[int], least: int | None, most: int | None) -> None:
+    ranges = [OffsetRange("t", number, 100, 100 + size) for number, size in enumerate(sizes)]
+    pieces = split(ranges, least, most)
+    for number, size in enumerate(sizes):
+        edges = [(one.start, one.stop) for one in pieces if one.partition == number]
+        assert edges[0][0] == 100 and edges[-1][1] == 100 + size
+        assert all(left[1] == right[0] for left, right in pairwise(edges))
+    assert all(one.count > 0 for one in pieces)
+    if most is not None:
+        assert max(one.count for one in pieces) <= most
+    if least is not None and sum(sizes) >= 50 * least:
+        assert len(pieces) >= min(least, sum(sizes))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3000)), min_size=1, max_size=5), st.integers(1, 1000))
+def test_a_limit_is_shared_out_and_every_partition_goes_on(sizes: list[tuple[int, int]], most: int) -> None:
+    start = {TopicPartition("t", number): begin for number, (begin, _) in enumerate(sizes)}
+    latest = {TopicPartition("t", number): begin + size for number, (begin, size) in enumerate(sizes)}
+    ends = limited(start, latest, {}, most)
+    assert all(start[name] <= ends[name] <= latest[name] for name in latest)
+    assert all(ends[name] > start[name] for name in latest if latest[name] > start[name]), "nobody starves"
+    waiting = sum(latest[name] > start[name] for name in latest)
+    assert count_between(start, ends, {}) <= max(most, most + waiting)
+    if sum(size for _, size in sizes) <= most:
+        assert ends == latest
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stream(
+    monkeypatch: pytest.MonkeyPatch, latest: dict[TopicPartition, int], **options: str
+) -> tuple[StreamPlan, Clock]:
+    clock = Clock()
+    plan = StreamPlan({**GIVEN, "startingOffsets": "earliest", **options}, ("value",), clock)
+    monkeypatch.setattr(StreamPlan, "_look", lambda self: Bounds(dict.fromkeys(latest, 0), dict(latest)))
+    return plan, clock
+
+
+def test_a_batch_waits_until_enough_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    latest = {A: 10}
+    plan, clock = stream(monkeypatch, latest, minOffsetsPerTrigger="100", maxTriggerDelay="30s")
+    assert plan.latest(to_json({A: 0}), least=100) == to_json({A: 10}), "the first batch does not wait"
+    latest[A] = 60
+    start = to_json({A: 10})
+    assert plan.latest(start, least=100) == start
+    assert plan.known_latest() == to_json({A: 60})
+    clock.now += 29.9
+    assert plan.latest(start, least=100) == start
+    clock.now += 0.2
+    assert plan.latest(start, least=100) == to_json({A: 60}), "the delay is over"
+    latest[A] = 200
+    assert plan.latest(to_json({A: 60}), least=100) == to_json({A: 200}), "enough is there"
+
+
+def test_a_frozen_end_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    latest = {A: 10, B: 10}
+    plan, _ = stream(monkeypatch, latest, minOffsetsPerTrigger="100")
+    plan.freeze()
+    latest[A] = 500
+    assert plan.latest(to_json({A: 0, B: 0}), most=10, least=100) == to_json({A: 5, B: 5})
+    assert plan.latest(to_json({A: 5, B: 5}), least=100) == to_json({A: 10, B: 10}), "the last batch waits for nobody"
+
+
+def test_a_moving_beginning_is_nothing_until_a_batch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ({}, {"startingOffsets": "latest"}, {"startingOffsets": '{"t": {"0": 4, "1": -1}}'}):
+        plan = StreamPlan({**GIVEN, **options}, ("value",))
+        assert plan.options.start.is_moving
+        assert plan.initial() == {}
+        assert plan.pieces({}, to_json({A: 4, B: 9})) == []
+    for fixed in ("earliest", '{"t": {"0": 4, "1": -2}}'):
+        assert not source_options({**GIVEN, "startingOffsets": fixed}, is_streaming=True).start.is_moving
+
+
+def test_options_of_the_connector() -> None:
+    told = source_options({**GIVEN, "kafka.isolation.level": "read_committed"}, is_streaming=False)
+    assert (told.start.rule, told.end.rule) == (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    assert told.isolation is IsolationLevel.READ_COMMITTED
+    assert source_options(GIVEN, is_streaming=True).start.rule == LATEST_TIMESTAMP
+    both = {**GIVEN, "startingOffsets": "earliest", "startingTimestamp": "5"}
+    assert source_options(both, is_streaming=True).start.timestamp == 5, "the more exact one wins"
+    assigned = {"kafka.bootstrap.servers": "a:1", "assign": '{"t": [2, 0]}'}
+    assert source_options(assigned, is_streaming=True).assigned == (C, A)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("startingOffsets", "sometime", "startingOffsets is neither"),
+        ("startingOffsets", '{"t": [1]}', "startingOffsets wants topics with numbers"),
+        ("endingOffsets", "earliest", "endingOffsets cannot be earliest"),
+        ("endingOffsets", '{"t": {"0": -2}}', "endingOffsets cannot be -2"),
+        ("minPartitions", "0", "minPartitions wants a whole number above 0"),
+        ("failOnDataLoss", "yes", "failOnDataLoss wants true or false"),
+        ("kafka.isolation.level", "serializable", "kafka.isolation.level wants"),
+        ("kafka.auto.offset.reset", "latest", "the option startingOffsets says where to begin"),
+        ("kafka.enable.auto.commit", "true", "the source commits nothing"),
+        ("startingOffsetsByTimestampStrategy", "maybe", "wants error or latest"),
+        ("maxOffsetsPerTrigger", "5", "is one of a stream"),
+        ("mispelt", "1", "no such option: mispelt"),
+    ],
+)
+def test_options_that_make_no_sense(name: str, value: str, told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        source_options({**GIVEN, name: value}, is_streaming=False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    with pytest.raises(BadRequest, match="is one of a batch"):
+        source_options({**GIVEN, name: "latest"}, is_streaming=True)
+
+
+def test_brokers_and_columns_are_asked_for_by_name() -> None:
+    with pytest.raises(BadRequest, match=r"kafka\.bootstrap\.servers is missing"):
+        source_options({"subscribe": "t"}, is_streaming=True)
+    assert "headers" not in schema_text(GIVEN)
+    assert schema_text({**GIVEN, "includeHeaders": "true"}).endswith("headers array<struct<key:string,value:binary>>")
+    assert chosen_columns([("offset", "bigint"), ("key", "binary")]) == ("offset", "key")
+    with pytest.raises(BadRequest, match="no column offset of type int"):
+        chosen_columns([("offset", "int")])

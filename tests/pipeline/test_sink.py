@@ -1,0 +1,114 @@
+"""``klamm-kafka`` as a sink: what is written is what a plain consumer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def topic(live_cluster: LocalCluster, topic_name: str) -> str:
+    admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic_name, num_partitions=3)])[topic_name].result(30)
+    return topic_name
+
+
+def consumed(cluster: LocalCluster, topic: str) -> list[Any]:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused", "enable.partition.eof": True}
+    consumer = Consumer(settings | {"enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
+    found, ended = [], 0
+    while ended < 3:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error():
+            ended += 1
+        else:
+            found.append((message.partition(), message.key(), message.value(), message.headers()))
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def write(live_cluster: LocalCluster) -> Callable[..., None]:
+    def do(data: Any, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": live_cluster.bootstrap_servers} | options
+        data.write.format("klamm-kafka").options(**given).mode("append").save()
+
+    return do
+
+
+def test_a_batch_with_every_column(
+    spark: Any, write: Callable[..., None], live_cluster: LocalCluster, topic: str
+) -> None:
+    rows = [
+        (topic, 2, bytearray(b"k"), bytearray(b"v"), [("a", bytearray(b"1")), ("b", None)]),
+        (topic, 0, None, None, []),
+        (topic, 1, bytearray(b""), bytearray(b""), None),
+    ]
+    headers = "array<struct<key string, value binary>>"
+    data = spark.createDataFrame(rows, f"topic string, partition int, key binary, value binary, headers {headers}")
+    write(data)
+    assert sorted(consumed(live_cluster, topic), key=lambda row: int(row[0])) == [
+        (0, None, None, None),
+        (1, b"", b"", None),
+        (2, b"k", b"v", [("a", b"1"), ("b", None)]),
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_text_by_key_goes_where_kafka_would_put_it(
+    spark: Any, write: Callable[..., None], live_cluster: LocalCluster, topic: str, codec: str
+) -> None:
+    data = spark.range(500).selectExpr("cast(id % 50 as string) as key", "concat('value ', id) as value")
+    write(data, topic=topic, **{"kafka.compression.type": codec})
+    found = consumed(live_cluster, topic)
+    assert sorted(row[2] for row in found) == sorted(b"value %d" % n for n in range(500))
+    places = {(row[1], row[0]) for row in found}
+    assert len(places) == 50, "a key is in one partition"
+    assert {partition for _, partition in places} == {0, 1, 2}
+
+
+def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name: str, tmp_path: Path) -> None:
+    spark.range(100).selectExpr("cast(id as string) as value").write.parquet(str(tmp_path / "in"))
+    source = spark.readStream.schema("value string").parquet(str(tmp_path / "in"))
+    query = (
+        source.writeStream.format("klamm-kafka")
+        .option("kafka.bootstrap.servers", live_cluster.bootstrap_servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert sorted(int(row[2]) for row in consumed(live_cluster, topic)) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "told"),
+    [
+        ("'x' as value", {}, "no topic is said"),
+        ("'x' as wrong", {"topic": "t"}, "there is no column value"),
+        ("1 as value", {"topic": "t"}, "the column value is of type int"),
+        ("'x' as value, 'y' as other", {"topic": "t"}, "the column other is of type string"),
+        ("'x' as value", {"topic": "absent"}, "absent"),
+        ("'x' as value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks wants all, 1 or 0"),
+        ("'x' as value", {"topic": "t", "acks": "1"}, "no such option: acks"),
+        ("'x' as value, cast(null as string) as topic", {}, "a row has no topic"),
+    ],
+)
+def test_what_cannot_be_written(
+    spark: Any, write: Callable[..., None], columns: str, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception) as caught:
+        write(spark.range(1).selectExpr(*columns.split(", ")), **options)
+    assert told in str(caught.value)
