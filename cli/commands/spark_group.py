@@ -75,3 +75,17 @@ def open_spark(
         on_log=lambda path: invocation.talk.detail(f"spark: its log is {path}"),
     ) as spark:
         yield spark
+
+
+@contextmanager
+def tasks_shown(invocation: Invocation, spark: SparkSession) -> Iterator[None]:
+    """Say on stderr how far the jobs are that run inside."""
+    from cli.framework.progress import Progress
+    from engine.pipeline.session import tasks_watched
+
+    progress = Progress(invocation.talk, "done", "tasks")
+    try:
+        with tasks_watched(spark, lambda done, total: progress.update(done, total)):
+            yield
+    finally:
+        progress.end()

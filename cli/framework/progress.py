@@ -26,13 +26,13 @@ class Progress:
         self._started = self._told = time.monotonic()
         self._has_line = False
 
-    def update(self, done: int) -> None:
-        """Say how far it is, unless that was said a moment ago."""
+    def update(self, done: int, total: int | None = None) -> None:
+        """Say how far it is, unless that was said a moment ago; ``total`` where it is learnt on the way."""
         now = time.monotonic()
         if not self._is_shown or now - self._told < self._pace_s:
             return
         self._told = now
-        text = progress_line(self._verb, self._unit, done, self._total, now - self._started)
+        text = progress_line(self._verb, self._unit, done, total or self._total, now - self._started)
         sys.stderr.write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
         sys.stderr.flush()
         self._has_line = self._is_terminal

@@ -49,6 +49,9 @@ _BASE_OFFSET, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP, _RECORD_COUNT = (
     for name in ("base_offset", "attributes", "base_timestamp", "max_timestamp", "record_count")
 )
 
+_RECORD_BYTES_MIN = 7
+"""A record of nothing: length, attributes, time, offset, key, value and number of headers."""
+
 _ABREAST_MIN = 256
 """From so many batches on it is quicker to go through all of them abreast than through one after the other."""
 
@@ -100,13 +103,13 @@ def decode(chunk: bytes, frame: Frame, aborted: Iterable[Aborted] | None = None)
 
 
 def _add(group: _Group, chunk: bytes, position: int, header: BatchHeader) -> None:
-    if header.record_count < 0:
-        raise invalid_records(header, f"it declares {header.record_count} records")
     start, end = position + layout.BATCH_OVERHEAD, position + header.size_bytes
     section: memoryview | bytes = memoryview(chunk)[start:end]
     if header.is_compressed:
         section = decompress(header.codec, memoryview(chunk)[start:end])
         group.is_in_place = False
+    if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(section):
+        raise invalid_records(header, f"it declares {header.record_count} records in {len(section)} bytes")
     group.headers.append(header)
     group.sections.append(section)
     group.places.append((start, end))

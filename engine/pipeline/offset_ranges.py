@@ -77,7 +77,7 @@ def ranges_between(
 
 
 def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into pieces: none longer than ``max_records``, and about ``min_partitions`` of them by their sizes."""
+    """Cut ranges by their sizes: no piece longer than ``max_records``, and at least ``min_partitions`` of them."""
     pieces = [piece for one in ranges for piece in _cut(one, -(-one.count // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions or not pieces:
         return pieces
@@ -86,11 +86,7 @@ def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: in
     large = [one for one in pieces if one.count * min_partitions > total]
     share = min_partitions - (len(pieces) - len(large))
     large_total = sum(one.count for one in large)
-    return [
-        piece
-        for one in pieces
-        for piece in _cut(one, max(1, round(one.count * share / large_total)) if one in large else 1)
-    ]
+    return [piece for one in pieces for piece in _cut(one, -(-one.count * share // large_total) if one in large else 1)]
 
 
 def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.admin.cluster.errors import BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import BadRequest, NotFound, Refused, Unreachable
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import Offsets as ToldOffsets
@@ -22,8 +23,9 @@ from engine.pipeline.offset_ranges import Offsets
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""So long leaders that are just moving are waited for, as a Kafka client does by default."""
+"""So long missing leaders and brokers are waited for, as a Kafka client does by default."""
 
+_PAUSE_S = 0.25
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 _NO_OFFSET = -1
 
@@ -47,13 +49,28 @@ async def opened(connection: Connection) -> AsyncIterator[WireCluster]:
 
 
 def asked(connection: Connection, question: Callable[[WireCluster], Awaitable[T]]) -> T:
-    """Ask a cluster something, from code that is not asynchronous."""
+    """Ask a cluster something, from code that is not asynchronous; ask again while leaders or brokers are missing."""
 
     async def ask() -> T:
-        async with opened(connection) as wire:
-            return await question(wire)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                async with opened(connection) as wire:
+                    return await question(wire)
+            except (Unreachable, Refused) as error:
+                if not _may_pass(error) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE_S)
 
     return asyncio.run(ask())
+
+
+def _may_pass(error: Unreachable | Refused) -> bool:
+    if isinstance(error, Unreachable):
+        return True
+    return error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (
+        error.code.is_retriable or error.code.is_invalid_metadata
+    )
 
 
 async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
@@ -65,8 +82,8 @@ async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
     """
     partitions = await _partitions(wire, options)
     earliest, latest = await asyncio.gather(
-        start_offsets(wire, partitions, patience_s=PATIENCE_S),
-        end_offsets(wire, partitions, isolation=options.isolation, patience_s=PATIENCE_S),
+        start_offsets(wire, partitions),
+        end_offsets(wire, partitions, isolation=options.isolation),
     )
     return Bounds(all_known(earliest), all_known(latest))
 
@@ -87,7 +104,7 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     if times is None:
         times = dict.fromkeys(bounds.latest, edge.timestamp or 0)
     _check_partitions(times, bounds.latest, name)
-    found = all_known(await offsets_at(wire, times, isolation=options.isolation, patience_s=PATIENCE_S))
+    found = all_known(await offsets_at(wire, times, isolation=options.isolation))
     late = sorted(one for one, offset in found.items() if offset == _NO_OFFSET)
     if late and not edge.takes_latest:
         hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
@@ -126,10 +143,12 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
 
 
 def all_known(told: ToldOffsets) -> Offsets:
-    """Return the offsets; raises Refused where one is not known."""
+    """Return the offsets; raises Refused or Unreachable where one is not known."""
     found: Offsets = {}
     for name, offset in told.items():
         if isinstance(offset, Unknown):
-            raise Refused(offset.code or ErrorCode.UNKNOWN_SERVER_ERROR, offset.message, where=str(name))
+            if offset.code is None:
+                raise Unreachable(offset.message, where=str(name))
+            raise Refused(offset.code, offset.message, where=str(name))
         found[name] = offset
     return found

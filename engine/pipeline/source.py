@@ -27,7 +27,7 @@ from engine.pipeline.offset_ranges import (
     split,
     to_json,
 )
-from engine.pipeline.positions import PATIENCE_S, Bounds, all_known, asked, read_bounds, resolve
+from engine.pipeline.positions import Bounds, all_known, asked, read_bounds, resolve
 from engine.pipeline.reading import DataLost, ReadTask, read_range
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class StreamPlan:
         begins, ends = from_json(start), from_json(stop)
 
         async def look(wire: WireCluster) -> Offsets:
-            return all_known(await start_offsets(wire, ends, patience_s=PATIENCE_S))
+            return all_known(await start_offsets(wire, ends))
 
         earliest = asked(self.options.connection, look)
         return _pieces(self.options, self._columns, ranges_between(begins, ends, earliest, _data_loss(self.options)))

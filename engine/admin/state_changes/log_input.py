@@ -19,13 +19,17 @@ class DamagedLog(Exception):
 class LogInput:
     """Reads a log in chunks, decompressed. Its end closes it.
 
-    Raises OSError where it cannot be opened. ``consumed_bytes`` counts what was read of the file itself.
+    Raises OSError where it cannot be opened. ``consumed_bytes`` counts what was read of the file itself. With ``begin``
+    and ``end`` only that part of a plain file is read.
     """
 
-    def __init__(self, path: Path, chunk_bytes: int) -> None:
+    def __init__(self, path: Path, chunk_bytes: int, *, begin: int = 0, end: int | None = None) -> None:
         self._chunk_bytes = chunk_bytes
         is_stdin = path == STDIN
         self._file = open(0 if is_stdin else path, "rb", buffering=0, closefd=not is_stdin)  # noqa: SIM115
+        self._left_bytes = None if end is None else end - begin
+        if begin:
+            self._file.seek(begin)
         self.consumed_bytes = 0
         self._returned = b""
         self._gzip: _Gzip | None = None
@@ -75,7 +79,11 @@ class LogInput:
     def _raw(self, size_bytes: int) -> bytes:
         if self._file.closed:
             return b""
+        if self._left_bytes is not None:
+            size_bytes = min(size_bytes, self._left_bytes)
         chunk = self._file.read(size_bytes) or b""
+        if self._left_bytes is not None:
+            self._left_bytes -= len(chunk)
         self.consumed_bytes += len(chunk)
         return chunk
 

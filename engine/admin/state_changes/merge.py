@@ -77,15 +77,28 @@ class MergePlan:
         """Return what turns the merge's times into UTC; None where they are in UTC."""
         return None if self.is_utc else UtcClock(self.zones[None] if not self.files else self._zone(self.files[0]))
 
+    def clock_of(self, file: LogFile) -> UtcClock | None:
+        """Return what turns a log's times into those that are compared; None where they compare as they stand."""
+        return UtcClock(self._zone(file)) if self.is_utc else None
+
+    @property
+    def has_changed_clocks(self) -> bool:
+        """Whether clocks of a zone were put forward or back meanwhile: then a log's times mean what its order says."""
+        if not self.is_utc or not self.files:
+            return False
+        first = min(file.first_start for file in self.files)
+        last = max(file.last_start or file.first_start for file in self.files)
+        return not all(has_one_offset(zone, first, last) for zone in {self._zone(file) for file in self.files})
+
     def _zone(self, file: LogFile) -> Zone:
         return _zone_of(file, self.zones)
 
     def _source(self, number: int, tag_of: TagOf[Tag], *, in_bursts: bool) -> Source[Tag]:
         file, counter = self.files[number], self.counters[number]
-        lead_start = self._lead_start(number)
+        lead_start = self.lead_start(number)
 
         def open_reader() -> EntryReader[Tag]:
-            clock = UtcClock(self._zone(file)) if self.is_utc else None
+            clock = self.clock_of(file)
             return EntryReader(
                 file,
                 tag_of,
@@ -99,7 +112,7 @@ class MergePlan:
 
         return Source(min(lead_start, self._order_start(file, file.first_start)), open_reader, counter)
 
-    def _lead_start(self, number: int) -> bytes:
+    def lead_start(self, number: int) -> bytes:
         """Return when lines without a time at a log's beginning were written: at the end of the same broker's last."""
         file = self.files[number]
         own = self._order_start(file, file.first_start)

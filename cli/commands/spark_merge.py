@@ -1,0 +1,64 @@
+"""``klamm spark merge``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.spark_group import Confs, Master, Packages, group, open_spark, tasks_shown
+from cli.commands.state_changes_group import Paths, Zones, named_paths, zones_of
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+
+@group.command(
+    "merge",
+    needs=Needs(bounded=False),
+    examples=(
+        "klamm spark merge /mnt/logs --out /mnt/merged",
+        "klamm spark merge /mnt/logs --out night.log --single --master 'local[8]'",
+        "klamm spark merge /mnt/logs --out /mnt/merged --master spark://head:7077 --conf spark.executor.memory=2g",
+    ),
+)
+def merge(
+    invocation: Invocation,
+    paths: Paths = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="A folder that does not exist.")] = None,
+    single: Annotated[bool, typer.Option("--single", help="Write one file, not a folder of parts.")] = False,
+    tz: Zones = None,
+    master: Master = None,
+    conf: Confs = None,
+    packages: Packages = None,
+) -> Report:
+    """Merge the state-change logs of many brokers by time, as a Spark job.
+
+    The answer is that of klamm state-changes merge in a pipe, byte for byte; the parts are read in the order of their
+    names. Executors must see logs and output under the same paths. Take single topics or hours out of the answer with
+    klamm state-changes merge, which reads it too.
+    """
+    from cli.framework.failure import Failure
+    from cli.framework.invocation import Stop
+    from cli.views.spark import merge_report
+    from cli.views.state_changes import tell_problems
+    from engine.admin.state_changes.find_logs import find_logs
+    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.merge import MergeWish, plan_merge
+    from engine.pipeline.log_merge import merge_logs, refuse_existing
+
+    if out is None:
+        from cli.exit_codes import ExitCode
+
+        raise Stop(Failure(ExitCode.USAGE, "usage", "where to write is not said", hint="give --out FOLDER"))
+    refuse_existing(out)
+    plan = plan_merge(look_at_logs(find_logs(named_paths(paths, None))), MergeWish(zones=zones_of(tz)))
+    with (
+        open_spark(invocation, master, conf, packages, name="klamm spark merge") as spark,
+        tasks_shown(invocation, spark),
+    ):
+        result = merge_logs(spark, plan, out, is_single=single)
+    code = tell_problems(invocation, result.problems)
+    return replace(merge_report(result), exit_code=code)

@@ -1,0 +1,185 @@
+"""Where state-change logs are cut so that each piece of time can be merged by itself, and whether that is sound.
+
+A boundary is a time. In each log a cut is the entry that a search by halves finds for it. Logs are nearly in order, so
+a piece reads a little more on both sides and takes what is of its own time. It is counted afterwards if all was taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from engine.admin.state_changes.merge import MergePlan
+from engine.admin.state_changes.zones import UtcClock
+from engine.formats.state_change_lines import is_start, start_of
+
+SLACK_BYTES = 32 * 1024
+"""So far from its place an entry may stand around a cut."""
+
+_SAMPLE_BYTES_MAX = 4 * 1024 * 1024
+_SAMPLES_PER_PIECE = 16
+_LOOK_BYTES = 16 * 1024
+_LOOK_BYTES_MAX = 16 * 1024 * 1024
+_BLOCK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Bytes ``begin`` to ``end`` - 1 of the log with this number in the plan: whole entries."""
+
+    number: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """All entries of the times from ``start`` to before ``stop``; None is without a bound."""
+
+    start: bytes | None
+    stop: bytes | None
+    segments: tuple[Segment, ...]
+
+
+def cut(plan: MergePlan, paths: Sequence[Path], piece_bytes: int) -> list[Piece]:
+    """Return pieces of about so many bytes, in the order of time. ``paths`` are the plan's logs, uncompressed."""
+    logs = [_Log(path, plan.clock_of(file)) for path, file in zip(paths, plan.files, strict=True)]
+    try:
+        bounds = _boundaries(logs, piece_bytes)
+        edges = [[0, *(log.cut_at(bound) for bound in bounds), log.size] for log in logs]
+        leads = [plan.lead_start(number) for number in range(len(logs))]
+        times: list[bytes | None] = [None, *bounds, None]
+        return [
+            Piece(start, stop, tuple(_segments(logs, leads, edges, index, start, stop)))
+            for index, (start, stop) in enumerate(pairwise(times))
+        ]
+    finally:
+        for log in logs:
+            log.close()
+
+
+def _segments(
+    logs: Sequence[_Log],
+    leads: Sequence[bytes],
+    edges: Sequence[Sequence[int]],
+    index: int,
+    start: bytes | None,
+    stop: bytes | None,
+) -> Iterator[Segment]:
+    """Yield what a piece reads: a log has a part in it, or lines without a time at its beginning that belong there."""
+    for number, (log, lead) in enumerate(zip(logs, leads, strict=True)):
+        low, high = edges[number][index], edges[number][index + 1]
+        has_lead = (start is None or start <= lead) and (stop is None or lead < stop)
+        if low < high or has_lead:
+            yield Segment(number, log.entry_before(low), log.entry_after(high))
+
+
+def expected_bytes(path: Path) -> int:
+    """Return what the entries of a log come to, each with a line feed."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return size + (file.read(1) != b"\n")
+
+
+def is_nearly_in_order(path: Path) -> bool:
+    """Whether no entry of a log stands further from its place than the local merge puts in order.
+
+    The earliest time of each block must not be before that of the block before it. Then the local merge, which looks
+    further ahead than a block, meets no entry too late, and its answer is sorted as that of the pieces is.
+    """
+    earliest = rest = b""
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_BLOCK_BYTES):
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            starts = [start_of(line) for line in lines if is_start(line)]
+            if starts:
+                least = min(starts)
+                if least < earliest:
+                    return False
+                earliest = least
+    return not is_start(rest) or start_of(rest) >= earliest
+
+
+class _Log:
+    """One log, open for looking at single places."""
+
+    def __init__(self, path: Path, clock: UtcClock | None) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._clock = clock
+        self.size = self._file.seek(0, os.SEEK_END)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def samples(self, distance: int) -> list[tuple[bytes, int]]:
+        """Return times at even distances, each with the bytes up to the next one."""
+        found = []
+        for position in range(0, self.size, distance):
+            entry = self._entry_from(position)
+            if entry is not None:
+                found.append((entry[1], min(distance, self.size - position)))
+        return found
+
+    def cut_at(self, bound: bytes) -> int:
+        """Return where the first entry at or after a time begins, as far as the log is in order."""
+        low, high = 0, self.size
+        while high - low > _LOOK_BYTES:
+            middle = (low + high) // 2
+            entry = self._entry_from(middle)
+            if entry is None or entry[0] >= high:
+                high = middle
+            elif entry[1] < bound:
+                low = entry[0]
+            else:
+                high = middle
+        position = low
+        while (entry := self._entry_from(position)) is not None:
+            if entry[1] >= bound:
+                return entry[0]
+            position = entry[0] + 1
+        return self.size
+
+    def entry_before(self, position: int) -> int:
+        """Return where an entry begins that is a little before a cut; the log's own beginning stays."""
+        entry = self._entry_from(position - SLACK_BYTES) if position > SLACK_BYTES else None
+        return 0 if position <= SLACK_BYTES else position if entry is None else min(entry[0], position)
+
+    def entry_after(self, position: int) -> int:
+        """Return where an entry begins that is a little after a cut; the log's end where there is none."""
+        entry = self._entry_from(position + SLACK_BYTES)
+        return self.size if entry is None else entry[0]
+
+    def _entry_from(self, position: int) -> tuple[int, bytes] | None:
+        """Return position and time of the first entry that begins at a position or after it."""
+        begin = max(0, position - 1)
+        look = _LOOK_BYTES
+        while True:
+            self._file.seek(begin)
+            text = self._file.read(look)
+            at = 0 if position <= 0 and is_start(text) else text.find(b"\n[") + 1
+            while at and not is_start(text[at : at + 25]):
+                at = text.find(b"\n[", at) + 1
+            if at or (position <= 0 and is_start(text)):
+                start = start_of(text[at:])
+                return begin + at, start if self._clock is None else self._clock.starts([start])[0]
+            if len(text) < look or look >= _LOOK_BYTES_MAX:
+                return None
+            look *= 4
+
+
+def _boundaries(logs: Sequence[_Log], piece_bytes: int) -> list[bytes]:
+    """Return the times at which so many bytes of all logs have gone by."""
+    bounds: list[bytes] = []
+    passed = 0
+    distance = min(max(piece_bytes // _SAMPLES_PER_PIECE, 1), _SAMPLE_BYTES_MAX)
+    for start, size in sorted(sample for log in logs for sample in log.samples(distance)):
+        if passed >= piece_bytes and (not bounds or start > bounds[-1]):
+            bounds.append(start)
+            passed = 0
+        passed += size
+    return bounds

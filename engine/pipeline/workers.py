@@ -1,0 +1,75 @@
+"""Runs functions of the engine in Spark's Python workers, which are no processes of klamm's own.
+
+A function that is pickled as it is would be looked for as ``engine…`` by a worker that has not heard of klamm's folder.
+So what travels is a small function by value, which puts that folder on the path first; executors elsewhere have it in
+the archive that comes with the job.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.pipeline.archive import write_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_SHIPPED = "klamm-spark.zip"
+
+
+def run_in_workers(spark: SparkSession, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """Call a function of a module with each task, one Spark task each; return the results in their order.
+
+    Task and result are pickled; the function is found by its name.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    ship_code(spark)
+    call = _by_name(function.__module__, function.__name__)
+    payloads = [pickle.dumps(task) for task in tasks]
+    found: list[bytes] = context.parallelize(payloads, len(payloads)).map(call).collect()
+    return [pickle.loads(each) for each in found]
+
+
+def ship_code(spark: SparkSession) -> None:
+    """Give executors in other processes the archive, once for a session."""
+    context = spark.sparkContext
+    if _is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
+        return
+    with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
+        archive = Path(folder) / _SHIPPED
+        write_archive(archive)
+        context.addPyFile(str(archive))
+
+
+def _shipped(context: Any) -> Iterable[str]:
+    return list(context._python_includes)
+
+
+def _is_in_threads(master: str | None) -> bool:
+    return master is not None and (master == "local" or master.startswith("local["))
+
+
+def _by_name(module: str, name: str) -> Callable[[bytes], bytes]:
+    """Return a function that travels by value, for it can be found in no module."""
+
+    def call(payload: bytes) -> bytes:
+        import importlib
+        import pickle
+
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError:
+            importlib.import_module("klamm._path")
+            found = importlib.import_module(module)
+        return pickle.dumps(getattr(found, name)(pickle.loads(payload)))
+
+    return call

@@ -1,0 +1,213 @@
+"""Logs merged in pieces: the bytes of the local merge, whatever the logs are like."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from klamm_program import in_process
+
+from engine.admin.state_changes.find_logs import find_logs
+from engine.admin.state_changes.log_files import look_at_logs
+from engine.admin.state_changes.merge import MergePlan, MergeWish, plan_merge
+from engine.admin.state_changes.merged_text import text_chunks, text_tags
+from engine.common.errors import OperationError
+from engine.pipeline import log_cuts, log_merge
+from engine.pipeline.log_merge import MergeResult, merge_logs
+
+BEGIN = datetime(2026, 11, 21, 6)
+
+
+def run_here(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Does what Spark does with tasks and results, in this process."""
+    return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
+
+
+@pytest.fixture(autouse=True)
+def without_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "spark" not in request.fixturenames:
+        monkeypatch.setattr(log_merge, "run_in_workers", run_here)
+
+
+def plan_of(*paths: Path, **wish: Any) -> MergePlan:
+    return plan_merge(look_at_logs(find_logs(paths)), MergeWish(**wish))
+
+
+def locally(plan: MergePlan) -> bytes:
+    return b"".join(text_chunks(plan.merge(text_tags(plan), in_bursts=True)))
+
+
+def in_pieces(folder: Path, piece_bytes: int, **wish: Any) -> tuple[bytes, MergeResult]:
+    out = folder.parent / "merged"
+    result = merge_logs(None, plan_of(folder, **wish), out, piece_bytes=piece_bytes)  # type: ignore[arg-type]
+    parts = sorted(path for path in out.iterdir() if path.name.startswith("part-"))
+    assert tuple(parts) == result.parts
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["logs", "merged"], "nothing is left behind"
+    return b"".join(part.read_bytes() for part in parts), result
+
+
+def entry(moment: datetime, broker: int, text: str) -> str:
+    return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}] INFO [Broker id={broker}] {text} (logger)\n"
+
+
+def write_logs(
+    folder: Path, chance: random.Random, *, brokers: int, entries: int, disorder: int, is_gzip: bool = False
+) -> None:
+    """Write each broker's log in two files; ``disorder`` is how many entries an entry may stand from its place."""
+    for broker in range(1, brokers + 1):
+        moment, texts = BEGIN + timedelta(milliseconds=chance.randint(0, 5000)), []
+        for number in range(entries):
+            moment += timedelta(milliseconds=chance.choice([0, 0, 0, 1, 7, 900]))
+            text = entry(moment, broker, f"Leader orders-{number} starts" + "x" * chance.randint(0, 60))
+            if chance.random() < 0.02:
+                text += "java.io.IOException: No space left\n\tat kafka.Log\n[not a time]\n"
+            texts.append(text)
+        for at in range(len(texts) - 1):
+            if disorder and chance.random() < 0.1:
+                other = min(len(texts) - 1, at + chance.randint(1, disorder))
+                texts[at], texts[other] = texts[other], texts[at]
+        middle = chance.randint(0, entries)
+        path = folder / f"broker-{broker}" / "state-change.log"
+        path.parent.mkdir(parents=True)
+        rolled = "".join(texts[:middle]).encode()
+        live = "".join(texts[middle:]).encode()
+        if chance.random() < 0.5:
+            live = b"\tat a.line.of.the.last.file\n" + live
+        if chance.random() < 0.5:
+            live = live.removesuffix(b"\n")
+        path.with_name("state-change.log.2026-11-21-06").write_bytes(gzip.compress(rolled) if is_gzip else rolled)
+        path.write_bytes(live)
+
+
+@given(
+    st.randoms(use_true_random=False),
+    st.integers(1, 4),
+    st.integers(1, 300),
+    st.integers(0, 5),
+    st.integers(200, 9000),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_the_bytes_of_the_local_merge(
+    chance: random.Random, brokers: int, entries: int, disorder: int, piece_bytes: int, is_gzip: bool
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "logs"
+        write_logs(folder, chance, brokers=brokers, entries=entries, disorder=disorder, is_gzip=is_gzip)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log_merge, "run_in_workers", run_here)
+            patch.setattr(log_cuts, "SLACK_BYTES", chance.choice([0, 300, 5000]))
+            merged, _ = in_pieces(folder, piece_bytes)
+        assert merged == locally(plan_of(folder))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+def test_logs_are_cut(folder: Path) -> None:
+    write_logs(folder, random.Random(1), brokers=3, entries=3000, disorder=3)
+    merged, result = in_pieces(folder, 100_000)
+    assert merged == locally(plan_of(folder))
+    assert result.reason is None
+    assert len(result.parts) > 5
+    assert max(path.stat().st_size for path in result.parts) < 300_000
+
+
+def test_a_line_far_from_its_place_is_not_lost(folder: Path) -> None:
+    write_logs(folder, random.Random(2), brokers=2, entries=3000, disorder=0)
+    path = folder / "broker-1" / "state-change.log"
+    late = entry(BEGIN + timedelta(seconds=1), 1, "from long ago")
+    early = entry(BEGIN + timedelta(days=1), 1, "from the future")
+    path.write_text(early + path.read_text().rstrip("\n") + "\n" + late)
+    merged, result = in_pieces(folder, 50_000)
+    assert merged == locally(plan_of(folder))
+    assert result.reason is not None and "too far from their place" in result.reason
+
+
+def test_disorder_that_the_local_merge_does_not_mend(folder: Path) -> None:
+    """The local merge looks ahead so far and no further; where that shows, the answer is still its answer."""
+    folder.mkdir()
+    lines = [entry(BEGIN + timedelta(seconds=n), 1, "x" * 900) for n in range(1000)]
+    lines = lines[:400] + lines[900:] + lines[400:900]
+    (folder / "state-change.log").write_text("".join(lines))
+    other = [entry(BEGIN + timedelta(seconds=n), 2, "y") for n in range(1000)]
+    (folder / "state-change.log.broker-2").write_text("".join(other))
+    merged, result = in_pieces(folder, 10_000_000)
+    assert merged == locally(plan_of(folder))
+    assert result.reason is not None
+
+
+def test_zones_that_differ(folder: Path) -> None:
+    write_logs(folder, random.Random(3), brokers=2, entries=800, disorder=2)
+    zones = {None: ZoneInfo("UTC"), 2: ZoneInfo("Asia/Kolkata")}
+    merged, result = in_pieces(folder, 20_000, zones=zones)
+    assert merged == locally(plan_of(folder, zones=zones))
+    assert result.reason is None and len(result.parts) > 3
+
+
+def test_clocks_that_are_put_back(folder: Path) -> None:
+    folder.mkdir()
+    night = [datetime(2026, 10, 25, 2, minute) for minute in range(0, 60, 5)]
+    (folder / "state-change.log").write_text("".join(entry(moment, 1, "x") for moment in [*night, *night]))
+    zones = {None: ZoneInfo("Europe/Berlin")}
+    merged, result = in_pieces(folder, 100, zones=zones)
+    assert merged == locally(plan_of(folder, zones=zones))
+    assert result.reason == "clocks were changed meanwhile"
+
+
+def test_a_gzip_that_breaks_off(folder: Path) -> None:
+    write_logs(folder, random.Random(4), brokers=1, entries=2000, disorder=0, is_gzip=True)
+    path = folder / "broker-1" / "state-change.log.2026-11-21-06"
+    path.write_bytes(path.read_bytes()[:-3000])
+    plan = plan_of(folder)
+    merged, result = in_pieces(folder, 20_000)
+    assert merged == locally(plan)
+    assert list(result.problems) == plan.problems
+
+
+def test_a_merge_is_merged_again(folder: Path) -> None:
+    write_logs(folder, random.Random(5), brokers=2, entries=100, disorder=0)
+    whole = locally(plan_of(folder))
+    (folder.parent / "again").mkdir()
+    (folder.parent / "again" / "logs").mkdir()
+    (folder.parent / "again" / "logs" / "state-change.log").write_bytes(whole)
+    merged, _ = in_pieces(folder.parent / "again" / "logs", 1000)
+    assert merged == locally(plan_of(folder.parent / "again" / "logs"))
+
+
+def test_an_output_that_exists_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    write_logs(folder, random.Random(6), brokers=1, entries=10, disorder=0)
+    (tmp_path / "there").write_text("mine")
+    with pytest.raises(OperationError, match="the output exists"):
+        merge_logs(None, plan_of(folder), tmp_path / "there")  # type: ignore[arg-type]
+    assert (tmp_path / "there").read_text() == "mine"
+
+
+def test_the_command_on_a_session(spark: Any, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_logs(folder, random.Random(7), brokers=3, entries=2000, disorder=2, is_gzip=True)
+    out = tmp_path / "merged"
+    ran = in_process("spark", "merge", folder, "--out", out, "-o", "json", capture=capsys)
+    assert ran.code == 0, ran.err
+    parts = [Path(part["path"]) for part in ran.json]
+    assert b"".join(part.read_bytes() for part in parts) == locally(plan_of(folder))
+    assert (out / "_SUCCESS").exists()
+    again = in_process("spark", "merge", folder, "--out", out, "-o", "json", capture=capsys)
+    assert (again.code, again.out) == (2, "")
+    assert again.error["message"] == f"the output exists: {out}"
+    single = tmp_path / "night.log"
+    assert in_process("spark", "merge", folder, "--out", single, "--single", capture=capsys).code == 0
+    assert single.read_bytes() == locally(plan_of(folder))
+    nowhere = in_process("spark", "merge", folder, "-o", "json", capture=capsys)
+    assert (nowhere.code, nowhere.error["hint"]) == (2, "give --out FOLDER")

@@ -1,0 +1,314 @@
+"""``klamm-kafka`` on a real session, from real brokers: what a plain consumer reads, each record exactly once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from engine.local.cluster import LocalCluster
+from klamm.spark import KafkaDataSource, klamm_kafka
+
+pytestmark = pytest.mark.timeout(240)
+
+Read = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def topic(live_cluster: LocalCluster, topic_name: str) -> str:
+    """A topic of two partitions on both brokers."""
+    create(live_cluster, topic_name)
+    return topic_name
+
+
+def create(cluster: LocalCluster, name: str, *, partitions: int = 2, replicas: int = 2, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
+    admin.create_topics([new])[name].result(30)
+
+
+def send(cluster: LocalCluster, topic: str, records: list[dict[str, Any]], **settings: Any) -> None:
+    """Send records and wait until all replicas have them."""
+    failures: list[Any] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "acks": "all", **settings})
+    for record in records:
+        producer.produce(topic, on_delivery=lambda error, _: failures.append(error) if error else None, **record)
+    assert producer.flush(60) == 0
+    assert not failures
+
+
+def consumed(cluster: LocalCluster, topic: str, partitions: int) -> list[tuple[Any, ...]]:
+    """Return what a plain consumer reads, by partition and offset."""
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused", "enable.partition.eof": True}
+    consumer = Consumer(settings | {"enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    found, ended = [], 0
+    while ended < partitions:
+        message = consumer.poll(30)
+        assert message is not None, "the consumer got nothing"
+        if message.error():
+            ended += 1
+            continue
+        kind, time = message.timestamp()
+        place = (message.partition(), message.offset())
+        found.append((*place, message.key(), message.value(), time, kind - 1, message.headers()))
+    consumer.close()
+    return sorted(found, key=lambda row: row[:2])
+
+
+@pytest.fixture
+def frame(spark: Any, live_cluster: LocalCluster) -> Callable[..., Any]:
+    """Makes a data frame of a batch."""
+
+    def make(**options: str) -> Any:
+        return reader(spark.read, live_cluster, **options).load()
+
+    return make
+
+
+def reader(source: Any, cluster: LocalCluster, **options: str) -> Any:
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers} | options
+    return source.format("klamm-kafka").options(**given)
+
+
+def spark_rows(data: Any) -> list[tuple[Any, ...]]:
+    """Return rows in the form of ``consumed``."""
+    from pyspark.sql import functions as f
+
+    chosen = data.select(
+        "partition", "offset", "key", "value", f.unix_millis("timestamp").alias("time"), "timestampType", "headers"
+    )
+    return [
+        (
+            row.partition,
+            row.offset,
+            None if row.key is None else bytes(row.key),
+            None if row.value is None else bytes(row.value),
+            row.time,
+            row.timestampType,
+            [(one.key, None if one.value is None else bytes(one.value)) for one in row.headers or ()] or None,
+        )
+        for row in chosen.orderBy("partition", "offset").collect()
+    ]
+
+
+def test_every_codec_and_shape_as_a_consumer_reads_it(
+    frame: Callable[..., Any], live_cluster: LocalCluster, topic: str
+) -> None:
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        shapes: list[dict[str, Any]] = [
+            {"key": b"k", "value": f"{codec} {number}".encode() * (number % 7)} for number in range(400)
+        ]
+        shapes += [{"key": None, "value": b"no key"}, {"key": b"no value", "value": None}, {"key": b"", "value": b""}]
+        shapes += [{"value": b"with headers", "headers": [("a", b"1"), ("a", None), ("ü", b"")]}]
+        shapes += [{"value": b"of old", "timestamp": 1}]
+        send(
+            live_cluster, topic, [one | {"partition": number % 2} for number, one in enumerate(shapes)],
+            **{"compression.type": codec},
+        )  # fmt: skip
+    wanted = consumed(live_cluster, topic, 2)
+    assert len(wanted) == 5 * 405
+    data = frame(subscribe=topic, includeHeaders="true")
+    assert spark_rows(data) == wanted
+    assert {row.topic for row in data.select("topic").distinct().collect()} == {topic}
+    assert "headers" not in frame(subscribe=topic).columns
+
+
+def test_a_compacted_topic_with_gaps(frame: Callable[..., Any], live_cluster: LocalCluster, topic_name: str) -> None:
+    config = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    create(live_cluster, topic_name, partitions=1, **config)
+    send(live_cluster, topic_name, [{"key": b"k%d" % (n % 3), "value": b"%d" % n} for n in range(300)])
+    data = frame(subscribe=topic_name, includeHeaders="true")
+    assert spark_rows(data) == consumed(live_cluster, topic_name, 1)
+
+
+def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
+    records = [{"value": b"%d" % n, "partition": n % 2, "timestamp": 1_000_000 + n} for n in range(100)]
+    send(live_cluster, topic, records)
+
+    def values(**options: str) -> list[int]:
+        rows = frame(subscribe=topic, **options).select("value").collect()
+        return sorted(int(bytes(row.value)) for row in rows)
+
+    def by(**numbers: int) -> str:
+        return json.dumps({topic: {name[1:]: number for name, number in numbers.items()}})
+
+    assert values() == list(range(100))
+    assert values(startingOffsets=by(p0=40, p1=-1)) == list(range(80, 100, 2))
+    assert values(startingOffsets=by(p0=-1, p1=-2), endingOffsets=by(p0=-1, p1=10)) == list(range(1, 21, 2))
+    assert values(startingTimestamp="1000090") == list(range(90, 100))
+    assert values(startingOffsetsByTimestamp=by(p0=1_000_090, p1=1_000_095), endingTimestamp="1000097") == [
+        90, 92, 94, 95, 96,
+    ]  # fmt: skip
+    late = {"startingOffsetsByTimestamp": by(p0=9_000_000, p1=1_000_099)}
+    assert values(**late, startingOffsetsByTimestampStrategy="latest") == [99]
+    with pytest.raises(Exception, match=r"no record is as late as the option startingOffsets says"):
+        values(**late)
+    with pytest.raises(Exception, match=r"must name all partitions"):
+        values(startingOffsets=by(p0=1))
+
+
+def test_pieces_and_columns(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
+    send(live_cluster, topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(1000)])
+    assert frame(subscribe=topic).rdd.getNumPartitions() == 2
+    assert frame(subscribe=topic, minPartitions="5").rdd.getNumPartitions() == 6
+    assert frame(subscribe=topic, maxRecordsPerPartition="200").rdd.getNumPartitions() == 6
+    cut = frame(subscribePattern=f"{topic[:-1]}.", minPartitions="7")
+    assert Counter((row.partition, row.offset) for row in cut.collect()) == Counter(
+        (partition, offset) for partition in (0, 1) for offset in range(500)
+    )
+    one = frame(assign=json.dumps({topic: [1]})).select("partition").distinct().collect()
+    assert [row.partition for row in one] == [1]
+
+
+def test_a_schema_that_leaves_columns_out(spark: Any, live_cluster: LocalCluster, topic: str) -> None:
+    send(live_cluster, topic, [{"value": b"v", "key": b"k"}])
+    narrow = reader(spark.read, live_cluster, subscribe=topic).schema("offset long, value binary").load()
+    assert [(row.offset, bytes(row.value)) for row in narrow.collect()] == [(0, b"v")]
+    with pytest.raises(Exception, match="no column value of type string"):
+        reader(spark.read, live_cluster, subscribe=topic).schema("value string").load().collect()
+
+
+def test_records_that_are_gone(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
+    send(live_cluster, topic, [{"value": b"%d" % n, "partition": 0} for n in range(100)])
+    admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
+    for deletion in admin.delete_records([TopicPartition(topic, 0, 60)]).values():
+        deletion.result(30)
+    wanted = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 50, "1": 0}})}
+    with pytest.raises(Exception, match="wanted from offset 50 on, the first is now 60"):
+        frame(**wanted).count()
+    assert frame(**wanted, failOnDataLoss="false").count() == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "what to read is not said"),
+        ({"subscribe": "a", "assign": "{}"}, "said twice"),
+        ({"subscribe": "absent"}, "no such topic: absent"),
+        ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
+        ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "one of a stream"),
+        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "not supported"),
+    ],
+)
+def test_bad_options_say_what_to_do(frame: Callable[..., Any], options: Mapping[str, str], told: str) -> None:
+    with pytest.raises(Exception) as caught:
+        frame(**options).count()
+    assert told in str(caught.value)
+
+
+# -- streams
+
+
+class Collected:
+    """Keeps what the batches of a query brought, once per batch: a batch that is done again replaces itself."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[int, int, bytes]]] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, data: Any, number: int) -> None:
+        rows = [(row.partition, row.offset, bytes(row.value)) for row in data.collect()]
+        with self.lock:
+            self.batches[number] = rows
+
+    @property
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        with self.lock:
+            return sorted(row for rows in self.batches.values() for row in rows)
+
+
+@pytest.fixture
+def stream(spark: Any, live_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts a query that collects; the checkpoint is the test's, so a second one goes on where the first ended."""
+    started: list[Any] = []
+
+    def start(into: Callable[[Any, int], None], trigger: Mapping[str, Any] | None = None, **options: str) -> Any:
+        data = reader(spark.readStream, live_cluster, **options).load()
+        writer = data.writeStream.foreachBatch(into).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(**(trigger or {"availableNow": True})).start()
+        started.append(query)
+        return query
+
+    yield start
+    for query in started:
+        query.stop()
+
+
+def ended(query: Any) -> list[Any]:
+    assert query.awaitTermination(120), "the query did not end"
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def numbered(first: int, count: int) -> list[dict[str, Any]]:
+    return [{"value": b"%d" % n, "partition": n % 2} for n in range(first, first + count)]
+
+
+def test_batches_of_a_wanted_size_and_a_restart(
+    stream: Callable[..., Any], live_cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    send(live_cluster, topic, numbered(0, 1000))
+    found = Collected()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    progress = ended(stream(found, **options))
+    assert [one["numInputRows"] for one in progress] == [300, 300, 300, 100]
+    assert json.loads(progress[0]["sources"][0]["latestOffset"] if isinstance(
+        progress[0]["sources"][0]["latestOffset"], str) else json.dumps(progress[0]["sources"][0]["latestOffset"])
+    ) == {topic: {"0": 500, "1": 500}}  # fmt: skip
+    written = (tmp_path / "checkpoint" / "offsets" / "3").read_text().splitlines()[2]
+    assert json.loads(written) == {topic: {"0": 500, "1": 500}}
+    send(live_cluster, topic, numbered(1000, 100))
+    admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    send(live_cluster, topic, [{"value": b"new", "partition": 2}])
+    ended(stream(found, **options))
+    assert found.rows == sorted([(n % 2, n // 2, b"%d" % n) for n in range(1100)] + [(2, 0, b"new")])
+
+
+def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
+    """A batch that failed is done again from the same beginning, whatever has come since."""
+    send(live_cluster, topic, numbered(0, 10))
+    ended(stream(Collected(), subscribe=topic))
+    send(live_cluster, topic, numbered(10, 10))
+
+    def fail(data: Any, number: int) -> None:
+        raise RuntimeError("not today")
+
+    with pytest.raises(Exception, match="not today"):
+        stream(fail, subscribe=topic).awaitTermination(60)
+    send(live_cluster, topic, numbered(20, 10))
+    found = Collected()
+    ended(stream(found, subscribe=topic))
+    assert found.rows == sorted((n % 2, n // 2, b"%d" % n) for n in range(10, 30))
+
+
+def test_a_broker_dies_while_a_stream_runs(stream: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
+    found = Collected()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "5000"}
+    send(live_cluster, topic, numbered(0, 20_000))
+    query = stream(found, {"processingTime": "0 seconds"}, **options)
+    while not found.batches:
+        assert query.isActive, query.exception()
+        query.awaitTermination(0.05)
+    live_cluster.kill_broker(live_cluster.broker_ids[1])
+    try:
+        send(live_cluster, topic, numbered(20_000, 5000))
+    finally:
+        live_cluster.start_broker(live_cluster.broker_ids[1])
+    while sum(map(len, found.batches.values())) < 25_000:
+        assert query.isActive, query.exception()
+        query.awaitTermination(0.1)
+    query.stop()
+    assert found.rows == sorted((n % 2, n // 2, b"%d" % n) for n in range(25_000))
+
+
+def test_the_format_that_is_there(spark: Any) -> None:
+    assert klamm_kafka(spark) == "klamm-kafka" == KafkaDataSource.name(), "no jar of the connector is on the class path"
