@@ -19,9 +19,16 @@ from engine.pipeline.workers import run_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 QUERY_NAME = "klamm-lag"
 _LOOK_EVERY_S = 0.2
+_NOTE_EVERY_S = 0.02
+_NOTE_PATIENCE_S = 10.0
+
+
+class _Enough(Exception):
+    """All samples that were asked for are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +70,18 @@ def run_lag_job(
     """
     chunks = Lake(job.out).prepare(job.chunks)
     is_enough = threading.Event()
-    taken = 0
+    taken: list[int] = []
 
     def take(rows: DataFrame, batch_id: int) -> None:
-        nonlocal taken
+        if is_enough.is_set():
+            # Not done, then, and the first to be taken the next time.
+            raise _Enough
         time_ms = _due_ms(rows)
         if time_ms is None:
             return
         on_sample(_take(spark, job, chunks, batch_id, time_ms))
-        taken += 1
-        if job.samples is not None and taken >= job.samples:
+        taken.append(batch_id)
+        if len(taken) == job.samples:
             is_enough.set()
 
     clock = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
@@ -85,17 +94,22 @@ def run_lag_job(
     )
     try:
         while not (is_stopped.is_set() or is_enough.is_set()):
-            if not query.isActive:
+            if not query.isActive and not is_enough.is_set():
                 # Raises what it failed with.
                 query.awaitTermination()
                 break
             is_enough.wait(_LOOK_EVERY_S)
-        # What is being written gets its commit, so that it is not taken again.
-        deadline = time.monotonic() + 10
-        while is_enough.is_set() and query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.02)
+        # Spark gets the time to note that the last sample is done, so that it is not taken again.
+        deadline = time.monotonic() + _NOTE_PATIENCE_S
+        while is_enough.is_set() and not _is_noted(query, taken[-1]) and time.monotonic() < deadline:
+            time.sleep(_NOTE_EVERY_S)
     finally:
         query.stop()
+
+
+def _is_noted(query: StreamingQuery, batch_id: int) -> bool:
+    progress = query.lastProgress
+    return not query.isActive or (progress is not None and progress["batchId"] >= batch_id)
 
 
 def _due_ms(rows: DataFrame) -> int | None:

@@ -18,6 +18,7 @@ from spark_traces import one_source, write_checkpoint
 import engine.pipeline.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.lake_history import Objective, read_lake
 from engine.admin.lag.lake_sampling import ChunkTask, Watched
 from engine.local.cluster import LocalCluster
 from engine.pipeline.lag_job import LagJob, SampleTold, run_lag_job
@@ -89,8 +90,10 @@ def test_what_is_kept_and_read_back(
     by_group = {one["group"]: one for one in ran.json}
     assert by_group[name]["max_lag"] == by_group[name]["last_lag"] == 60
     assert by_group[name]["sample_count"] == 4
-    assert by_group[name]["outside_minutes"] > 0
-    assert by_group[name]["unknown_minutes"] > 0
+    assert by_group[name]["last_status"] == "STOP"
+    (reader,) = read_lake(Lake(str(out)), 0, time.time_ns() // 1_000_000, Objective(), [name]).readers
+    assert reader.outside_minutes > 0
+    assert reader.unknown_minutes > 0
     assert (by_group["query"]["kind"], by_group["query"]["max_lag"]) == ("checkpoint", 10)
 
 
