@@ -18,6 +18,7 @@ from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import Sample, take_sample
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
+from engine.common.collection import collector_paused
 from engine.common.model import IsolationLevel
 
 _TIMEOUT_S = 30.0
@@ -84,6 +85,11 @@ def plan_chunks(
 
 def sample_chunk(task: ChunkTask) -> ChunkDone:
     """Take the sample and write the file, also where there is nothing to tell: then no older one can stay."""
+    with collector_paused():
+        return _sample_chunk(task)
+
+
+def _sample_chunk(task: ChunkTask) -> ChunkDone:
     lake = Lake(task.out)
     rows: Rows = {name: [] for name in COLUMNS}
     failures: list[str] = []
