@@ -30,7 +30,7 @@ WINDOW = 200
 _VERSION = 7
 
 
-def _commit_all(bootstrap: str) -> None:
+def commit_all(bootstrap: str) -> None:
     """Let every group commit all partitions, each group another offset: half of them are behind."""
     with WireClient(bootstrap) as client:
         find = FindCoordinatorRequest(key="g-0")
@@ -68,7 +68,7 @@ def main() -> None:
         for number in range(PARTITIONS):
             one = [KLAMM, "perf", "producer", *load, "--partition", str(number), *where]
             subprocess.run(one, check=True, stdout=subprocess.DEVNULL)
-        _commit_all(cluster.bootstrap_servers)
+        commit_all(cluster.bootstrap_servers)
         print(f"{GROUPS} groups with {PARTITIONS} partitions each, half of them behind")
         print(f"{'':52} {'seconds':>8} {'CPU s':>8}")
         one_look = [KLAMM, "lag", "--samples", "1", "--timeout", "300", *where]

@@ -70,6 +70,7 @@ WORDS: dict[str, list[str]] = {
     "perf producer": ["--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1"],
     "perf consumer": ["--topic", "t", "--messages", "1"],
     "spark commit": [CHECKPOINT, "--group", "g"],
+    "spark lag": ["--out", "lag"],
 }
 """Words that make a whole command line."""
 

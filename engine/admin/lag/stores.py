@@ -122,7 +122,8 @@ def locate(text: str, others: OtherStore | None = None) -> Location:
         path = text if match is None else "/" + match[2].lstrip("/")
         return Location(LocalStore(), path, text)
     if scheme in _ARROW:
-        return Location(*_arrow(scheme, match[2], text), text)
+        filesystem, path = arrow_place(text)
+        return Location(ArrowStore(filesystem), path, text)
     if others is None:
         raise BadRequest(f"no file system is known for {scheme}://", where=text)
     return Location(*others(text), text)
@@ -161,17 +162,29 @@ def _matching(root: Location, parts: Sequence[str]) -> Iterator[Location]:
             yield from _matching(below, parts[1:])
 
 
-def _arrow(scheme: str, rest: str, text: str) -> tuple[Store, str]:
+def arrow_place(text: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a path or URI, and the path in it.
+
+    Raises:
+        BadRequest: pyarrow has none for it, or is not installed.
+        Unreachable: it cannot be opened.
+    """
+    match = _SCHEME.fullmatch(text)
+    scheme = match[1].lower() if match else "file"
     try:
         from pyarrow import fs
     except ImportError:
         hint = 'pip install "klamm[spark]"'
         raise BadRequest(f"{scheme}:// needs pyarrow, which is not installed", where=text, hint=hint) from None
+    if match is None or scheme in _LOCAL:
+        return fs.LocalFileSystem(), str(Path(text if match is None else "/" + match[2].lstrip("/")).absolute())
+    if scheme not in _ARROW:
+        raise BadRequest(f"{scheme}:// is no place for this: give a path, s3://, gs:// or abfs://", where=text)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:
         if _ARROW[scheme] == "s3" and endpoint:
-            return ArrowStore(fs.S3FileSystem(endpoint_override=endpoint)), rest.strip("/")
-        filesystem, path = fs.FileSystem.from_uri(f"{_ARROW[scheme]}://{rest}")
+            return fs.S3FileSystem(endpoint_override=endpoint), match[2].strip("/")
+        filesystem, path = fs.FileSystem.from_uri(f"{_ARROW[scheme]}://{match[2]}")
     except (OSError, ValueError, NotImplementedError) as error:
         raise Unreachable(f"the store cannot be opened: {error}", where=text) from error
-    return ArrowStore(filesystem), path
+    return filesystem, path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,10 @@ def test_batches_come_by_number_and_may_have_gaps(tmp_path: Path) -> None:
     query = read_checkpoint(locate(str(folder)))
     assert query.in_flight is not None
     assert (query.in_flight.batch_id, places(query)) == (11, {("0", "orders", 0, 11, 8)})
+    (folder / "commits" / "6").unlink()
+    assert read_checkpoint(locate(str(folder))) == replace(query, batches=[b for b in query.batches if b.batch_id != 6])
+    shutil.copy(folder / "offsets" / "8", folder / "offsets" / "12")
+    assert read_checkpoint(locate(str(folder))).in_flight == query.in_flight, "the next one does not run yet"
 
 
 def test_what_is_half_there(tmp_path: Path) -> None:
@@ -161,10 +166,13 @@ def test_foreign_versions_are_refused_by_name(tmp_path: Path, part: str) -> None
     folder = write_checkpoint(tmp_path / "q", [one_source(NOW_MS, NOW_MS + 1, "orders", 8)])
     file = folder / part / "0"
     file.write_text(file.read_text().replace("v1", "v9", 1))
-    with pytest.raises(
-        BadRequest, match=r"version 9 of Spark's (offset|commit) log; only versions 1 to [23] can be read"
-    ):
+    refusal = r"version 9 of Spark's (offset|commit) log; only versions 1 to [23] can be read"
+    with pytest.raises(BadRequest, match=refusal):
         read_checkpoint(locate(str(folder)))
+    if part == "offsets":
+        (folder / "commits" / "0").unlink()
+        with pytest.raises(BadRequest, match=refusal):
+            read_checkpoint(locate(str(folder)))
 
 
 def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.spark_group import Confs, Master, Packages, group, open_spark
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.framework.quantities import seconds_option
+
+if TYPE_CHECKING:
+    from engine.admin.lag.lake_sampling import Watched
+    from engine.pipeline.lag_job import SampleTold
+
+
+@group.command(
+    "lag",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
+    examples=(
+        "klamm spark lag --out /srv/lag --interval 30s",
+        "klamm spark lag --out s3://lake/lag --state s3a://lake/lag-state --profile prod --profile test",
+        "klamm spark lag --out /srv/lag --checkpoint /srv/spark/checkpoints --master spark://head:7077",
+    ),
+)
+def lag(
+    invocation: Invocation,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="A folder for Parquet: a path, s3://, gs:// or abfs://.")
+    ] = None,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two samples.")] = "30s",
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option("--checkpoint", metavar="PLACE", help="Spark queries' checkpoints; may be repeated."),
+    ] = None,
+    event_log: Annotated[
+        list[str] | None, typer.Option("--event-log", metavar="PLACE", help="Spark's event logs; may be repeated.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", metavar="NAME", help="A profile's cluster, of several; instead of --cluster."),
+    ] = None,
+    time_lag: Annotated[bool, typer.Option("--time-lag", help="Read the times of unread records, too.")] = False,
+    samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="End after so many.")] = None,
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", min=1, max=999, help="Tasks and files a sample, of a new folder.")
+    ] = 2,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="PATH", help="Where Spark keeps which samples are done.  [default: in PATH]"),
+    ] = None,
+    master: Master = None,
+    conf: Confs = None,
+    packages: Packages = None,
+) -> ExitCode:
+    """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
+
+    Until Ctrl-C. Started again, after a kill too, it goes on in the same folder: no sample is there twice, and one that
+    was not whole is taken again at once. A cluster or broker that does not answer is told, and leaves unknown what only
+    it can tell. klamm spark history reads the folder.
+    """
+    import asyncio
+
+    from engine.admin.lag.lake import Lake
+    from engine.pipeline.lag_job import LagJob, run_lag_job
+
+    if not out:
+        raise UsageError("where to write is not said: give --out PATH")
+    interval_s = seconds_option("--interval", interval)
+    if interval_s < 1:
+        raise UsageError("--interval wants at least a second")
+    clusters = _clusters(invocation, profile, checkpoint, event_log)
+    Lake(out).prepare(chunks)
+    asyncio.run(_reach(clusters, invocation.timeout_s))
+    job = LagJob(clusters, out, interval_s, chunks, state, time_lag, samples)
+
+    def tell(one: SampleTold) -> None:
+        for failure in one.failures:
+            invocation.talk.warn(failure)
+        invocation.talk.say(f"sample {one.sample}: {one.group_count} groups, {one.row_count} rows, {one.took_ms} ms")
+
+    with open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark:
+        run_lag_job(spark, job, tell, threading.Event())
+    return ExitCode.DONE
+
+
+async def _reach(clusters: Sequence[Watched], timeout_s: float) -> None:
+    """Raise why the first cluster does not answer, if none does: before Spark is started for nothing."""
+    import asyncio
+
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
+
+    failures: list[AdminError] = []
+    for watched in clusters:
+        try:
+            async with asyncio.timeout(timeout_s), Cluster(watched.target, timeout_s=timeout_s) as cluster:
+                await (await cluster.wire()).metadata([])
+                return
+        except AdminError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def _clusters(
+    invocation: Invocation, profiles: list[str] | None, checkpoints: list[str] | None, event_logs: list[str] | None
+) -> list[Watched]:
+    import os
+    from pathlib import Path
+
+    from engine.admin.cluster.target import Naming, resolve_target
+    from engine.admin.lag.lake_sampling import Watched
+
+    if profiles:
+        if checkpoints or event_logs:
+            raise UsageError("with --profile the profiles say where checkpoints and event logs are")
+        targets = [resolve_target(Naming(cluster=name), os.environ, Path.cwd()) for name in dict.fromkeys(profiles)]
+        return [Watched(target, target.checkpoints, target.event_logs) for target in targets]
+    target = invocation.target()
+    return [Watched(target, tuple(checkpoints or target.checkpoints), tuple(event_logs or target.event_logs))]

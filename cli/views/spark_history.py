@@ -1,0 +1,121 @@
+"""A lag history: a row per reader, the worst first, and its lag over time drawn in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from cli.output.report import Column, Kind, Report, Section, Table
+from cli.output.values import human_duration
+from cli.views.lag import status_tone
+from engine.admin.lag.lake_history import LagHistory, Moment, ReaderHistory
+
+_WIDTH = 60
+_HEIGHT = 8
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+_COLUMNS = (
+    Column("cluster"),
+    Column("kind"),
+    Column("group"),
+    Column("source"),
+    Column("path"),
+    Column("sample_count", Kind.NUMBER),
+    Column("first", Kind.TIME),
+    Column("last", Kind.TIME),
+    Column("last_status", tone=status_tone),
+    Column("last_lag", Kind.NUMBER),
+    Column("max_lag", Kind.NUMBER),
+    Column("mean_lag", Kind.NUMBER),
+    Column("max_time_lag_ms", Kind.DURATION_MS),
+    Column("minutes", Kind.NUMBER),
+    Column("outside_minutes", Kind.NUMBER),
+    Column("unknown_minutes", Kind.NUMBER),
+)
+_SHOWN = (
+    Column("group"),
+    Column("cluster", is_dispensable=True),
+    Column("outside", title="Outside SLO"),
+    Column("unknown", title="Unknown", is_dispensable=True),
+    Column("max_lag", Kind.NUMBER, title="Max lag"),
+    Column("mean_lag", Kind.NUMBER, title="Mean lag"),
+    Column("max_time_lag_ms", Kind.DURATION_MS, title="Max time lag"),
+    Column("last_lag", Kind.NUMBER, title="Lag now"),
+    Column("last_status", title="Status", tone=status_tone),
+)
+
+
+def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
+    """A row per reader; with ``has_plot`` a person sees each one's lag over time as well."""
+    readers = history.readers[:top]
+    shown = Table(_SHOWN, [_shown(one) for one in readers])
+    sections = [Section(body=shown)] if readers else [Section()]
+    if has_plot:
+        sections += [Section(f"{_name(one)}: lag over time", text=plot_lines(one.moments)) for one in readers]
+    left_out = len(history.readers) - len(readers)
+    more = f", {left_out} more with --top" if left_out else ""
+    every = "" if history.interval_ms is None else f" {human_duration(history.interval_ms)} apart"
+    note = f"{history.sample_count} samples{every}, {len(history.readers)} readers{more}"
+    return Report(
+        [_document(one) for one in readers],
+        Table(_COLUMNS, [tuple(_document(one)[column.name] for column in _COLUMNS) for one in readers]),
+        sections,
+        (note,),
+    )
+
+
+def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:
+    """Draw lag over time in blocks; each column is the largest lag of its time, and empty where none is known."""
+    known = [one for one in moments if one.lag is not None]
+    if not known:
+        return ["nothing known"]
+    first, last = moments[0].time_ms, moments[-1].time_ms
+    span = max(1, last - first)
+    columns: list[int | None] = [None] * width
+    for one in known:
+        index = min(width - 1, (one.time_ms - first) * width // span)
+        columns[index] = max(columns[index] or 0, one.lag or 0)
+    top = max(1, *(one.lag or 0 for one in known))
+    scale = max(len(str(top)), 1)
+    lines = []
+    for row in range(height, 0, -1):
+        label = str(top) if row == height else "0" if row == 1 else ""
+        cells = "".join(" " if value is None else _cell(value, top, row, height) for value in columns)
+        lines.append(f"{label:>{scale}} │{cells}".rstrip())
+    lines.append(f"{'':>{scale}} └{'─' * width}")
+    return [*lines, f"{'':>{scale}}  {human_duration(last - first)} from left to right"]
+
+
+def _cell(value: int, top: int, row: int, height: int) -> str:
+    """Return how much of a row a value fills; a lag that is not zero is always seen."""
+    eighths = max(1 if value else 0, round(value * height * 8 / top)) - (row - 1) * 8
+    if row == 1 and not value:
+        return "▁"
+    return _BLOCKS[max(0, min(8, eighths))]
+
+
+def _document(one: ReaderHistory) -> dict[str, object]:
+    document = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "moments"}
+    return {name: round(value, 1) if isinstance(value, float) else value for name, value in document.items()}
+
+
+def _shown(one: ReaderHistory) -> tuple[object, ...]:
+    return (
+        _name(one),
+        one.cluster,
+        _minutes(one.outside_minutes),
+        _minutes(one.unknown_minutes),
+        one.max_lag,
+        None if one.mean_lag is None else round(one.mean_lag, 1),
+        one.max_time_lag_ms,
+        one.last_lag,
+        one.last_status,
+    )
+
+
+def _minutes(minutes: float) -> str:
+    return human_duration(round(minutes * 60_000)) if minutes else "0"
+
+
+def _name(one: ReaderHistory) -> str:
+    return one.group if one.source in (None, "0") else f"{one.group}, source {one.source}"

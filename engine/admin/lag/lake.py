@@ -1,0 +1,218 @@
+"""A folder of Parquet files in which the lag of groups and queries is kept, sample by sample.
+
+    <root>/klamm.json                                          {"format": 1, "chunks": 2}
+    <root>/day=2026-11-22/<time>-<sample>-<chunk>.parquet      one file for each sample and chunk
+
+A group is always in the same chunk. A file has the same name however often its sample is taken again after a kill, and
+is there as a whole or not at all: so no sample is there twice. ``COLUMNS`` is the schema. Needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
+from engine.admin.groups.values import GroupType
+from engine.admin.lag.history import POINTS_MAX
+from engine.admin.lag.rules import Point
+from engine.common.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import fs as arrow_fs
+
+FORMAT: Final = 1
+COLUMNS: Final[Mapping[str, str]] = {
+    "sample": "int64", "chunk": "int32", "time": "timestamp", "sampled_at": "timestamp", "cluster": "string",
+    "kind": "string", "group": "string", "type": "string", "state": "string", "query_id": "string", "source": "string",
+    "path": "string", "group_status": "string", "topic": "string", "partition": "int32", "status": "string",
+    "reason": "string", "committed": "int64", "end": "int64", "start": "int64", "lag": "int64",
+    "time_lag_ms": "int64", "planned": "int64", "planned_lag": "int64", "error": "string",
+}  # fmt: skip
+"""Names and types. ``time`` is when the sample was due, ``sampled_at`` when the logs' ends were read, both in UTC."""
+
+_SETTINGS = "klamm.json"
+_FILE = re.compile(r"(\d{13})-(\d{10})-(\d{3})\.parquet")
+
+Rows = dict[str, list[Any]]
+"""Columns by name, all equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFile:
+    """One file, by its name."""
+
+    path: str
+    time_ms: int
+    sample: int
+    chunk: int
+
+
+def chunk_of(name: str, chunks: int) -> int:
+    """Return the chunk that a group, or a place of checkpoints, is in."""
+    return zlib.crc32(name.encode()) % chunks
+
+
+class Lake:
+    """One such folder: on this machine, or in an object store that pyarrow knows."""
+
+    def __init__(self, text: str) -> None:
+        """Open the place; nothing is looked at yet.
+
+        Raises:
+            BadRequest: pyarrow is missing.
+            Unreachable: the store cannot be opened.
+        """
+        try:
+            from pyarrow import fs
+        except ImportError:
+            hint = 'pip install "klamm[spark]"'
+            raise BadRequest("Parquet needs pyarrow, which is not installed", where=text, hint=hint) from None
+        from engine.admin.lag.stores import arrow_place
+
+        self.shown = text
+        self._filesystem: arrow_fs.FileSystem
+        self._filesystem, self._root = arrow_place(text)
+        self._is_local = isinstance(self._filesystem, fs.LocalFileSystem)
+
+    def prepare(self, chunks: int) -> int:
+        """Make the folder unless it is there; return its number of chunks, which never changes.
+
+        Raises:
+            BadRequest: it has something else in it, or another format.
+        """
+        known = self._settings()
+        if known is not None:
+            return known
+        if self._entries(self._root):
+            hint = "give a folder that is empty or not there yet"
+            raise BadRequest("not a lag history: the folder has other files in it", where=self.shown, hint=hint)
+        self._filesystem.create_dir(self._root, recursive=True)
+        self._write(f"{self._root}/{_SETTINGS}", json.dumps({"format": FORMAT, "chunks": chunks}).encode() + b"\n")
+        return chunks
+
+    def check(self) -> None:
+        """Raise NotFound or BadRequest where no history is there."""
+        if self._settings() is None:
+            raise NotFound("no lag history is there", where=self.shown, hint="klamm spark lag --out keeps one")
+
+    def files(self, since_ms: int, until_ms: int) -> list[SampleFile]:
+        """Return the files of a span of time, in its order."""
+        found = []
+        first, last = _day(since_ms), _day(until_ms)
+        for name in self._entries(self._root):
+            if name.startswith("day=") and first <= name.removeprefix("day=") <= last:
+                folder = f"{self._root}/{name}"
+                for file in self._entries(folder):
+                    match = _FILE.fullmatch(file)
+                    if match is not None and since_ms <= int(match[1]) <= until_ms:
+                        found.append(SampleFile(f"{folder}/{file}", int(match[1]), int(match[2]), int(match[3])))
+        return sorted(found, key=lambda one: (one.time_ms, one.sample, one.chunk))
+
+    def write(self, time_ms: int, sample: int, chunk: int, rows: Rows) -> None:
+        """Write a file, or write it again."""
+        import pyarrow
+        from pyarrow import parquet
+
+        table = pyarrow.table(rows, schema=schema())
+        folder = f"{self._root}/day={_day(time_ms)}"
+        if self._is_local:
+            self._filesystem.create_dir(folder, recursive=True)
+        sink = pyarrow.BufferOutputStream()
+        parquet.write_table(table, sink, compression="zstd")
+        self._write(f"{folder}/{time_ms:013d}-{sample:010d}-{chunk:03d}.parquet", sink.getvalue())
+
+    def read(self, files: Sequence[SampleFile], columns: Sequence[str], only: Any = None) -> Any:
+        """Return a table of these files' columns; ``only`` is an expression of pyarrow that rows have to fulfil."""
+        import pyarrow
+        from pyarrow import dataset
+
+        if not files:
+            return pyarrow.table({name: [] for name in columns}, schema=_chosen(columns))
+        found = dataset.dataset(
+            [file.path for file in files], schema=schema(), filesystem=self._filesystem, format="parquet"
+        )
+        return found.to_table(columns=list(columns), filter=only)
+
+    def points_before(self, time_ms: int, chunk: int, cluster: str, groups: Sequence[str]) -> LakePoints:
+        """Return what the last samples before a time saw of some groups in a chunk, in the order of time."""
+        from pyarrow import compute
+
+        earlier = [one for one in self.files(time_ms - 86_400_000, time_ms - 1) if one.chunk == chunk]
+        is_wanted = (
+            (compute.field("cluster") == cluster)
+            & (compute.field("kind") == "group")
+            & compute.field("group").isin(list(groups))
+        )
+        names = ("sampled_at", "group", "type", "topic", "partition", "committed", "end")
+        table = self.read(earlier[-(POINTS_MAX - 1) :], names, is_wanted).sort_by("sampled_at")
+        columns = [table["sampled_at"].cast("int64").to_pylist(), *(table[name].to_pylist() for name in names[1:])]
+        points: LakePoints = {}
+        for moment_ms, group, kind, topic, partition, committed, end in zip(*columns, strict=True):
+            if topic is not None:
+                series = points.setdefault((group, GroupType(kind)), {})
+                series.setdefault(TopicPartition(topic, partition), []).append(Point(moment_ms, committed, end))
+        return points
+
+    def _settings(self) -> int | None:
+        try:
+            with self._filesystem.open_input_stream(f"{self._root}/{_SETTINGS}") as stream:
+                document = json.loads(stream.read())
+            version, chunks = document["format"], int(document["chunks"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadRequest("not a lag history: klamm.json is damaged", where=self.shown) from error
+        except OSError as error:
+            raise Unreachable(f"cannot be read: {error}", where=self.shown) from error
+        if version != FORMAT:
+            raise BadRequest(f"a lag history of format {version}; only {FORMAT} can be read", where=self.shown)
+        return chunks
+
+    def _entries(self, folder: str) -> list[str]:
+        from pyarrow import fs
+
+        try:
+            found = self._filesystem.get_file_info(fs.FileSelector(folder))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise Unreachable(f"cannot be read: {error}", where=self.shown) from error
+        return sorted(info.base_name for info in found if not info.base_name.startswith((".", "_")))
+
+    def _write(self, path: str, content: Any) -> None:
+        # An object store shows an object once it is whole; a file gets its name then.
+        scratch = f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.arriving" if self._is_local else path
+        with self._filesystem.open_output_stream(scratch) as stream:
+            stream.write(content)
+        if scratch != path:
+            self._filesystem.move(scratch, path)
+
+
+LakePoints = dict[tuple[str, GroupType], dict[TopicPartition, list[Point]]]
+
+
+def schema() -> Any:
+    """Return the schema of a file."""
+    return _chosen(list(COLUMNS))
+
+
+def _chosen(columns: Sequence[str]) -> Any:
+    import pyarrow
+
+    types = {
+        "int64": pyarrow.int64(),
+        "int32": pyarrow.int32(),
+        "string": pyarrow.string(),
+        "timestamp": pyarrow.timestamp("ms", "UTC"),
+    }
+    return pyarrow.schema([(name, types[COLUMNS[name]]) for name in columns])
+
+
+def _day(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"

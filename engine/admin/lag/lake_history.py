@@ -1,0 +1,158 @@
+"""Reads a lag history back: who was behind, when, and for how many minutes outside an objective. Needs pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from engine.admin.lag.lake import Lake
+from engine.admin.lag.rules import LagStatus
+
+_COLUMNS: Final = (
+    "sample", "time", "cluster", "kind", "group", "source", "path", "group_status", "lag", "time_lag_ms",
+)  # fmt: skip
+_KEY: Final = ("cluster", "kind", "group", "source", "path")
+_GAP_FACTOR: Final = 2
+"""A sample stands for the time until the next one, but not for longer than so many intervals: nobody looked then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a reader has to keep to. ``lag`` and ``time_lag_ms`` are the most that is allowed.
+
+    Without either a reader is outside while its status is bad: STALL or worse.
+    """
+
+    lag: int | None = None
+    time_lag_ms: int | None = None
+
+    def is_met(self, moment: Moment) -> bool | None:
+        """Whether it is met; None where that is not known."""
+        if self.lag is None and self.time_lag_ms is None:
+            return None if moment.status is LagStatus.UNKNOWN else not moment.status.is_bad
+        known = [
+            value <= most
+            for value, most in ((moment.lag, self.lag), (moment.time_lag_ms, self.time_lag_ms))
+            if most is not None and value is not None
+        ]
+        if not all(known):
+            return False
+        wanted = (self.lag is not None) + (self.time_lag_ms is not None)
+        return True if len(known) == wanted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One reader in one sample: its lag over all partitions, None where no partition's is known."""
+
+    time_ms: int
+    status: LagStatus
+    lag: int | None
+    time_lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderHistory:
+    """One group, or one source of a query. Minutes are those that samples stand for."""
+
+    cluster: str
+    kind: str
+    group: str
+    source: str | None
+    path: str | None
+    sample_count: int
+    first: datetime
+    last: datetime
+    last_status: LagStatus
+    last_lag: int | None
+    max_lag: int | None
+    mean_lag: float | None
+    max_time_lag_ms: int | None
+    minutes: float
+    outside_minutes: float
+    unknown_minutes: float
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagHistory:
+    """All readers, the worst first, and how far apart the samples mostly are."""
+
+    readers: tuple[ReaderHistory, ...]
+    sample_count: int
+    interval_ms: int | None
+
+
+def read_lake(lake: Lake, since_ms: int, until_ms: int, objective: Objective, groups: Sequence[str] = ()) -> LagHistory:
+    """Return what was so in a span of time; of all readers where no group is named.
+
+    Raises:
+        NotFound: there is no history.
+    """
+    from pyarrow import compute
+
+    lake.check()
+    files = lake.files(since_ms, until_ms)
+    only = compute.field("group").isin(list(groups)) if groups else None
+    moments = _moments(lake.read(files, _COLUMNS, only))
+    times = sorted({one.time_ms for one in files})
+    interval_ms = round(median(after - before for before, after in pairwise(times))) if len(times) > 1 else None
+    readers = [_reader(key, series, interval_ms, objective) for key, series in moments.items()]
+    readers.sort(key=lambda one: (-one.outside_minutes, -(one.max_lag or 0), one.cluster, one.group, one.source or ""))
+    return LagHistory(tuple(readers), len(times), interval_ms)
+
+
+_Key = tuple[str, str, str, str | None, str | None]
+
+
+def _moments(table: object) -> dict[_Key, list[Moment]]:
+    """Add up partitions, column by column: there may be very many rows."""
+    grouped = table.group_by([*_KEY, "time", "group_status"]).aggregate(  # type: ignore[attr-defined]
+        [("lag", "sum"), ("lag", "count"), ("time_lag_ms", "max")]
+    )
+    ordered = grouped.sort_by("time")
+    names = (*_KEY, "group_status", "lag_sum", "lag_count", "time_lag_ms_max")
+    columns = [ordered["time"].cast("int64").to_pylist(), *(ordered[name].to_pylist() for name in names)]
+    found: dict[_Key, list[Moment]] = {}
+    for time_ms, cluster, kind, group, source, path, status, lag, known, wait in zip(*columns, strict=True):
+        moment = Moment(time_ms, LagStatus(status), lag if known else None, wait)
+        found.setdefault((cluster, kind, group, source, path), []).append(moment)
+    return found
+
+
+def _reader(key: _Key, series: list[Moment], interval_ms: int | None, objective: Objective) -> ReaderHistory:
+    lags = [one.lag for one in series if one.lag is not None]
+    waits = [one.time_lag_ms for one in series if one.time_lag_ms is not None]
+    spans = _spans_ms(series, interval_ms)
+    met = [objective.is_met(one) for one in series]
+    return ReaderHistory(
+        *key,
+        len(series),
+        _time(series[0].time_ms),
+        _time(series[-1].time_ms),
+        series[-1].status,
+        series[-1].lag,
+        max(lags, default=None),
+        sum(lags) / len(lags) if lags else None,
+        max(waits, default=None),
+        sum(spans) / 60_000,
+        sum(span for span, is_met in zip(spans, met, strict=True) if is_met is False) / 60_000,
+        sum(span for span, is_met in zip(spans, met, strict=True) if is_met is None) / 60_000,
+        tuple(series),
+    )
+
+
+def _spans_ms(series: Sequence[Moment], interval_ms: int | None) -> list[int]:
+    """Return for how long each sample stands."""
+    if interval_ms is None:
+        return [0] * len(series)
+    spans = [min(after.time_ms - before.time_ms, _GAP_FACTOR * interval_ms) for before, after in pairwise(series)]
+    return [*spans, interval_ms]
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

@@ -1,0 +1,217 @@
+"""Takes one sample of some groups and queries and writes it into a lake. Runs anywhere: in a worker of Spark, too."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.target import ClusterTarget
+from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
+from engine.admin.lag.lake import COLUMNS, Lake, LakePoints, Rows, chunk_of
+from engine.admin.lag.queries import measure_queries
+from engine.admin.lag.results import GroupLag, QueryLag, QueryPartitionLag, group_lag, place_of_unread
+from engine.admin.lag.rules import Point
+from engine.admin.lag.sampling import Sample, take_sample
+from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.unread import Times, read_times
+from engine.common.collection import collector_paused
+from engine.common.model import IsolationLevel
+
+_TIMEOUT_S = 30.0
+_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A cluster, and where the queries that read from it leave their traces."""
+
+    target: ClusterTarget
+    checkpoints: tuple[str, ...] = ()
+    event_logs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one cluster has in one chunk."""
+
+    watched: Watched
+    groups: FoundGroups
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """One file to write."""
+
+    out: str
+    time_ms: int
+    sample: int
+    chunk: int
+    parts: tuple[Part, ...]
+    with_times: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDone:
+    """What came of it; ``failures`` are sentences."""
+
+    row_count: int
+    group_count: int
+    failures: tuple[str, ...]
+
+
+def plan_chunks(
+    clusters: Sequence[Watched], out: str, time_ms: int, sample: int, chunks: int, *, with_times: bool
+) -> tuple[list[ChunkTask], list[str]]:
+    """Find the groups of the clusters and share all out; return the tasks, and which cluster could not be asked."""
+    parts: list[list[Part]] = [[] for _ in range(chunks)]
+    failures = []
+    for watched in clusters:
+        try:
+            found = asyncio.run(_find(watched.target))
+        except AdminError as error:
+            failures.append(f"{watched.target.name}: {error}")
+            continue
+        for chunk in range(chunks):
+            parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), _groups_of_chunk(found, chunk, chunks)))
+        failures += [f"{watched.target.name}: {failure}" for failure in found.failures]
+    return [
+        ChunkTask(out, time_ms, sample, chunk, tuple(parts[chunk]), with_times) for chunk in range(chunks)
+    ], failures
+
+
+def sample_chunk(task: ChunkTask) -> ChunkDone:
+    """Take the sample and write the file, also where there is nothing to tell: then no older one can stay."""
+    with collector_paused():
+        return _sample_chunk(task)
+
+
+def _sample_chunk(task: ChunkTask) -> ChunkDone:
+    lake = Lake(task.out)
+    rows: Rows = {name: [] for name in COLUMNS}
+    failures: list[str] = []
+    group_count = 0
+    for part in task.parts:
+        try:
+            answers, sampled_ms = asyncio.run(_measure(task, part, lake, failures))
+        except AdminError as error:
+            failures.append(f"{part.watched.target.name}: {error}")
+            continue
+        group_count += len(answers)
+        for answer in answers:
+            _add(rows, task, part.watched.target.name, answer, sampled_ms)
+    lake.write(task.time_ms, task.sample, task.chunk, rows)
+    return ChunkDone(len(rows["sample"]), group_count, tuple(failures))
+
+
+async def _find(target: ClusterTarget) -> FoundGroups:
+    async with Cluster(target, timeout_s=_TIMEOUT_S) as cluster:
+        return await find_groups(cluster, GroupScope())
+
+
+def _of_chunk(watched: Watched, chunk: int, chunks: int) -> Watched:
+    """Event logs belong together: a query may be in several."""
+    mine = tuple(place for place in watched.checkpoints if chunk_of(place, chunks) == chunk)
+    return Watched(watched.target, mine, watched.event_logs if chunk == 0 else ())
+
+
+def _groups_of_chunk(found: FoundGroups, chunk: int, chunks: int) -> FoundGroups:
+    brokers = tuple(name for name in found.brokers if chunk_of(name, chunks) == chunk)
+    old = tuple(name for name in found.zookeeper if chunk_of(name, chunks) == chunk)
+    coordinators = {name: found.coordinators[name] for name in brokers if name in found.coordinators}
+    return replace(found, brokers=brokers, zookeeper=old, described={}, coordinators=coordinators, failures=())
+
+
+async def _measure(task: ChunkTask, part: Part, lake: Lake, failures: list[str]) -> tuple[list[GroupLag], int]:
+    target = part.watched.target
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    async with Cluster(target, timeout_s=_TIMEOUT_S) as cluster:
+        sample = await take_sample(cluster, part.groups, lambda _: True, isolation)
+        failures += [f"{target.name}: {failure}" for failure in sample.failures]
+        times: Times = {}
+        if task.with_times:
+            times = await _times(cluster, sample)
+        answers: list[GroupLag] = [*_judged(sample, _points(task, lake, target.name, sample), times)]
+        traces = QueryTraces(part.watched.checkpoints, part.watched.event_logs)
+        if not traces.is_empty:
+            queries, unreadable = await asyncio.to_thread(traces.read)
+            failures += [f"{target.name}: {failure}" for failure in unreadable]
+            wire = await cluster.wire()
+            answers += await measure_queries(wire, queries, lambda _: True, isolation, with_times=task.with_times)
+    return answers, sample.time_ms
+
+
+async def _times(cluster: Cluster, sample: Sample) -> Times:
+    places = {
+        place
+        for group in sample.groups.values()
+        for name, one in group.partitions.items()
+        if (place := place_of_unread(name, one)) is not None
+    }
+    return await read_times(await cluster.wire(), sorted(places), patience_s=_PATIENCE_S) if places else {}
+
+
+def _points(task: ChunkTask, lake: Lake, cluster: str, sample: Sample) -> LakePoints:
+    """Return the past of those groups that lag: of others it makes no difference."""
+    lagging = sorted({
+        group.group
+        for group in sample.groups.values()
+        if any(one.committed is not None and one.committed != one.end for one in group.partitions.values())
+    })  # fmt: skip
+    return lake.points_before(task.time_ms, task.chunk, cluster, lagging) if lagging else {}
+
+
+def _judged(sample: Sample, points: LakePoints, times: Times) -> list[GroupLag]:
+    now_ms = time.time_ns() // 1_000_000
+    answers = []
+    for (name, kind), group in sample.groups.items():
+        past = {} if kind is None else points.get((name, kind), {})
+        series = {
+            partition: [*past.get(partition, ()), Point(sample.time_ms, one.committed, one.end)]
+            for partition, one in group.partitions.items()
+        }
+        answers.append(group_lag(group, series, times, now_ms))
+    return answers
+
+
+def _add(rows: Rows, task: ChunkTask, cluster: str, answer: GroupLag, sampled_ms: int) -> None:
+    """Add a row per partition; one without a partition for a group that has none."""
+    query = answer if isinstance(answer, QueryLag) else None
+    shared = {
+        "sample": task.sample,
+        "chunk": task.chunk,
+        "time": task.time_ms,
+        "sampled_at": sampled_ms,
+        "cluster": cluster,
+        "kind": answer.kind.value,
+        "group": answer.group,
+        "type": None if answer.type is None else answer.type.value,
+        "state": None if answer.state is None else answer.state.value,
+        "query_id": None if query is None else query.query_id,
+        "source": None if query is None else query.source,
+        "path": None if query is None else query.path,
+        "group_status": answer.status.value,
+    }
+    count = max(1, len(answer.partitions))
+    for name, value in shared.items():
+        rows[name] += [value] * count
+    if not answer.partitions:
+        for name in COLUMNS.keys() - shared.keys():
+            rows[name].append(answer.error if name == "error" else None)
+        return
+    for one in answer.partitions:
+        rows["topic"].append(one.topic)
+        rows["partition"].append(one.partition)
+        rows["status"].append(one.status.value)
+        rows["reason"].append(one.reason.value)
+        rows["committed"].append(one.committed_offset)
+        rows["end"].append(one.log_end_offset)
+        rows["start"].append(one.start if isinstance(one, QueryPartitionLag) else None)
+        rows["lag"].append(one.lag)
+        rows["time_lag_ms"].append(one.time_lag_ms)
+        rows["planned"].append(one.planned if isinstance(one, QueryPartitionLag) else None)
+        rows["planned_lag"].append(one.planned_lag if isinstance(one, QueryPartitionLag) else None)
+        rows["error"].append(one.error)

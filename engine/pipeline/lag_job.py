@@ -1,0 +1,135 @@
+"""A Structured Streaming job that keeps the lag of groups and queries: a sample every interval, written as Parquet.
+
+Spark's rate source plans a batch for each sample, and its checkpoint remembers which are done. A batch that was killed
+is run again under the same number and for the same moment, and so writes the same files again: no sample is lost, and
+none is there twice. Executors ask the clusters, judge, and write.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.admin.lag.lake import Lake
+from engine.admin.lag.lake_sampling import ChunkDone, Watched, plan_chunks, sample_chunk
+from engine.pipeline.workers import run_in_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+QUERY_NAME = "klamm-lag"
+_LOOK_EVERY_S = 0.2
+_NOTE_EVERY_S = 0.02
+_NOTE_PATIENCE_S = 10.0
+
+
+class _Enough(Exception):
+    """All samples that were asked for are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTold:
+    """One sample, as it is told to whoever watches."""
+
+    sample: int
+    time_ms: int
+    row_count: int
+    group_count: int
+    took_ms: int
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagJob:
+    """What to sample, how often, and where to keep it. ``chunks`` counts for a new folder only.
+
+    ``state`` is where Spark's checkpoint lies, None is ``_spark`` in the folder itself. ``samples`` None is until it is
+    stopped.
+    """
+
+    clusters: Sequence[Watched]
+    out: str
+    interval_s: float
+    chunks: int
+    state: str | None = None
+    with_times: bool = False
+    samples: int | None = None
+
+
+def run_lag_job(
+    spark: SparkSession, job: LagJob, on_sample: Callable[[SampleTold], None], is_stopped: threading.Event
+) -> None:
+    """Sample until it is stopped, or enough samples are taken.
+
+    Raises:
+        AdminError: the folder cannot be used.
+    """
+    chunks = Lake(job.out).prepare(job.chunks)
+    is_enough = threading.Event()
+    taken: list[int] = []
+
+    def take(rows: DataFrame, batch_id: int) -> None:
+        if is_enough.is_set():
+            # Not done, then, and the first to be taken the next time.
+            raise _Enough
+        time_ms = _due_ms(rows)
+        if time_ms is None:
+            return
+        on_sample(_take(spark, job, chunks, batch_id, time_ms))
+        taken.append(batch_id)
+        if len(taken) == job.samples:
+            is_enough.set()
+
+    clock = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    query = (
+        clock.writeStream.queryName(QUERY_NAME)
+        .option("checkpointLocation", job.state or f"{job.out.rstrip('/')}/_spark")
+        .trigger(processingTime=f"{round(job.interval_s * 1000)} milliseconds")
+        .foreachBatch(take)
+        .start()
+    )
+    try:
+        while not (is_stopped.is_set() or is_enough.is_set()):
+            if not query.isActive and not is_enough.is_set():
+                # Raises what it failed with.
+                query.awaitTermination()
+                break
+            is_enough.wait(_LOOK_EVERY_S)
+        # Spark gets the time to note that the last sample is done, so that it is not taken again.
+        deadline = time.monotonic() + _NOTE_PATIENCE_S
+        while is_enough.is_set() and not _is_noted(query, taken[-1]) and time.monotonic() < deadline:
+            time.sleep(_NOTE_EVERY_S)
+    finally:
+        query.stop()
+
+
+def _is_noted(query: StreamingQuery, batch_id: int) -> bool:
+    progress = query.lastProgress
+    return not query.isActive or (progress is not None and progress["batchId"] >= batch_id)
+
+
+def _due_ms(rows: DataFrame) -> int | None:
+    """Return the moment that a batch is for: the same each time it runs. The very first batch has none."""
+    from pyspark.sql import functions
+
+    found = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
+    return None if found is None or found[0] is None else round(found[0] * 1000)
+
+
+def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: int) -> SampleTold:
+    began = time.monotonic()
+    tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
+    done: list[ChunkDone] = run_in_workers(spark, sample_chunk, tasks)
+    told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
+    return SampleTold(
+        sample,
+        time_ms,
+        sum(one.row_count for one in done),
+        sum(one.group_count for one in done),
+        round((time.monotonic() - began) * 1000),
+        tuple(told),
+    )

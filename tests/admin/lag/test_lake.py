@@ -1,0 +1,152 @@
+"""The lag history in Parquet: files, what is read back, minutes outside an objective, and folders that are none."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.groups.values import GroupType
+from engine.admin.lag.lake import COLUMNS, Lake, Rows, chunk_of
+from engine.admin.lag.lake_history import Moment, Objective, read_lake
+from engine.admin.lag.rules import LagStatus, Point
+from engine.common.model import TopicPartition
+
+MIDNIGHT_MS = round(datetime(2026, 11, 22, tzinfo=UTC).timestamp() * 1000)
+MINUTE = 60_000
+
+
+def rows(*given: dict[str, object]) -> Rows:
+    """Return columns of rows of which only some is said."""
+    defaults: dict[str, object] = dict.fromkeys(COLUMNS) | {
+        "sample": 0, "chunk": 0, "time": MIDNIGHT_MS, "sampled_at": MIDNIGHT_MS, "cluster": "c", "kind": "group",
+        "group": "g", "type": "classic", "group_status": "OK", "topic": "orders", "partition": 0, "status": "OK",
+    }  # fmt: skip
+    return {name: [(defaults | one)[name] for one in given] for name in COLUMNS}
+
+
+def keep(lake: Lake, minute: int, *given: dict[str, object], chunk: int = 0) -> None:
+    """Write a sample of that minute."""
+    time_ms = MIDNIGHT_MS + minute * MINUTE
+    shared: dict[str, object] = {"sample": minute, "time": time_ms, "sampled_at": time_ms + 7, "chunk": chunk}
+    lake.write(time_ms, minute, chunk, rows(*(shared | one for one in given)))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(str(tmp_path / "lag"))
+    assert made.prepare(2) == 2
+    return made
+
+
+def test_a_file_per_sample_and_chunk_by_day(lake: Lake, tmp_path: Path) -> None:
+    for minute in (-1, 0, 1):
+        keep(lake, minute, {"lag": minute}, chunk=0) if minute >= 0 else lake.write(MIDNIGHT_MS - 1, 0, 1, rows({}))
+    found = sorted(str(path.relative_to(tmp_path / "lag")) for path in (tmp_path / "lag").rglob("*.parquet"))
+    assert found == [
+        f"day=2026-11-21/{MIDNIGHT_MS - 1}-0000000000-001.parquet",
+        f"day=2026-11-22/{MIDNIGHT_MS}-0000000000-000.parquet",
+        f"day=2026-11-22/{MIDNIGHT_MS + MINUTE}-0000000001-000.parquet",
+    ]
+    assert [(one.time_ms, one.chunk) for one in lake.files(MIDNIGHT_MS - 1, MIDNIGHT_MS)] == [
+        (MIDNIGHT_MS - 1, 1),
+        (MIDNIGHT_MS, 0),
+    ]
+
+
+def test_a_sample_that_is_written_again_is_there_once(lake: Lake) -> None:
+    keep(lake, 0, {"lag": 5}, {"lag": 6, "partition": 1})
+    keep(lake, 0, {"lag": 7})
+    (file,) = lake.files(0, 2 * MIDNIGHT_MS)
+    assert lake.read([file], ["lag"]).to_pylist() == [{"lag": 7}]
+
+
+def test_half_written_files_are_not_there(lake: Lake, tmp_path: Path) -> None:
+    keep(lake, 0, {"lag": 5})
+    folder = tmp_path / "lag" / "day=2026-11-22"
+    (folder / f".{MIDNIGHT_MS}-0000000001-000.parquet.arriving").write_bytes(b"PAR1")
+    (tmp_path / "lag" / "_spark" / "offsets").mkdir(parents=True)
+    assert len(lake.files(0, 2 * MIDNIGHT_MS)) == 1
+
+
+def test_the_past_of_some_groups(lake: Lake) -> None:
+    for minute in range(12):
+        keep(lake, minute, {"committed": minute, "end": 99}, {"group": "other", "committed": 1, "end": 2})
+    keep(lake, 3, {"committed": 77, "end": 99}, chunk=1)
+    now_ms = MIDNIGHT_MS + 12 * MINUTE
+    points = lake.points_before(now_ms, 0, "c", ["g"])
+    assert list(points) == [("g", GroupType.CLASSIC)]
+    series = points["g", GroupType.CLASSIC][TopicPartition("orders", 0)]
+    assert series == [Point(MIDNIGHT_MS + minute * MINUTE + 7, minute, 99) for minute in range(3, 12)]
+    assert lake.points_before(now_ms, 0, "another", ["g"]) == {}
+    assert lake.points_before(MIDNIGHT_MS, 0, "c", ["g"]) == {}, "only what was before"
+
+
+def test_minutes_outside_an_objective(lake: Lake) -> None:
+    for minute, lag in enumerate([0, 10, 20, 5, None, 30]):
+        keep(
+            lake,
+            minute if minute < 5 else 15,
+            {"lag": lag, "time_lag_ms": None if lag is None else lag * 1000},
+            {"lag": 1, "partition": 1, "time_lag_ms": 0} if lag is not None else {"lag": None, "partition": 1},
+            {"group": "fine", "lag": 0},
+        )
+    history = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(lag=10))
+    mine, fine = history.readers
+    assert (mine.group, fine.group, history.sample_count, history.interval_ms) == ("g", "fine", 6, MINUTE)
+    assert (mine.max_lag, mine.last_lag, mine.mean_lag) == (31, 31, (1 + 11 + 21 + 6 + 31) / 5)
+    # Lags of 11, 21 and 31; the last sample stands for one interval, one before a gap for two.
+    assert (mine.outside_minutes, mine.unknown_minutes, mine.minutes) == (3, 2, 7)
+    assert (fine.outside_minutes, fine.unknown_minutes) == (0, 0)
+    by_time = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(time_lag_ms=19_999), ["g"]).readers
+    assert [(one.group, one.outside_minutes, one.max_time_lag_ms) for one in by_time] == [("g", 2, 30_000)]
+    later = read_lake(lake, MIDNIGHT_MS + 3 * MINUTE, 2 * MIDNIGHT_MS, Objective(lag=10), ["g"])
+    assert later.readers[0].sample_count == 3
+
+
+@pytest.mark.parametrize(
+    ("objective", "moment", "expected"),
+    [
+        (Objective(), Moment(0, LagStatus.STALL, 5, None), False),
+        (Objective(), Moment(0, LagStatus.WARN, 5, None), True),
+        (Objective(), Moment(0, LagStatus.UNKNOWN, None, None), None),
+        (Objective(lag=5), Moment(0, LagStatus.STALL, 5, None), True),
+        (Objective(lag=5), Moment(0, LagStatus.OK, 6, None), False),
+        (Objective(lag=5), Moment(0, LagStatus.OK, None, None), None),
+        (Objective(5, 100), Moment(0, LagStatus.OK, 5, None), None),
+        (Objective(5, 100), Moment(0, LagStatus.OK, None, 101), False),
+        (Objective(5, 100), Moment(0, LagStatus.OK, 5, 100), True),
+    ],
+)
+def test_what_is_outside(objective: Objective, moment: Moment, expected: bool | None) -> None:
+    assert objective.is_met(moment) is expected
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("milk\n")
+    with pytest.raises(BadRequest, match="the folder has other files in it"):
+        Lake(str(tmp_path / "other")).prepare(1)
+    with pytest.raises(NotFound, match="no lag history is there"):
+        Lake(str(tmp_path / "absent")).check()
+    made = Lake(str(tmp_path / "made"))
+    made.prepare(3)
+    assert made.prepare(7) == 3, "the number of chunks never changes"
+    settings = tmp_path / "made" / "klamm.json"
+    settings.write_text('{"format": 2, "chunks": 3}')
+    with pytest.raises(BadRequest, match="a lag history of format 2; only 1 can be read"):
+        made.prepare(3)
+    settings.write_text('{"form')
+    with pytest.raises(BadRequest, match=r"klamm\.json is damaged"):
+        made.check()
+
+
+def test_chunks_share_groups_out_and_stay() -> None:
+    names = [f"group-{number}" for number in random.Random(1).sample(range(10**6), 2_000)]
+    counts = [sum(chunk_of(name, 4) == chunk for name in names) for chunk in range(4)]
+    assert sum(counts) == 2_000
+    assert min(counts) > 400
+    assert chunk_of("group-1", 4) == 0, "in every process, today and tomorrow"

@@ -1,0 +1,109 @@
+"""``klamm spark history`` and the refusals of ``klamm spark lag``: what is shown and drawn, without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden import Seen
+from json_schemas import check_json
+from klamm_program import Ran, in_process
+
+from cli.views.spark_history import plot_lines
+from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.lake_history import Moment
+from engine.admin.lag.rules import LagStatus
+
+Program = Callable[..., Ran]
+MINUTE = 60_000
+
+
+@pytest.fixture
+def program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
+    """Runs commands in an empty folder, with no cluster named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return lambda *words: in_process(*words, capture=capsys)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """An hour of samples, one a minute: a group that fell behind and came back, and one that is fine."""
+    lake = Lake(str(tmp_path / "lag"))
+    lake.prepare(1)
+    now_ms = time.time_ns() // 1_000_000
+    for minute in range(60):
+        time_ms = now_ms - (60 - minute) * MINUTE
+        lag = 0 if minute < 20 or minute >= 40 else 1_000 * (minute - 19)
+        defaults: dict[str, object] = dict.fromkeys(COLUMNS) | {
+            "sample": minute, "chunk": 0, "time": time_ms, "sampled_at": time_ms, "cluster": "prod", "kind": "group",
+            "type": "classic", "group_status": "OK", "topic": "orders", "partition": 0,
+        }  # fmt: skip
+        billing = {"group": "billing", "lag": lag, "time_lag_ms": lag, "group_status": "STALL" if lag else "OK"}
+        given: list[dict[str, object]] = [dict(billing), {"group": "fine", "lag": 0}]
+        rows = {name: [(defaults | one)[name] for one in given] for name in COLUMNS}
+        lake.write(time_ms, minute, 0, rows)
+    return tmp_path / "lag"
+
+
+def test_the_worst_offenders(program: Program, kept: Path) -> None:
+    ran = program("spark", "history", "lag", "-o", "json")
+    check_json("spark history", Seen(ran.code, ran.out, ran.err))
+    assert (ran.code, ran.err) == (0, "60 samples 1m apart, 2 readers\n")
+    billing, fine = ran.json
+    assert (billing["group"], billing["outside_minutes"], billing["max_lag"]) == ("billing", 20.0, 20_000)
+    assert (billing["max_time_lag_ms"], billing["last_status"], billing["minutes"]) == (20_000, "OK", 60.0)
+    assert (fine["group"], fine["outside_minutes"], fine["max_lag"]) == ("fine", 0.0, 0)
+    by_lag = program("spark", "history", "lag", "--slo-lag", "15000", "--top", "1", "-o", "json")
+    assert [one["outside_minutes"] for one in by_lag.json] == [5.0]
+    assert by_lag.err == "60 samples 1m apart, 2 readers, 1 more with --top\n"
+    by_time = program("spark", "history", "lag", "--slo-time-lag", "10s", "--group", "billing", "-o", "json")
+    assert [one["outside_minutes"] for one in by_time.json] == [10.0]
+    assert program("spark", "history", "lag", "--since", "10m", "-o", "json").json[0]["max_lag"] == 0
+    assert program("spark", "history", "lag", "--group", "absent", "-o", "json").json == []
+
+
+def test_the_plot(program: Program, kept: Path) -> None:
+    shown = program("spark", "history", "lag", "--plot", "--top", "1", "-o", "table").out
+    assert "billing: lag over time" in shown
+    (top,) = [line for line in shown.splitlines() if line.strip().startswith("20000 │")]
+    assert top.rstrip().endswith("█")
+    assert program("spark", "history", "lag", "-o", "table").out.count("█") == 0
+
+
+def test_what_a_plot_draws() -> None:
+    def drawn(*lags: int | None) -> list[str]:
+        moments = [Moment(n * MINUTE, LagStatus.OK, lag, None) for n, lag in enumerate(lags)]
+        return plot_lines(moments, width=len(lags), height=2)
+
+    assert drawn(0, 8, 16, None, 1) == [
+        "16 │  █", " 0 │▁██ ▁", "   └─────", "    4m from left to right",
+    ]  # fmt: skip
+    assert drawn(0, 0) == ["1 │", "0 │▁▁", "  └──", "   1m from left to right"]
+    assert drawn(None, None) == ["nothing known"]
+    assert drawn(5)[0] == "5 │█"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["history", "absent"], "error: no lag history is there: absent"),
+        (["history", "lag", "--since", "soon"], "error: --since: not a duration: 'soon'"),
+        (["history", "lag", "--slo-time-lag", "0"], "error: --slo-time-lag wants a time above 0"),
+        (["history", "hdfs://h/x"], "error: hdfs:// is no place for this: give a path, s3://, gs:// or abfs://"),
+        (["lag"], "error: where to write is not said: give --out PATH"),
+        (["lag", "--out", "x", "--interval", "0.5s"], "error: --interval wants at least a second"),
+        (["lag", "--out", "x"], "error: no cluster is named"),
+        (["lag", "--out", "other", "-b", "h:1"], "error: not a lag history: the folder has other files in it: other"),
+        (["lag", "--out", "x", "--profile", "absent"], "error: no profile is called 'absent'"),
+        (["lag", "--out", "x", "--profile", "a", "--checkpoint", "y"], "error: with --profile the profiles say"),
+    ],
+)
+def test_what_is_refused(program: Program, kept: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("milk\n")
+    ran = program("spark", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[0].startswith(message)

@@ -1,0 +1,146 @@
+"""The job that keeps a lag history: what it writes, and that no sample is lost or there twice, whenever it dies."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from group_members import commit, fill
+from klamm_program import Ran, in_process
+from spark_traces import one_source, write_checkpoint
+
+import engine.pipeline.lag_job as lag_job
+from engine.admin.cluster.target import Naming, resolve_target
+from engine.admin.lag.lake import COLUMNS, Lake
+from engine.admin.lag.lake_history import Objective, read_lake
+from engine.admin.lag.lake_sampling import ChunkTask, Watched
+from engine.local.cluster import LocalCluster
+from engine.pipeline.lag_job import LagJob, SampleTold, run_lag_job
+
+Program = Callable[..., Ran]
+
+
+@pytest.fixture
+def program(
+    live_cluster: LocalCluster,
+    topic_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Program:
+    """Runs commands against the cluster, with a topic of two partitions of 100 records, and a group that is behind."""
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str | Path) -> Ran:
+        return in_process(*words, capture=capsys)
+
+    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    fill(live_cluster.bootstrap_servers, topic_name, 2, 100)
+    commit(live_cluster.bootstrap_servers, f"{topic_name}-g", {(topic_name, 0): 40, (topic_name, 1): 100})
+    return run
+
+
+@pytest.fixture
+def watched(live_cluster: LocalCluster, program: Program, topic_name: str, tmp_path: Path) -> Iterator[Watched]:
+    """The cluster, and the checkpoint of a query that reads from it."""
+    now_ms = time.time_ns() // 1_000_000
+    write_checkpoint(tmp_path / "query", [one_source(now_ms - 9000, now_ms - 8000, topic_name, 90, 100)])
+    target = resolve_target(Naming(bootstrap_servers=live_cluster.bootstrap_servers), {}, tmp_path)
+    yield Watched(target, (str(tmp_path / "query"),))
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    lake = Lake(str(out))
+    lake.check()
+    files = lake.files(0, time.time_ns() // 1_000_000)
+    found: list[dict[str, Any]] = lake.read(files, list(COLUMNS)).to_pylist()
+    return found
+
+
+def test_what_is_kept_and_read_back(
+    spark: Any, program: Program, watched: Watched, topic_name: str, tmp_path: Path
+) -> None:
+    out, name, told = tmp_path / "lag", f"{topic_name}-g", list[SampleTold]()
+    run_lag_job(spark, LagJob([watched], str(out), 1.0, 2, samples=4), told.append, threading.Event())
+    assert len(told) == 4
+    assert {one.failures for one in told} == {()}
+    rows = rows_of(out)
+    assert len({row["sample"] for row in rows}) == 4
+    assert sum(one.row_count for one in told) == len(rows)
+    mine = [row for row in rows if row["group"] == name and row["partition"] == 0]
+    assert [(row["committed"], row["end"], row["lag"]) for row in mine] == [(40, 100, 60)] * 4
+    statuses = [row["status"] for row in mine]
+    # Judged by the samples before. On a slow machine two are far enough apart to tell.
+    assert (statuses[0], statuses[2:]) == ("UNKNOWN", ["STOP", "STOP"])
+    assert all(0 <= (row["sampled_at"] - row["time"]).total_seconds() < 60 for row in mine)
+    query = [row for row in rows if row["kind"] == "checkpoint"]
+    assert [(row["group"], row["partition"], row["lag"], row["planned"]) for row in query[:2]] == [
+        ("query", 0, 10, 90),
+        ("query", 1, 0, 100),
+    ]
+    ran = program("spark", "history", out, "--group", name, "--group", "query", "-o", "json")
+    assert ran.code == 0
+    by_group = {one["group"]: one for one in ran.json}
+    assert by_group[name]["max_lag"] == by_group[name]["last_lag"] == 60
+    assert by_group[name]["sample_count"] == 4
+    assert by_group[name]["last_status"] == "STOP"
+    (reader,) = read_lake(Lake(str(out)), 0, time.time_ns() // 1_000_000, Objective(), [name]).readers
+    assert reader.outside_minutes > 0
+    assert reader.unknown_minutes > 0
+    assert (by_group["query"]["kind"], by_group["query"]["max_lag"]) == ("checkpoint", 10)
+
+
+def test_no_gap_and_no_duplicate_after_ten_deaths(
+    spark: Any, watched: Watched, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies before, in the midst of and after writing, each time before Spark knows that the sample is done."""
+    out, dice, deaths = tmp_path / "lag", random.Random(13), Counter[str]()
+    healthy = lag_job.run_in_workers
+
+    def deadly(session: Any, function: Any, tasks: list[ChunkTask]) -> Any:
+        fate = dice.choice(["before", "midst", "after", "none", "none"]) if deaths.total() < 10 else "none"
+        if fate == "none":
+            return healthy(session, function, tasks)
+        deaths[fate] += 1
+        if fate != "before":
+            healthy(session, function, tasks[:1] if fate == "midst" else tasks)
+        raise RuntimeError(f"killed: {fate}")
+
+    monkeypatch.setattr(lag_job, "run_in_workers", deadly)
+    told: list[SampleTold] = []
+    job = LagJob([watched], str(out), 1.0, 3, samples=3)
+    while deaths.total() < 10 or len(told) < 12:
+        try:
+            run_lag_job(spark, job, told.append, threading.Event())
+        except Exception as error:
+            assert "killed" in str(error)
+    assert set(deaths) == {"before", "midst", "after"}
+    rows = rows_of(out)
+    keys = Counter((row["sample"], row["kind"], row["group"], row["topic"], row["partition"]) for row in rows)
+    assert set(keys.values()) == {1}
+    samples = sorted({row["sample"] for row in rows})
+    # The first batch of a new query has no moment, and takes no sample.
+    assert samples == list(range(samples[0], samples[0] + len(samples)))
+    assert samples[0] in (0, 1)
+    mine = Counter(row["sample"] for row in rows if row["group"] == f"{topic_name}-g")
+    assert mine == dict.fromkeys(samples, 2), "each sample is whole"
+    times = {row["sample"]: row["time"] for row in rows}
+    assert sorted(times.values()) == [times[sample] for sample in samples]
+    assert len(set(times.values())) == len(samples)
+
+
+def test_a_cluster_that_is_not_there_leaves_the_others(spark: Any, watched: Watched, tmp_path: Path) -> None:
+    gone = Watched(resolve_target(Naming(bootstrap_servers="127.0.0.1:9"), {}, tmp_path))
+    told: list[SampleTold] = []
+    job = LagJob([gone, watched], str(tmp_path / "lag"), 1.0, 2, samples=1)
+    run_lag_job(spark, job, told.append, threading.Event())
+    assert len(told[0].failures) == 1
+    assert told[0].failures[0].startswith("127.0.0.1:9: ")
+    assert told[0].row_count > 0
