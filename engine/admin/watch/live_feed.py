@@ -70,7 +70,7 @@ class _WireStage:
 _WIRE_STAGES = (
     _WireStage(Stage.METADATA, None, 0.5),
     _WireStage(Stage.REASSIGNMENTS, None, 0.3),
-    _WireStage(Stage.OFFSETS, None, 0.2),
+    _WireStage(Stage.OFFSETS, None, 0.05),
     _WireStage(Stage.LOG_DIRS, 10_000, 0.1),
     _WireStage(Stage.GROUPS, 5_000, 0.2),
     _WireStage(Stage.SETTINGS, 30_000, 0.05),
