@@ -27,7 +27,7 @@ from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
-from engine.admin.watch.frame import Frame, Stage, StageSource
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
 from engine.common.clock import Clock, SystemClock
@@ -70,7 +70,7 @@ class _WireStage:
 _WIRE_STAGES = (
     _WireStage(Stage.METADATA, None, 0.5),
     _WireStage(Stage.REASSIGNMENTS, None, 0.3),
-    _WireStage(Stage.OFFSETS, None, 0.2),
+    _WireStage(Stage.OFFSETS, None, 0.05),
     _WireStage(Stage.LOG_DIRS, 10_000, 0.1),
     _WireStage(Stage.GROUPS, 5_000, 0.2),
     _WireStage(Stage.SETTINGS, 30_000, 0.05),
@@ -232,10 +232,15 @@ class LiveFeed:
     def _may_read(self, stage: Stage) -> bool:
         if stage is Stage.METADATA:
             return True
-        if stage in (Stage.REASSIGNMENTS, Stage.SETTINGS) and self._knowledge.assignments_by_znode:
+        if stage in (Stage.REASSIGNMENTS, Stage.SETTINGS) and self._zookeeper_tells():
             return False
         metadata = self._board.stages[Stage.METADATA]
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
+
+    def _zookeeper_tells(self) -> bool:
+        """Whether what its watches tell is known, or will be in a moment."""
+        is_connecting = self._board.links[Side.ZOOKEEPER].state is LinkState.CONNECTING
+        return self._knowledge.assignments_by_znode or is_connecting or self._board.is_connected(Side.ZOOKEEPER)
 
     async def _read(self, stage: Stage, schedule: StageSchedule) -> None:
         clock, board = self._clock, self._board

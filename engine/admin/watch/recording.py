@@ -5,9 +5,9 @@ The file begins with a line of JSON that says what it is:
     {"klamm_recording": 1, "shape": "…", "klamm": "…", "cluster": "…"}
 
 Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
-and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. Every KEY_EVERY-th record is a
-whole frame, so that any place is reached quickly. Whatever is cut off or damaged ends the recording there; what stands
-before it is played.
+and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. Now and then a record is a whole
+frame, so that any place is reached quickly. Whatever is cut off or damaged ends the recording there; what stands before
+it is played.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from engine.common.version import VERSION
 
 FORMAT_VERSION = 1
 KEY_EVERY = 60
-"""So many records, and the next one is a whole frame."""
+"""At least so many records lie between two whole frames."""
+
+KEY_SHARE = 4
+"""And so many times as many bytes as the whole frame before took: on a large cluster one takes a second to write."""
 
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _HEAD_BYTES_MAX = 4096
@@ -60,6 +63,7 @@ class FrameWriter:
             raise BadRequest(f"cannot be written: {error.strerror or error}", where=str(path)) from error
         self._file.write(json.dumps(head).encode() + b"\n")
         self._last: Frame | None = None
+        self._since_key = self._bytes_since_key = self._key_bytes = 0
         self.count = 0
         self.size_bytes = self._file.tell()
 
@@ -69,7 +73,9 @@ class FrameWriter:
         Raises:
             OSError: the disk is full or gone.
         """
-        is_whole = self.count % KEY_EVERY == 0
+        is_whole = self._last is None or (
+            self._since_key >= KEY_EVERY and self._bytes_since_key >= KEY_SHARE * self._key_bytes
+        )
         changes = changes_of(None if is_whole else self._last, frame)
         data = zlib.compress(json.dumps(changes, separators=(",", ":")).encode(), 3)
         kind = _WHOLE if is_whole else _CHANGES
@@ -78,6 +84,11 @@ class FrameWriter:
         self._last = frame
         self.count += 1
         self.size_bytes += _RECORD.size + len(data)
+        if is_whole:
+            self._since_key, self._bytes_since_key, self._key_bytes = 1, 0, len(data)
+        else:
+            self._since_key += 1
+            self._bytes_since_key += len(data)
 
     def close(self) -> None:
         """Close the file."""
