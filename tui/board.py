@@ -72,6 +72,7 @@ class Board:
         self._topic_bytes: dict[str, int | None] = {}
         self._in_per_s: float | None = None
         self._in_by_broker: dict[int, float] = {}
+        self._end_sums: dict[int, int] = {}
         self._counting: Iterator[int] | None = None
         self._past: deque[Frame] = deque()
         self._all_items: list[PartitionItem] | None = None
@@ -246,9 +247,21 @@ class Board:
             return None
         before = then.offsets
         if self._in_per_s is None:
-            grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
+            if len(self.frame.offsets) == len(before):
+                # Sums are a tenth of the work, and the same as long as no partition comes or goes.
+                grown = self._end_sum(self.frame) - self._end_sum(then)
+            else:
+                grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
             self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
         return self._in_per_s
+
+    def _end_sum(self, frame: Frame) -> int:
+        """Return the sum of all ends of a frame; kept for the frames that are compared with."""
+        if frame.sequence not in self._end_sums:
+            wanted = {one.sequence for one in self._past}
+            self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
+            self._end_sums[frame.sequence] = sum(offset.end for offset in frame.offsets.values())
+        return self._end_sums[frame.sequence]
 
     def _count_in_by_broker(self) -> None:
         """Go on counting what comes to each broker, a slice in each frame: all of a large cluster would hold the loop.
