@@ -16,6 +16,7 @@ from textual.screen import Screen
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
+from engine.common.collection import leave_uncollected
 from tui.board import Board
 from tui.main_screen import MainScreen
 from tui.plain_text import PlainTextFilter
@@ -83,10 +84,15 @@ class Dashboard(App[int], inherit_bindings=False):
 
     async def _take_frames(self, feed: Feed) -> None:
         """Take frames until there are no more. What goes wrong with one frame is told and logged, and goes on."""
+        is_settled = False
         await feed.start()
         async for frame in feed.frames():
             try:
                 self.take(frame)
+                if not is_settled and self.board.has_metadata:
+                    # What a large cluster is made of lives on: the collector would look through it again and again.
+                    is_settled = True
+                    self.call_after_refresh(leave_uncollected)
             except Exception:
                 log.exception("a frame could not be shown")
                 self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)

@@ -24,8 +24,9 @@ HISTORY_MAX = 600
 RATE_OVER_MS = 10_000
 """Rates are over the last seconds: one poll alone jumps."""
 MANY_PARTITIONS = 5_000
-"""From so many on, figures of all partitions are counted every few seconds only."""
-SELDOM_MS = 5_000
+"""From so many on, what would look at each partition in each frame is left out."""
+SLICE = 5_000
+"""So many partitions are looked at in one frame; the others wait for the next."""
 
 
 class PartitionItem(NamedTuple):
@@ -65,6 +66,14 @@ class Board:
         self._event_count = 0
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
+        self._led: dict[str, tuple[TopicSnapshot, list[tuple[TopicPartition, int]]]] = {}
+        self._topic_in: dict[str, float | None] = {}
+        """What was worked out for the newest frame: a row is asked for it several times."""
+        self._topic_bytes: dict[str, int | None] = {}
+        self._in_per_s: float | None = None
+        self._in_by_broker: dict[int, float] = {}
+        self._end_sums: dict[int, int] = {}
+        self._counting: Iterator[int] | None = None
         self._past: deque[Frame] = deque()
         self._all_items: list[PartitionItem] | None = None
 
@@ -73,6 +82,7 @@ class Board:
         if self.frame is not None and frame.at_ms < self.frame.at_ms:
             self._past.clear()
             self.samples.clear()
+            self._counting = None
         is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
         self.frame = frame
         if not is_same_cluster:
@@ -81,6 +91,7 @@ class Board:
         if self.history.take(frame):
             self._event_count += len(frame.events)
         self.findings = self._sanity.check(frame)
+        self._topic_in, self._topic_bytes, self._in_per_s = {}, {}, None
         self._remember(frame)
 
     def _remember(self, frame: Frame) -> None:
@@ -89,8 +100,7 @@ class Board:
             past.append(frame)
         while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
             past.popleft()
-        if self.samples and frame.at_ms - self.samples[-1].at_ms < self._sample_every_ms:
-            return
+        self._count_in_by_broker()
         total = self.total if self.has_metadata else None
         self.samples.append(
             Sample(
@@ -99,13 +109,9 @@ class Board:
                 None if total is None else total.under_replicated,
                 None if total is None else total.leaderless,
                 self.lag,
-                self._in_by_broker(),
+                self._in_by_broker,
             )
         )
-
-    @property
-    def _sample_every_ms(self) -> int:
-        return SELDOM_MS if len(self.items) > MANY_PARTITIONS else 0
 
     # What is known
 
@@ -172,6 +178,7 @@ class Board:
         if self._all_items is None:
             names = {topic.name for topic in self.topics}
             self._items = {name: kept for name, kept in self._items.items() if name in names}
+            self._led = {name: kept for name, kept in self._led.items() if name in names}
             self._all_items = [item for topic in self.topics for item in self.items_of(topic)]
         return self._all_items
 
@@ -208,7 +215,9 @@ class Board:
 
     def topic_in(self, topic: TopicSnapshot) -> float | None:
         """Return how many records a second come to a topic, over the partitions of which it is known."""
-        return _sum(self.partition_in(item.name) for item in self.items_of(topic))
+        if topic.name not in self._topic_in:
+            self._topic_in[topic.name] = _sum(self.partition_in(name) for name, _ in self._led_of(topic))
+        return self._topic_in[topic.name]
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
         """Return the topics that most records come to; none where there are too many to look at in every frame."""
@@ -221,9 +230,11 @@ class Board:
         """Return the bytes of all replicas of a topic that brokers told of."""
         if self.frame is None:
             return None
-        logs = [self.frame.logs.get(item.name) for item in self.items_of(topic)]
-        known = [log for found in logs if found for log in found]
-        return sum(log.size_bytes for log in known) if known else None
+        if topic.name not in self._topic_bytes:
+            logs = [self.frame.logs.get(name) for name, _ in self._led_of(topic)]
+            known = [log.size_bytes for found in logs if found for log in found]
+            self._topic_bytes[topic.name] = sum(known) if known else None
+        return self._topic_bytes[topic.name]
 
     @property
     def in_per_s(self) -> float | None:
@@ -235,19 +246,60 @@ class Board:
         if elapsed_ms <= 0:
             return None
         before = then.offsets
-        grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
-        return max(0.0, grown * 1000 / elapsed_ms)
+        if self._in_per_s is None:
+            if len(self.frame.offsets) == len(before):
+                # Sums are a tenth of the work, and the same as long as no partition comes or goes.
+                grown = self._end_sum(self.frame) - self._end_sum(then)
+            else:
+                grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
+            self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
+        return self._in_per_s
 
-    def _in_by_broker(self) -> dict[int, float]:
-        found: dict[int, float] = dict.fromkeys(self.live, 0.0)
-        then = self._then()
-        if then is None or self.frame is None or self._offsets_ms(self.frame) <= self._offsets_ms(then):
-            return {}
-        for item in self.items:
-            rate = self.partition_in(item.name) if item.partition.leader in found else None
-            if rate:
-                found[item.partition.leader] += rate
-        return found
+    def _end_sum(self, frame: Frame) -> int:
+        """Return the sum of all ends of a frame; kept for the frames that are compared with."""
+        if frame.sequence not in self._end_sums:
+            wanted = {one.sequence for one in self._past}
+            self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
+            self._end_sums[frame.sequence] = sum(offset.end for offset in frame.offsets.values())
+        return self._end_sums[frame.sequence]
+
+    def _count_in_by_broker(self) -> None:
+        """Go on counting what comes to each broker, a slice in each frame: all of a large cluster would hold the loop.
+
+        A cluster of up to ``SLICE`` partitions is counted at once.
+        """
+        if self._counting is None:
+            then, frame = self._then(), self.frame
+            if then is None or frame is None or self._offsets_ms(frame) <= self._offsets_ms(then):
+                self._in_by_broker = {}
+                return
+            self._counting = self._counted_in_slices(frame, then)
+        if next(self._counting, None) is None:
+            self._counting = None
+
+    def _counted_in_slices(self, frame: Frame, then: Frame) -> Iterator[int]:
+        """Yield after each slice; at the end the result is there."""
+        now, before, counted = frame.offsets, then.offsets, 0
+        grown = dict.fromkeys(self.live, 0)
+        for topic in self.topics:
+            for name, leader in self._led_of(topic):
+                if leader in grown and (last := now.get(name)) is not None and (first := before.get(name)) is not None:
+                    grown[leader] += last.end - first.end
+            counted += len(topic.partitions)
+            if counted >= SLICE:
+                yield counted
+                counted = 0
+        elapsed_ms = self._offsets_ms(frame) - self._offsets_ms(then)
+        self._in_by_broker = {broker: max(0.0, count * 1000 / elapsed_ms) for broker, count in grown.items()}
+
+    def _led_of(self, topic: TopicSnapshot) -> list[tuple[TopicPartition, int]]:
+        """Return the partitions of a topic, each with its leader."""
+        kept = self._led.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        led = [(TopicPartition(topic.name, one.partition), one.leader) for one in topic.partitions]
+        self._led[topic.name] = topic, led
+        return led
 
     @staticmethod
     def _offsets_ms(frame: Frame) -> int:

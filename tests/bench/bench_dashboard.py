@@ -1,0 +1,119 @@
+"""What drawing costs: the dashboard over 50,000 made-up partitions that change, screen by screen, without a terminal.
+
+The frames are made beforehand, so this is the dashboard alone. Given are the CPU of one frame, which is its share of a
+core at one frame a second, the longest that the event loop was held, and the time from the start of the program's run
+to the first picture. ``KLAMM_BENCH_PARTITIONS`` makes it smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import AsyncIterator, Collection
+
+from engine.admin.watch.fake_cluster import big_cluster
+from engine.admin.watch.feed import FeedStatus, Playback
+from engine.admin.watch.frame import Frame, Stage
+from tui.actions import PAGES
+from tui.app import Dashboard
+from tui.session import Session
+
+PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
+TICKS = 10
+SHOWN = ("overview", "brokers", "topics", "partitions", "groups", "reassignments", "timeline")
+
+
+class _OneFrame:
+    """A feed of one frame; the others are handed to the dashboard by hand."""
+
+    playback: Playback | None = None
+
+    def __init__(self, frame: Frame) -> None:
+        self.latest: Frame | None = frame
+
+    @property
+    def status(self) -> FeedStatus:
+        return FeedStatus("made-up cluster")
+
+    async def start(self) -> None:
+        """There is nothing to begin."""
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        assert self.latest is not None
+        yield self.latest
+
+    def pause(self) -> None:
+        """Nothing plays."""
+
+    def resume(self) -> None:
+        """Nothing plays."""
+
+    def refresh(self, stages: Collection[Stage] = ()) -> None:
+        """Nobody is asked."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Nothing ticks."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+def main() -> None:
+    """Print the table."""
+    cluster = big_cluster(12, 1_000, PARTITIONS)
+    frames = [cluster.frame()]
+    for _ in range(TICKS):
+        cluster.advance()
+        frames.append(cluster.frame())
+    asyncio.run(_measure(frames))
+
+
+async def _measure(frames: list[Frame]) -> None:
+    before_mb = _memory_mb()
+    started = time.perf_counter()
+    app = Dashboard(Session(_OneFrame(frames[0])))
+    async with app.run_test(size=(140, 45)) as pilot:
+        while app.main is None or not app.board.has_metadata:
+            await asyncio.sleep(0.005)
+        await pilot.pause()
+        print(f"first picture after {time.perf_counter() - started:.2f} s, {PARTITIONS:,} partitions")
+        print(f"{'screen':<16}{'ms of CPU a frame':>20}{'longest hold, ms':>20}")
+        for page, key, _ in PAGES:
+            if page in SHOWN:
+                await pilot.press(key)
+                cpu_ms, hold_ms = await _frame_cost(app, frames[1:])
+                print(f"{page:<16}{cpu_ms:>20.1f}{hold_ms:>20.0f}")
+    print(f"memory beside the frames: {_memory_mb() - before_mb:.0f} MB")
+
+
+async def _frame_cost(app: Dashboard, frames: list[Frame]) -> tuple[float, float]:
+    hold = _Hold()
+    watching = asyncio.create_task(hold.watch(), name="hold")
+    begun = time.process_time()
+    for frame in frames:
+        app.take(frame)
+        await asyncio.sleep(0.2)
+    cpu_s = time.process_time() - begun
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    return cpu_s / len(frames) * 1000, hold.longest_s * 1000
+
+
+class _Hold:
+    """How long the event loop was held at most."""
+
+    longest_s = 0.0
+
+    async def watch(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.perf_counter()
+            self.longest_s = max(self.longest_s, now - last - 0.005)
+            last = now
+
+
+def _memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,231 @@
+"""``klamm top`` as a program: in a terminal of its own, without one, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, environment, klamm
+
+from engine.admin.watch.fake_feed import fake_feed
+from engine.admin.watch.recording import FrameWriter
+
+NOBODY = ("--bootstrap-server", "127.0.0.1:1")
+WAIT_S = 40.0
+
+
+class Terminal:
+    """The program in a terminal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int, slave: int) -> None:
+        self.process, self.master, self.slave = process, master, slave
+        self.seen = b""
+
+    def read_until(self, text: bytes) -> None:
+        """Take what is written until a text is among it."""
+        deadline = time.monotonic() + WAIT_S
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen[-2000:]
+            self._read(0.2)
+
+    def _read(self, wait_s: float) -> None:
+        if select.select([self.master], [], [], wait_s)[0]:
+            try:
+                self.seen += os.read(self.master, 65536)
+            except OSError:
+                return
+
+    def ended(self) -> int:
+        """Wait for the end; what is written meanwhile is taken."""
+        deadline = time.monotonic() + WAIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline
+            self._read(0.05)
+        self._read(0.2)
+        return self.process.returncode
+
+
+@contextmanager
+def terminal(*words: str | Path, folder: Path, **env: str) -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (30, 100))
+    process = subprocess.Popen(
+        [PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, cwd=folder,
+        env=environment(folder, **env), start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield Terminal(process, master, slave)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+
+
+@pytest.mark.parametrize(("how", "code"), [("q", 0), ("ctrl-c", 130), ("term", 143), ("int", 130)])
+def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code: int, tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        before = termios.tcgetattr(top.slave)
+        top.read_until(b"127.0.0.1:1")
+        assert termios.tcgetattr(top.slave) != before, "it reads single keys"
+        if how in ("term", "int"):
+            os.kill(top.process.pid, signal.SIGTERM if how == "term" else signal.SIGINT)
+        else:
+            os.write(top.master, b"q" if how == "q" else b"\x03")
+        assert top.ended() == code
+        assert termios.tcgetattr(top.slave) == before
+        assert top.seen.rindex(b"\x1b[?1049l") > top.seen.rindex(b"\x1b[?1049h"), "the screen before is back"
+        assert b"\x1b[?25h" in top.seen[top.seen.rindex(b"\x1b[?1049l") - 200 :], "and so is the cursor"
+        assert b"Traceback" not in top.seen
+
+
+def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0") as top:
+        top.read_until(b"disconnected")
+        os.write(top.master, b"q")
+        assert top.ended() == 0
+        assert top.seen.isascii()
+
+
+def test_without_colour_nothing_is_coloured(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path, NO_COLOR="1") as top:
+        top.read_until(b"disconnected")
+        os.write(top.master, b"q")
+        assert top.ended() == 0
+    colours = {tuple(code.split(b";")[2:5]) for code in _colour_codes(top.seen)}
+    assert all(len(set(colour)) == 1 for colour in colours), f"greys alone: {colours}"
+
+
+def _colour_codes(seen: bytes) -> list[bytes]:
+    codes = []
+    for part in seen.split(b"\x1b[")[1:]:
+        word = part.partition(b"m")[0]
+        for start in (b"38;2;", b"48;2;"):
+            if start in word:
+                codes.append(b";".join(word[word.index(start) :].split(b";")[:5]))
+    return codes
+
+
+def test_without_a_terminal_it_says_what_can_be_done(tmp_path: Path) -> None:
+    ran = klamm("top", *NOBODY, folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "the dashboard needs a terminal" in ran.err
+    assert "--screenshot" in ran.err
+    assert "--record" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--screen", "nowhere"), "--screen wants one of overview, brokers"),
+        (("--refresh", "0.1"), "--refresh wants 0.5 to 10 seconds"),
+        (("--screenshot", "no/such/folder/x.svg"), "there is no folder"),
+        (("--screenshot", "x.svg", "--theme", "pink"), "--theme wants one of dark, light, contrast, monochrome"),
+        (("--record", "a", "--replay", "b"), "contradict each other"),
+        (("--replay", "absent.rec", "--screenshot", "x.svg"), "no such recording"),
+    ],
+)
+def test_wrong_use_is_refused(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    ran = klamm("top", *NOBODY, *words, folder=tmp_path)
+    assert ran.code == 2, ran.err
+    assert told in ran.err
+
+
+def recording(folder: Path) -> Path:
+    """Write a recording of a made-up cluster that loses a broker."""
+    path, feed = folder / "made-up.rec", fake_feed("live", plays=False)
+    writer = FrameWriter(path, "made-up")
+    for tick in range(5):
+        if tick == 3:
+            feed.cluster.kill(2)
+        writer.write(feed.tick())
+    writer.close()
+    return path
+
+
+def test_a_recording_is_played_without_a_cluster_and_can_be_stepped_through(tmp_path: Path) -> None:
+    with terminal("top", "--replay", recording(tmp_path), folder=tmp_path) as top:
+        top.read_until(b"recording 1/5")
+        os.write(top.master, b">")
+        top.read_until(b"recording 5/5")
+        top.read_until(b"CRITICAL")
+        top.seen = b""
+        os.write(top.master, b",")
+        top.read_until(b"4/5")
+        os.write(top.master, b"q")
+        assert top.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda data: b'{"klamm_recording": 99, "shape": "x"}\n', "made-up.rec"),
+        (lambda data: b"", "made-up.rec"),
+        (lambda data: data[: data.index(b"\n") + 30], "made-up.rec"),
+    ],
+)
+def test_a_recording_that_cannot_be_read_is_refused(change: object, told: str, tmp_path: Path) -> None:
+    path = recording(tmp_path)
+    path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
+    ran = klamm("top", "--replay", path, "--screenshot", "x.svg", folder=tmp_path)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_recording_that_is_cut_short_is_played_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = recording(tmp_path)
+    path.write_bytes(path.read_bytes()[:-7])
+    ran = klamm("top", "--replay", path, "--screenshot", "x.svg", folder=tmp_path, env={"COLUMNS": "150"})
+    assert ran.code == 0, ran.err
+    assert "/4&#160;×1&#160;(the&#160;file&#160;is&#160;cut&#160;off)" in (tmp_path / "x.svg").read_text("utf-8")
+
+
+def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:
+    ran = klamm("top", *NOBODY, "--screenshot", "x.svg", "--timeout", "3", folder=tmp_path)
+    assert ran.code == 3, ran.err
+    assert "disconnected" in (tmp_path / "x.svg").read_text("utf-8")
+
+
+def test_a_recording_is_made_without_a_terminal_until_term(tmp_path: Path) -> None:
+    words = [PROGRAM, "top", *NOBODY, "--record", "r.rec"]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + WAIT_S
+        path = tmp_path / "r.rec"
+        while not path.exists() or path.stat().st_size < 400:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        _, said = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 143, said
+    assert b"frames" in said
+    ran = klamm("top", "--replay", path, "--screenshot", "x.svg", "--timeout", "3", folder=tmp_path)
+    assert "disconnected" in (tmp_path / "x.svg").read_text("utf-8"), ran.err
+    again = klamm("top", *NOBODY, "--record", path, folder=tmp_path)
+    assert (again.code, "exists already" in again.err) == (2, True)
+
+
+def test_mistakes_in_the_key_file_are_told_at_the_start(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "klamm"
+    folder.mkdir(parents=True)
+    (folder / "keys.toml").write_text('[keys]\n\n"rows.filtr" = "f"\n', "utf-8")
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"keys.toml:3:")
+        os.write(top.master, b"q")
+        assert top.ended() == 0
