@@ -122,6 +122,15 @@ class Board:
         return frame is not None and frame.cluster is not None and frame.stage(Stage.METADATA).read_at_ms is not None
 
     @property
+    def was_read_whole(self) -> bool:
+        """Whether every stage that this feed has was read once, or has failed at it."""
+        frame = self.frame
+        if frame is None or not self.has_metadata:
+            return False
+        known = [status for status in frame.stages.values() if status.source is not None]
+        return all(status.read_at_ms is not None or status.error for status in known)
+
+    @property
     def topics(self) -> tuple[TopicSnapshot, ...]:
         return self.frame.cluster.topics if self.frame is not None and self.frame.cluster is not None else ()
 

@@ -132,7 +132,7 @@ def _run(session: Session) -> int:
 
 
 async def _draw_once(session: Session) -> int:
-    """Draw until there is something to be seen, or the time is over: then the picture says so."""
+    """Draw until everything was read once, or the time is over: then the picture shows what is known."""
     app = Dashboard(session)
     columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
     size = (
@@ -142,7 +142,7 @@ async def _draw_once(session: Session) -> int:
     running = asyncio.create_task(app.run_async(headless=True, size=size), name="dashboard-picture")
     done, _ = await asyncio.wait({running}, timeout=session.timeout_s)
     if not done:
-        app.finish_screenshot(code=3)
+        app.finish_screenshot(code=0 if app.board.has_metadata else 3)
     return await running or 0
 
 

@@ -100,7 +100,7 @@ class Saving:
         return path
 
     def frame_was_drawn(self) -> None:
-        """Where a picture was asked for at the start, make it as soon as there is something on it, and end."""
+        """Where a picture was asked for at the start, make it as soon as all of it was read, and end."""
         app = self._screen.dashboard
-        if app.session.screenshot is not None and app.board.has_metadata:
+        if app.session.screenshot is not None and app.board.was_read_whole:
             self._screen.call_after_refresh(app.finish_screenshot)
