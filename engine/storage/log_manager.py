@@ -449,7 +449,7 @@ class LogManager:
             log.release_idle_files()
 
     def flush_jobs(self) -> Iterator[DiskJob]:
-        """Yield what is to be flushed now, after rolls and by ``flush.ms``; do one before the next, as it is begun then."""
+        """Yield what is to be flushed now, after rolls and by ``flush.ms``; do one before asking for the next."""
         return self._flushes.jobs(self.logs.values(), self.clock.now_ms())
 
     def deletion_jobs(self) -> list[DiskJob]:
