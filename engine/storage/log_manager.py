@@ -16,7 +16,7 @@ from pathlib import Path
 from engine.common.clock import Clock
 from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -25,6 +25,7 @@ from engine.formats.checkpoints import (
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob
+from engine.storage.due_flushes import DueFlushes
 from engine.storage.log import Log
 from engine.storage.log_checkpoints import LogCheckpoints
 from engine.storage.log_core import LogCore
@@ -79,7 +80,7 @@ class LogManager:
         self._dirs = LogDirs(config.log_dirs)
         self._checkpoints = LogCheckpoints(self, self._dirs, self.logs, self.future_logs)
         self._deletions: list[tuple[int, Path, list[Path]]] = []
-        self._flushes: dict[int, tuple[LogCore, int]] = {}
+        self._flushes = DueFlushes()
         self._dirs_to_checkpoint: set[Path] = set()
         self._retired: set[TopicPartition] = set()
         self.is_stopping = False
@@ -116,7 +117,7 @@ class LogManager:
 
     def flush_soon(self, log: LogCore, offset: int) -> None:
         """Put a log on the list of those to flush."""
-        self._flushes[id(log)] = (log, offset)
+        self._flushes.add(log, offset)
 
     # --- log dirs
 
@@ -447,26 +448,8 @@ class LogManager:
             log.release_idle_files()
 
     def flush_jobs(self) -> Iterator[DiskJob]:
-        """Yield what is to be flushed now: after rolls and by ``flush.ms``.
-
-        Each is begun when it is asked for, for it holds files open: do one before the next.
-        """
-        wanted = list(self._flushes.values())
-        self._flushes.clear()
-        now_ms = self.clock.now_ms()
-        for log in self.logs.values():
-            flush_ms = log.config.flush_ms
-            if flush_ms != LONG_MAX and log.unflushed_records and now_ms - log.last_flush_ms >= flush_ms:
-                wanted.append((log, log.log_end_offset))
-        for one, offset in wanted:
-            try:
-                job = None if one.is_offline else one.begin_flush(offset)
-            except KafkaError as error:
-                logger.warning("A log could not be flushed partition=%s: %s", one.topic_partition, error)
-                self._flushes.setdefault(id(one), (one, offset))
-                continue
-            if job is not None:
-                yield job
+        """Yield what is to be flushed now, after rolls and by ``flush.ms``; do one before asking for the next."""
+        return self._flushes.jobs(self.logs.values(), self.clock.now_ms())
 
     def deletion_jobs(self) -> list[DiskJob]:
         """Return the removals that are due now."""

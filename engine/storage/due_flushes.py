@@ -1,0 +1,46 @@
+"""Flushes that nobody waits for: after rolls, and by ``flush.ms``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from engine.common.errors import KafkaError
+from engine.config.log_config import LONG_MAX
+from engine.storage.disk_jobs import DiskJob
+from engine.storage.log_core import LogCore
+
+logger = logging.getLogger(__name__)
+
+
+class DueFlushes:
+    """The logs that are to be flushed, each up to an offset."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, tuple[LogCore, int]] = {}
+
+    def add(self, log: LogCore, offset: int) -> None:
+        """Put a log on the list."""
+        self._logs[id(log)] = (log, offset)
+
+    def jobs(self, logs: Iterable[LogCore], now_ms: int) -> Iterator[DiskJob]:
+        """Yield the flush of each log on the list, and of those of ``logs`` whose ``flush.ms`` is over.
+
+        Each is begun when it is asked for, for it holds files open: do one before the next. One that cannot begin stays
+        on the list.
+        """
+        wanted = list(self._logs.values())
+        self._logs.clear()
+        for log in logs:
+            flush_ms = log.config.flush_ms
+            if flush_ms != LONG_MAX and log.unflushed_records and now_ms - log.last_flush_ms >= flush_ms:
+                wanted.append((log, log.log_end_offset))
+        for one, offset in wanted:
+            try:
+                job = None if one.is_offline else one.begin_flush(offset)
+            except KafkaError as error:
+                logger.warning("A log could not be flushed partition=%s: %s", one.topic_partition, error)
+                self._logs.setdefault(id(one), (one, offset))
+                continue
+            if job is not None:
+                yield job
