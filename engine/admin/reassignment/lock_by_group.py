@@ -16,7 +16,7 @@ from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock import Holder, LockHeld
-from engine.common.errors import ErrorCode, error_code
+from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -168,7 +168,7 @@ class GroupLock:
                         self._is_leader, self._member_id = False, ""
             except LockHeld:
                 self._is_leader = False
-            except (AdminError, TimeoutError) as error:
+            except (KlammError, TimeoutError) as error:
                 self._coordinator = None
                 self._parent.observe(f"the lock's coordinator does not answer: {error}")
                 await self._own.close()
