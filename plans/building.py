@@ -50,6 +50,8 @@ class _Builder:
     index: dict[int, int] = field(default_factory=dict)
     brokers: list[ProblemBroker] = field(default_factory=list)
     masks: dict[str, int] = field(default_factory=dict)
+    rack_counts: dict[int, int] = field(default_factory=dict)
+    """Racks by mask: nearly all partitions may lie on the same brokers."""
 
     def build(self) -> BuiltProblem:
         aim = self._aim()
@@ -235,7 +237,10 @@ class _Builder:
         return count - racks + max(0, factor - count - fresh)
 
     def _rack_count(self, mask: int) -> int:
-        return len({self.brokers[index].rack for index in bits(mask)})
+        found = self.rack_counts.get(mask)
+        if found is None:
+            found = self.rack_counts[mask] = len({self.brokers[index].rack for index in bits(mask)})
+        return found
 
     def _check_left_behind(
         self,

@@ -14,6 +14,7 @@ from plans.ordering import ordered
 from plans.problem import Problem
 from plans.score import Bounds
 from plans.scoring import Costs, costs_of
+from plans.topic_evenness import spread_topics
 
 EXACT_CELLS_MAX = 600_000
 """Movable partitions times brokers up to which the solver is used; that bounds its time and memory."""
@@ -79,6 +80,9 @@ class _Solver:
         solution = construct(problem, replicas, leaders, held, self.limits)
         counted = counted_bounds(problem, replicas, leaders, self.limits.most)
         solution, proven = self._improved(solution, replicas, leaders, counted)
+        if not self.limits.most and not problem.replacements:
+            # A swap changes the bytes of brokers, and who succeeds whom.
+            solution = spread_topics(problem, solution)
         after = self._lists(solution)
         return Solved(
             after=after,
