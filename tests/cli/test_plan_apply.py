@@ -298,7 +298,7 @@ def test_of_many_who_want_the_lock_one_has_it(brokers: LocalCluster) -> None:
             while number not in had:
                 holder = Holder.myself(f"contender {number}")
                 with suppress(LockHeld):
-                    async with operator_lock(cluster, holder, session_timeout_s=1.0) as lock:
+                    async with operator_lock(cluster, holder, session_timeout_s=4.0) as lock:
                         inside.append(number)
                         assert inside == [number]
                         assert (await read_holder(cluster)) == holder

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
-from engine.common.errors import CoordinationError
+from engine.common.errors import KlammError
 
 SESSION_TIMEOUT_S = 10.0
 """So long the lock outlives a holder that was killed."""
@@ -140,7 +140,7 @@ async def operator_lock(
                 await _take(place, session_timeout_s, cluster.timeout_s, on_wait)
             except LockHeld:
                 raise
-            except (AdminError, CoordinationError) as error:
+            except KlammError as error:
                 if not is_enough_without:
                     raise
                 cluster.complain(f"the brokers do not hold the lock, ZooKeeper alone does: {error}")
@@ -149,7 +149,7 @@ async def operator_lock(
         yield OperatorLock(places)
     finally:
         for place in reversed(places):
-            with suppress(AdminError, CoordinationError, TimeoutError):
+            with suppress(KlammError, TimeoutError):
                 async with asyncio.timeout(session_timeout_s):
                     await place.give_back()
 
@@ -169,7 +169,7 @@ async def read_holder(cluster: Cluster) -> Holder | None:
             failures.append(error)
             continue
         finally:
-            with suppress(AdminError, CoordinationError):
+            with suppress(KlammError):
                 await place.give_back()
         if holder is not None:
             return holder

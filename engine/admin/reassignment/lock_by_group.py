@@ -16,7 +16,7 @@ from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock import Holder, LockHeld
-from engine.common.errors import ErrorCode, error_code
+from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -31,6 +31,7 @@ _PROTOCOL_TYPE = "klamm-lock"
 _PROTOCOL = "holder"
 _HEARTBEATS_A_SESSION = 4
 _PAUSE_S = 0.1
+_TELLING_PATIENCE_S = 2.0
 _SEVERAL_MEMBERS = 3
 """From this version of LeaveGroup on members are a list."""
 _MOVED = (
@@ -57,8 +58,7 @@ class GroupLock:
         self._joining = asyncio.Lock()
 
     async def take(self) -> None:
-        group = await self._describe()
-        others = [member for member in group.members if member.member_id != self._member_id]
+        others = [member for member in await self._members() if member.member_id != self._member_id]
         if others and not self._is_leader:
             # Looking does not disturb whoever holds it; joining would.
             raise LockHeld(_holder_of(others))
@@ -71,7 +71,7 @@ class GroupLock:
         return self._is_leader and time.monotonic() - self._heard_at < self._session_timeout_s
 
     async def holder(self) -> Holder | None:
-        members = (await self._describe()).members
+        members = await self._members()
         return _holder_of(members) if members else None
 
     async def give_back(self) -> None:
@@ -132,7 +132,7 @@ class GroupLock:
         self._member_id, self._generation = joined.member_id, joined.generation_id
         if joined.leader != joined.member_id:
             self._is_leader = False
-            others = [m for m in (await self._describe()).members if m.member_id == joined.leader]
+            others = [member for member in await self._members() if member.member_id == joined.leader]
             await self._leave()
             raise LockHeld(_holder_of(others))
         request = SyncGroupRequest(
@@ -141,7 +141,7 @@ class GroupLock:
             member_id=self._member_id,
             protocol_type=_PROTOCOL_TYPE,
             protocol_name=_PROTOCOL,
-            assignments=[SyncGroupRequestAssignment(member_id=self._member_id, assignment=b"")],
+            assignments=[SyncGroupRequestAssignment(member_id=self._member_id, assignment=self._holder.encode())],
         )
         answer = await (await self._own.wire()).call_broker(await self._home(), request)
         if answer.error_code != ErrorCode.NONE:
@@ -168,7 +168,7 @@ class GroupLock:
                         self._is_leader, self._member_id = False, ""
             except LockHeld:
                 self._is_leader = False
-            except (AdminError, TimeoutError) as error:
+            except (KlammError, TimeoutError) as error:
                 self._coordinator = None
                 self._parent.observe(f"the lock's coordinator does not answer: {error}")
                 await self._own.close()
@@ -190,6 +190,16 @@ class GroupLock:
         # An empty group need not be listed; where somebody has joined meanwhile, it is refused.
         with suppress(AdminError):
             await wire.call_broker(home, DeleteGroupsRequest(groups_names=[GROUP]))
+
+    async def _members(self) -> list[DescribedGroupMember]:
+        """Return who is in the group. While somebody joins, who they are is not told for a moment: it is waited for."""
+        deadline = time.monotonic() + _TELLING_PATIENCE_S
+        while True:
+            members = (await self._describe()).members
+            is_told = any(member.member_metadata for member in members)
+            if is_told or not members or time.monotonic() >= deadline:
+                return members
+            await asyncio.sleep(_PAUSE_S)
 
     async def _describe(self) -> DescribedGroup:
         while True:
@@ -219,9 +229,9 @@ class GroupLock:
 
 
 def _holder_of(members: list[DescribedGroupMember]) -> Holder:
-    """Return who a member says it is; while the group rebalances its coordinator tells only where it is."""
-    for member in members:
-        if member.member_metadata:
-            return Holder.decode(bytes(member.member_metadata))
+    """Return who holds the lock: who was given something, for only the leader gives, and gives itself alone."""
+    for told in (*(one.member_assignment for one in members), *(one.member_metadata for one in members)):
+        if told:
+            return Holder.decode(bytes(told))
     where = members[0].client_host.removeprefix("/") if members else "an unknown machine"
     return Holder(f"somebody at {where}", "a moment ago", "a plan")

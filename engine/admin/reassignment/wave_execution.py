@@ -48,7 +48,7 @@ from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
 from engine.admin.topics.access import topic_reader
-from engine.common.errors import CoordinationError
+from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
 
 POLL_MIN_S = 0.2
@@ -257,8 +257,8 @@ class _Execution:
             outcome, reason = stop.outcome, stop.reason
         except LockHeld as error:
             reason = f"the lock was lost: {error.message}"
-        except (AdminError, CoordinationError) as error:
-            reason = str(error)
+        except Exception as error:
+            reason = str(error) or type(error).__name__
             raise
         finally:
             left = await self._leave()
@@ -427,7 +427,7 @@ class _Execution:
                 if now - looked_around >= LOOK_AROUND_S:
                     looked_around = now
                     await self._look_around(wave)
-            except (AdminError, CoordinationError) as error:
+            except KlammError as error:
                 # A controller that has died is replaced; the copy goes on without it.
                 self.cluster.observe(f"how far the wave is cannot be told now: {error}")
                 told = f"nobody tells how far it is: {error}"
@@ -483,7 +483,7 @@ class _Execution:
             return
         try:
             await renew_throttle(self.cluster, self._settings_set)
-        except (AdminError, CoordinationError) as error:
+        except KlammError as error:
             self.cluster.observe(f"whether the throttle is still there cannot be told now: {error}")
 
     async def _unthrottle(self) -> tuple[str, ...]:
@@ -521,7 +521,7 @@ class _Execution:
         try:
             async with asyncio.timeout(LEAVING_LIMIT_S):
                 return await self._unthrottle()
-        except (AdminError, CoordinationError, TimeoutError) as error:
+        except (KlammError, TimeoutError) as error:
             return (f"whether a throttle is left cannot be told now: {error or 'no answer in time'}",)
 
 
