@@ -77,7 +77,7 @@ def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
 def _note_isr(row: _Row, event: Event) -> None:
     before, after = _brokers(event.before), _brokers(event.after)
     for broker in sorted(before - after):
-        row.open.setdefault(broker, event.at_ms)
+        row.open[broker] = event.at_ms
     for broker in sorted(after - before):
         row.closed.append(Absence(broker, row.open.pop(broker, None), event.at_ms))
 

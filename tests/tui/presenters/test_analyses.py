@@ -8,7 +8,7 @@ import pytest
 
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import BrokerRegistration, Frame
+from engine.admin.watch.frame import BrokerRegistration, Frame, Stage
 from engine.common.model import TopicPartition
 from tui.presenters.causes import Cause, missing_brokers
 from tui.presenters.disks import dir_trends
@@ -155,6 +155,21 @@ def test_lags_grow_shrink_and_stand_still() -> None:
     assert told["search-index"].direction is Direction.GROWING and told["search-index"].per_s == pytest.approx(240)
     assert told["billing"].direction is Direction.STEADY
     assert lag_trends(frame, history)[0].group == "nightly-report"
+
+
+def test_a_lag_that_hardly_changes_stands_still() -> None:
+    frame, history = small_cluster().frame(), History()
+    group = replace(frame.groups[0], lag=replace(frame.groups[0].lag, lag=1_000))
+    for second in range(1, 60):
+        lag = replace(group.lag, lag=1_000 + second // 5)
+        stages = {
+            **frame.stages,
+            Stage.GROUPS: replace(frame.stages[Stage.GROUPS], read_at_ms=frame.at_ms + second * 1000),
+        }
+        frame_then = replace(frame, sequence=frame.sequence + second, stages=stages, groups=(replace(group, lag=lag),))
+        history.take(frame_then)
+    (told,) = lag_trends(frame_then, history)
+    assert told.direction is Direction.STEADY and told.per_s == pytest.approx(0.2, abs=0.05)
 
 
 def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:

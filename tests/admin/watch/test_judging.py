@@ -1,0 +1,61 @@
+"""The health of one frame after the other: what is kept is what a fresh look finds; what is not read is no trouble."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.admin.health.report import Check
+from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
+from engine.admin.watch.frame import Frame, Stage, StageStatus
+from engine.admin.watch.judging import HealthMemory
+from engine.common.model import TopicPartition
+
+
+def _reasons(frame: Frame) -> set[Check]:
+    report = HealthMemory().judge(frame)
+    assert report is not None
+    return {reason.check for reason in report.reasons}
+
+
+def test_what_is_kept_of_topics_is_what_a_fresh_look_finds() -> None:
+    cluster, kept = small_cluster(), HealthMemory()
+    steps = (
+        lambda: cluster.kill(2),
+        lambda: cluster.start(2),
+        cluster.advance,
+        lambda: cluster.shrink_isr(TopicPartition("orders", 0), 2),
+        lambda: cluster.delete_topic("audit"),
+    )
+    for step in steps:
+        step()
+        frame = cluster.frame()
+        assert kept.judge(frame) == HealthMemory().judge(frame)
+
+
+def test_another_min_isr_is_judged_anew_though_the_topic_is_the_same() -> None:
+    frame, kept = FakeCluster(3, {"orders": 1}, min_isr=3).frame(), HealthMemory()
+    report = kept.judge(frame)
+    assert report is not None and not report.reasons
+    report = kept.judge(replace(frame, min_isr={"orders": 4}))
+    assert report is not None and [reason.check for reason in report.reasons] == [Check.UNDER_MIN_ISR]
+
+
+@pytest.mark.parametrize(
+    ("status", "is_trouble"),
+    [(StageStatus(), False), (StageStatus(read_at_ms=5), True), (StageStatus(error="no answer"), True)],
+)
+def test_settings_that_are_not_read_yet_are_no_trouble(status: StageStatus, is_trouble: bool) -> None:
+    frame = FakeCluster(3, {"orders": 1}).frame()
+    assert frame.cluster is not None
+    topics = tuple(replace(topic, configs=None) for topic in frame.cluster.topics)
+    stages = {**frame.stages, Stage.SETTINGS: status}
+    frame = replace(frame, cluster=replace(frame.cluster, topics=topics), stages=stages)
+    assert (Check.UNKNOWN_SETTINGS in _reasons(frame)) == is_trouble
+
+
+def test_without_any_reading_of_partitions_nothing_is_said() -> None:
+    frame = small_cluster().frame()
+    assert HealthMemory().judge(replace(frame, stages={})) is None
+    assert HealthMemory().judge(replace(frame, cluster=None)) is None
