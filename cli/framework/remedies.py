@@ -45,6 +45,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.CHECK_ZOOKEEPER: "klamm zk get / --zookeeper {HOST:PORT}",
     Operation.MERGE_STATE_CHANGES: "klamm state-changes merge {broker-*/logs}",
     Operation.START_LOCAL_CLUSTER: "klamm local up",
+    Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {PATH}",
 }
 """What does each operation. The braces hold the place of its value, and what stands there where none is known."""
 

@@ -79,7 +79,7 @@ def test_what_is_kept_and_read_back(
     statuses = [row["status"] for row in mine]
     # Judged by the samples before. On a slow machine two are far enough apart to tell.
     assert (statuses[0], statuses[2:]) == ("UNKNOWN", ["STOP", "STOP"])
-    assert all(0 <= (row["sampled_at"] - row["time"]).total_seconds() < 60 for row in mine)
+    assert all(row["sampled_at"] >= row["time"] for row in mine)
     query = [row for row in rows if row["kind"] == "checkpoint"]
     assert [(row["group"], row["partition"], row["lag"], row["planned"]) for row in query[:2]] == [
         ("query", 0, 10, 90),

@@ -46,6 +46,7 @@ class Operation(Enum):
     READ_RAW_ZNODE = "the bytes of the znode"
     LIST_ZNODES = "the znodes below"
     CHECK_ZOOKEEPER = "a look at ZooKeeper's root"
+    KEEP_LAG_HISTORY = "keep a lag history"
     MERGE_STATE_CHANGES = "the merged state-change logs"
     START_LOCAL_CLUSTER = "a local cluster"
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.rules import Point
@@ -99,7 +100,8 @@ class Lake:
     def check(self) -> None:
         """Raise NotFound or BadRequest where no history is there."""
         if self._settings() is None:
-            raise NotFound("no lag history is there", where=self.shown, hint="klamm spark lag --out keeps one")
+            hint = Phrase("one is kept by: ", Operation.KEEP_LAG_HISTORY)
+            raise NotFound("no lag history is there", where=self.shown, hint=hint)
 
     def files(self, since_ms: int, until_ms: int) -> list[SampleFile]:
         """Return the files of a span of time, in its order."""
