@@ -130,6 +130,8 @@ def level_replicas(problem: Problem, placement: Placement, levels: Levels) -> No
 def _level(placement: Placement, levels: Levels, leaving: Callable[[int, int], tuple[int, ...]], cost: Cost) -> None:
     shares = levels.shares(placement.count)
     _level_directly(placement, shares, leaving)
+    arcs = placement.arcs()
+    placement.touched = 0
     for _ in range(_PATHS_MAX):
         fuller = mask_of(
             [b for b in range(len(placement.on)) if placement.count[b] > shares.get(b, 0) and placement.on[b]]
@@ -137,9 +139,12 @@ def _level(placement: Placement, levels: Levels, leaving: Callable[[int, int], t
         lower = mask_of([b for b, share in shares.items() if placement.count[b] < share])
         if not fuller or not lower:
             return
-        path = shortest_path(placement.arcs(), fuller, lower)
+        path = shortest_path(arcs, fuller, lower)
         if path is None or not placement.follow(path, cost):
             return
+        for broker in bits(placement.touched):
+            arcs[broker] = placement.arc(broker)
+        placement.touched = 0
 
 
 def _level_directly(

@@ -6,6 +6,7 @@ import pytest
 from small_clusters import cluster
 
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog
+from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from plans.errors import BadOption, Infeasible
 from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
 from plans.planning import make_plan
@@ -44,6 +45,10 @@ def test_an_empty_disk_gets_its_half(aim: Aim) -> None:
         (2, "/a", 2, 20),
         (2, "/b", 2, 20),
     ]
+
+
+def test_log_dirs_survive_the_snapshots_file() -> None:
+    assert snapshot_from_json(snapshot_to_json(two_disks())) == two_disks()
 
 
 def test_only_the_brokers_that_are_named() -> None:
