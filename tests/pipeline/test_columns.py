@@ -94,10 +94,10 @@ def test_a_part_of_a_chunk(chunk: bytes, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("size", [0, 57, 8000])
+@pytest.mark.parametrize("size", [0, 100, 8000])
 def test_long_batches(codec: Codec, size: int) -> None:
-    """Runs of equal records, broken by others: offsets need one byte, then two, then three."""
-    records = [record(n, size if n % 1000 else size + 1) for n in range(20_000 if size < 1000 else 300)]
+    """Runs of equal records, broken by others whose length differs in its second byte alone."""
+    records = [record(n, size if n % 1000 else size + 64) for n in range(20_000 if size < 1000 else 300)]
     chunk = encode_batch(records, codec=codec)
     assert rows(chunk) == expected(chunk)
 
@@ -217,6 +217,7 @@ def at(chunk: bytes, position: int, value: int) -> bytes:
         (0, 0x02),  # one that ends early
         (4, 0x7E),  # a key that reaches past its record
         (7, 0x7E),  # a value
+        (18, 0x7E),  # the last value
     ],
 )
 def test_bytes_that_are_no_records(place: int, value: int, copies: int) -> None:

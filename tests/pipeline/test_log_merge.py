@@ -78,12 +78,13 @@ def test_logs_are_cut(folder: Path) -> None:
     assert max(path.stat().st_size for path in result.parts) < 300_000
 
 
-def test_a_line_far_from_its_place_is_not_lost(folder: Path) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_line_far_from_its_place_is_not_lost(folder: Path, is_late: bool) -> None:
     write_logs(folder, random.Random(2), brokers=2, entries=3000, disorder=0)
     path = folder / "broker-1" / "state-change.log"
-    late = entry(BEGIN + timedelta(seconds=1), 1, "from long ago")
-    early = entry(BEGIN + timedelta(days=1), 1, "from the future")
-    path.write_text(early + path.read_text().rstrip("\n") + "\n" + late)
+    lines = path.read_text().rstrip("\n") + "\n"
+    early, late = entry(BEGIN + timedelta(days=1), 1, "future"), entry(BEGIN + timedelta(seconds=1), 1, "long ago")
+    path.write_text(lines + late if is_late else early + lines)
     merged, result = in_pieces(folder, 50_000)
     assert merged == locally(plan_of(folder))
     assert result.reason is not None and "too far from their place" in result.reason
