@@ -65,8 +65,6 @@ def frame_of(before: Frame | None, changes: Changes) -> Frame:
             values[name] = _mapping_of(_FIELDS[name], getattr(old, name), told)
         else:
             values[name] = decoder(_FIELDS[name])(told)
-    if "events" not in changes:
-        values["events"] = ()
     return replace(old, **values)
 
 

@@ -163,7 +163,5 @@ class ReplayFeed:
         self._box.put(replace(frame, sequence=self._sequence, events=events))
 
     def _events_until(self, position: int) -> tuple[Event, ...]:
-        if position <= self._shown:
-            return ()
         start = max(self._shown, position - _EVENTS_ON_THE_WAY)
         return tuple(event for frame in self._recording.events_between(start, position) for event in frame.events)

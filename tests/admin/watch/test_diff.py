@@ -163,6 +163,16 @@ def test_log_dirs_and_groups() -> None:
     assert (appeared.kind, appeared.subject, appeared.after) == (EventKind.GROUP_APPEARED, "group new", "Stable")
 
 
+def test_groups_that_are_read_for_the_first_time_have_not_appeared() -> None:
+    cluster = small_cluster()
+    cluster.fail_stage(Stage.GROUPS, "no answer")
+    cluster.frame()
+    cluster.heal_stage(Stage.GROUPS)
+    cluster.advance()
+    frame = cluster.frame()
+    assert frame.groups and frame.events == ()
+
+
 def test_a_lost_connection_is_told_and_nothing_is_invented_of_the_cluster() -> None:
     cluster = small_cluster()
     cluster.frame()

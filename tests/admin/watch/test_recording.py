@@ -103,15 +103,17 @@ def test_a_recording_that_is_cut_off_plays_up_to_there(tmp_path: Path, missing: 
     recording.close()
 
 
+@pytest.mark.parametrize("place", [5, 40])
 @in_event_loop
-async def test_a_recording_that_is_damaged_plays_up_to_there(tmp_path: Path) -> None:
+async def test_a_recording_that_is_damaged_plays_up_to_there(tmp_path: Path, place: int) -> None:
+    """One byte is wrong: of the checksum in a record's head, or of its data."""
     frames = _frames(12)
     _written(tmp_path / "r", frames[:6])
     good = (tmp_path / "r").stat().st_size
     (tmp_path / "r").unlink()
     _written(tmp_path / "r", frames)
     data = bytearray((tmp_path / "r").read_bytes())
-    data[good + 40] ^= 0xFF
+    data[good + place] ^= 0xFF
     (tmp_path / "r").write_bytes(data)
     feed = ReplayFeed(tmp_path / "r")
     await feed.start()

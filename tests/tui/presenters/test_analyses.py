@@ -117,6 +117,8 @@ def test_kept_counts_are_those_of_a_fresh_count() -> None:
         step()
         frame = cluster.frame()
         assert kept.of_frame(frame) == _tally(frame)
+    frame = replace(frame, min_isr={**frame.min_isr, "clicks": 3})
+    assert kept.of_frame(frame) == _tally(frame)
 
 
 def test_a_slope_says_how_sure_it_is() -> None:
