@@ -59,7 +59,7 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["topisc", "list"], "no such command: topisc; did you mean topics?: klamm", "klamm --help"),
+        (["topisc", "list"], "no such command: topisc; did you mean topics or top?: klamm", "klamm --help"),
         (["topics", "lst"], "no such command 'lst'", "klamm topics --help"),
         (["topics", "list", "--frobnicate"], "no such option: --frobnicate", "klamm topics list --help"),
         (["topics", "create", "t", "--partitions", "x"], "'x' is not a whole number", "klamm topics create --help"),
