@@ -54,8 +54,8 @@ WORDS: dict[str, list[str]] = {
 }
 """Words that make a whole command line."""
 
-NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check"}
-"""Take the options that name a cluster, and need none."""
+NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "top"}
+"""Take the options that name a cluster, and need none that answers; tests/tui/test_top.py has the dashboard's rules."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
