@@ -42,7 +42,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("klamm to", ["topics"]),
+        ("klamm to", ["top", "topics"]),
         ("klamm kafka-lead", ["kafka-leader-election"]),
         ("klamm brokers ", ["list", "describe", "log-dirs"]),
         ("klamm topics describe --unav", ["--unavailable-partitions"]),
