@@ -73,9 +73,9 @@ def command(
     if replay is not None and record is not None:
         raise UsageError("--record and --replay contradict each other")
     is_headless = record is not None and screenshot is None and not _has_terminal()
+    target = None if replay is not None else _target(invocation, is_read_only=read_only)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
-    target = None if replay is not None else _target(invocation, is_read_only=read_only)
     from tui.run import Wishes, record_headless, run_dashboard, run_replay, theme_names
 
     known = theme_names(os.environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from dashboards import Driven, dashboard, drive
 from textual.command import CommandList
 
+from engine.admin.cluster.profiles import load_profiles, profiles_path
 from engine.admin.cluster.target import Side
 from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed
+from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
+from tui.log_ring import LogRing
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar
 
@@ -361,3 +364,72 @@ def test_q_ends_with_0_and_ctrl_c_with_130() -> None:
         assert await run("ctrl+c") == 130
 
     drive(both)
+
+
+def test_another_cluster_of_the_profiles_is_chosen_and_a_broken_one_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "klamm"
+    folder.mkdir()
+    (folder / "clusters.toml").write_text(
+        '[clusters.dev]\nbootstrap_servers = "127.0.0.1:9092"\n'
+        '[clusters.bad]\nbootstrap_servers = "127.0.0.1:9092"\ncommand_config = "absent.properties"\n',
+        "utf-8",
+    )
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+
+    async def look(driven: Driven) -> None:
+        await driven.press("ctrl+o")
+        assert "Clusters of" in driven.text
+        await driven.press("2")
+        await driven.sees("Cluster bad cannot be opened")
+        await driven.press("escape")
+        assert driven.app.session.feed is driven.feed
+        await driven.press("3", "ctrl+o", "1")
+        await driven.until(lambda: driven.app.session.feed is not driven.feed)
+        await driven.sees("✖ CRITICAL")
+        assert driven.text.splitlines()[0].startswith(" klamm dev › Overview")
+
+    shown(
+        "live",
+        look,
+        environment=environment,
+        profiles=load_profiles(profiles_path(environment)),
+        open_feed=lambda target: fake_feed("broker-down", plays=False),
+    )
+
+
+def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    partitions = [
+        {"topic": "audit", "partition": 0, "replicas": [3, 1, 2]},
+        {"topic": "gone", "partition": 0, "replicas": [1]},
+    ]
+    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+
+    async def look(driven: Driven) -> None:
+        await driven.press("7")
+        assert ":plan FILE opens one" in driven.text
+        await driven.press("colon")
+        await driven.type(f"plan {plan}")
+        await driven.press("enter")
+        assert "1 to do, 1 not found" in driven.text
+        assert "2,1,3" in driven.lines_with("audit-0")[0]
+        assert "3,1,2" in driven.lines_with("audit-0")[0]
+        assert driven.lines_with("preferred leaders")
+        plan.write_text("{")
+        await driven.press("colon")
+        await driven.type(f"plan {plan}")
+        await driven.press("enter")
+        assert "not JSON" in driven.text
+
+    shown("live", look)
+
+
+def test_the_dashboards_own_log_is_a_screen() -> None:
+    ring = LogRing()
+    ring.emit(logging.makeLogRecord({"name": "engine.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
+
+    async def look(driven: Driven) -> None:
+        await driven.press("l")
+        assert "lost\\x1b it" in driven.lines_with("engine.zk")[0]
+
+    shown("live", look, log=ring)

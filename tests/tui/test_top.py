@@ -123,6 +123,12 @@ def test_without_a_terminal_it_says_what_can_be_done(tmp_path: Path) -> None:
     assert "--record" in ran.err
 
 
+def test_it_says_when_no_cluster_is_named(tmp_path: Path) -> None:
+    ran = klamm("top", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no cluster is named" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -90,6 +90,7 @@ class LineTable(ScrollView, can_focus=True):
         self.model = TableModel()
         self._widths: dict[str, int] = {}
         self._layout: list[tuple[Column, int]] = []
+        self._laid_out_for = -1
         self._hidden = 0
         self._texts: dict[Any, tuple[str, ...]] = {}
         self._changed: dict[Any, frozenset[int]] = {}
@@ -133,6 +134,7 @@ class LineTable(ScrollView, can_focus=True):
     def _lay_out(self) -> None:
         """Decide which columns there is room for; widths grow with what is in sight and never shrink."""
         columns = self.model.rows.columns
+        self._laid_out_for = self.size.width
         items = self._in_sight()
         for column in columns:
             needed = max((cell_len(column.cell(item).text) for item in items), default=0)
@@ -170,7 +172,8 @@ class LineTable(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw one line: the titles, then rows."""
         width = self.size.width
-        if not self._layout:
+        if self._laid_out_for != width:
+            # It was not on the screen yet when its rows came.
             self._lay_out()
         if y == 0:
             return Strip(self._header()).adjust_cell_length(width, self._base_style)
