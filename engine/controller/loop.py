@@ -18,6 +18,7 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER
 from engine.controller import instructions as do
+from engine.controller.broker_requests import UpdateMetadataToBroker
 from engine.controller.channels import ChannelSettings, ControllerChannels
 from engine.controller.context import ControllerEpoch
 from engine.controller.core import ControllerCore
@@ -402,6 +403,9 @@ class Controller:
             case do.SendRequests(requests):
                 shared = SharedStates()
                 for request in requests:
+                    if isinstance(request, UpdateMetadataToBroker):
+                        for _ in shared.prepare(request.partitions):
+                            await self._give_way()
                     channels.send(request, shared)
                     await self._give_way()
             case do.GiveWay():

@@ -181,9 +181,9 @@ class TopicDeletion:
         yield from self._partitions.change(unseen_partitions, PartitionState.NON_EXISTENT)
         self._context.topics_with_deletion_started.update(unseen)
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(
+        yield from batch.add_update_metadata_of_many(
             self._context.live_or_shutting_down_broker_ids,
-            [p for t in topics for p in self._context.partitions_of_topic(t)],
+            (p for t in topics for p in self._context.partitions_of_topic(t)),
         )
         yield from batch.send()
         yield from self._delete_replicas(topics)

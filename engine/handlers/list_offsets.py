@@ -48,8 +48,10 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     """Look every partition up, one after the other."""
     counts: Counter[TopicPartition] = Counter()
     breather = Breather()
-    if context.api_version:
-        counts.update(TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    for topic in request.topics if context.api_version else ():
+        for wanted in topic.partitions:
+            await breather.give_way()
+            counts[TopicPartition(topic.name, wanted.partition_index)] += 1
     topics = []
     for topic in request.topics:
         partitions = []

@@ -13,7 +13,6 @@ from engine.storage.results import OffsetAtTime
 from engine.storage.segment import LogSegment
 from engine.storage.time_index import NO_TIMESTAMP
 
-
 HEADERS_AT_ONCE_MAX = 500
 """Batches looked at in one step of a search: timestamps out of order may make it a long one."""
 
