@@ -65,7 +65,7 @@ KEYS = (
         BOOLEAN,
         False,
         MEDIUM,
-        "Talk to ZooKeeper over TLS.",
+        "Talk to ZooKeeper over TLS. This broker cannot yet, and does not start with `true`.",
     ),
     ConfigKey(
         "zookeeper.ssl.keystore.location",
