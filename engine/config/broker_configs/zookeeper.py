@@ -66,6 +66,7 @@ KEYS = (
         False,
         MEDIUM,
         "Talk to ZooKeeper over TLS. This broker cannot yet, and does not start with `true`.",
+        has_effect=True,
     ),
     ConfigKey(
         "zookeeper.ssl.keystore.location",
