@@ -121,13 +121,6 @@ class TopicDeletionRequested(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletionRetry(ControllerEvent):
-    """The znodes of a deleted topic could not be removed a while ago."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
-
-
-@dataclass(frozen=True, slots=True)
 class ZkPartitionReassignment(ControllerEvent):
     """``/admin/reassign_partitions`` was created or changed."""
 

@@ -303,13 +303,6 @@ class ScheduleLeaderRebalance(Instruction[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleTopicDeletion(Instruction[None]):
-    """Put a TopicDeletionRetry event in the queue after a while."""
-
-    delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Answer(Instruction[None]):
     """Give whoever put the event in the queue its answer; only the first one counts. The event goes on after it."""
 

@@ -26,7 +26,6 @@ from engine.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
     ControllerState,
-    TopicDeletionRetry,
     UncleanLeaderElectionEnable,
 )
 from engine.controller.instructions import Instruction, Steps
@@ -114,7 +113,7 @@ class Controller:
         self._watches = ControllerWatches(zk.client, self._put_once)
         self._channels: ControllerChannels | None = None
         self._instructions: ZkInstructions | None = None
-        self._timers: dict[ControllerEvent, asyncio.TimerHandle] = {}
+        self._rebalance: asyncio.TimerHandle | None = None
         self._processing: _Queued | None = None
         self._held_since_s = 0.0
         self._is_stopped = False
@@ -358,9 +357,9 @@ class Controller:
         if self._channels is None:
             return
         self._log.debug("Resigning")
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+            self._rebalance = None
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
@@ -422,9 +421,7 @@ class Controller:
             case do.Answer(value):
                 queued.give(value)
             case do.ScheduleLeaderRebalance(delay_ms):
-                self._schedule(AutoPreferredReplicaLeaderElection(), delay_ms)
-            case do.ScheduleTopicDeletion(delay_ms):
-                self._schedule(TopicDeletionRetry(), delay_ms)
+                self._schedule_rebalance(delay_ms)
             case _:
                 return await self._watch_or_perform(instruction, zk_instructions)
         return None
@@ -456,12 +453,11 @@ class Controller:
                 return await zk_instructions.perform(instruction)
         return None
 
-    def _schedule(self, event: ControllerEvent, delay_ms: int) -> None:
-        """Put an event in the queue later, in place of the same one that waits already."""
-        earlier = self._timers.pop(event, None)
-        if earlier is not None:
-            earlier.cancel()
-        self._timers[event] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._put_event, event)
+    def _schedule_rebalance(self, delay_ms: int) -> None:
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+        loop = asyncio.get_running_loop()
+        self._rebalance = loop.call_later(delay_ms / 1000, self._put_event, AutoPreferredReplicaLeaderElection())
 
     # ZooKeeper's notices
 

@@ -9,26 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.common.errors import CoordinationError
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import (
-    DeleteTopicDeletions,
-    DeleteTopicZNodes,
-    ScheduleTopicDeletion,
-    Steps,
-    UnwatchTopics,
-    carry_out,
-)
+from engine.controller.instructions import DeleteTopicDeletions, DeleteTopicZNodes, Steps, UnwatchTopics, carry_out
 from engine.controller.logs import comma, scala, topic_deletion_log
 from engine.controller.options import ControllerOptions
 from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
-from engine.zk.errors import ControllerMoved
-
-RETRY_DELAY_MS = 1_000
-"""Wait before the znodes of a deleted topic are tried again."""
 
 
 class TopicDeletion:
@@ -146,9 +134,9 @@ class TopicDeletion:
         to_delete: list[str] = []
         for topic in queued:
             if self._context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
-                yield from self._complete_or_retry(topic)
-                continue
-            if self._has_failed(topic):
+                yield from self._complete(topic)
+                self._log.info(f"Deletion of topic {topic} successfully completed")
+            elif self._has_failed(topic):
                 to_retry.append(topic)
             if self._is_eligible(topic):
                 self._log.info(f"Deletion of topic {topic} (re)started")
@@ -208,18 +196,6 @@ class TopicDeletion:
         yield from self._replicas.change(alive, ReplicaState.OFFLINE)
         yield from self._replicas.change(alive, ReplicaState.DELETION_STARTED)
         self._mark_ineligible(waiting, "offline replicas")
-
-    def _complete_or_retry(self, topic: str) -> Steps[None]:
-        """Finish a topic; where ZooKeeper refuses, try again later, for the next topic's deletion may never come."""
-        try:
-            yield from self._complete(topic)
-        except ControllerMoved:
-            raise
-        except CoordinationError as error:
-            self._log.error(f"Deletion of topic {topic} could not be completed and is tried again", error)
-            yield from carry_out(ScheduleTopicDeletion(RETRY_DELAY_MS))
-        else:
-            self._log.info(f"Deletion of topic {topic} successfully completed")
 
     def _complete(self, topic: str) -> Steps[None]:
         """Forget a topic whose replicas are gone: memory, watches, znodes."""

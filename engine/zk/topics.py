@@ -9,7 +9,7 @@ from engine.common.errors import CoordinationError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.zk.acl_policy import AclPolicy
 from engine.zk.client import ZkClient
-from engine.zk.errors import BadVersion, NoNode, NotEmpty, ZooKeeperError
+from engine.zk.errors import BadVersion, NoNode, ZooKeeperError
 from engine.zk.guarded import raise_first, write_guarded
 from engine.zk.operations import ANY_VERSION, Delete, Operation, SetData, ZnodeStat
 from engine.zk.reads import Decode, children_or_empty, decoded
@@ -24,9 +24,6 @@ from engine.zk.znodes.topic_znodes import (
 )
 
 _log = logging.getLogger("engine.zk")
-
-_DELETE_PASSES_MAX = 10
-"""A pass leaves something behind only where the connection breaks in it."""
 
 
 class TopicZnodes:
@@ -128,24 +125,14 @@ class TopicZnodes:
         Raises:
             ControllerMoved: another controller has been elected.
         """
-        for _ in range(_DELETE_PASSES_MAX):
-            outcomes = await write_guarded(self._client, await self._deletes_of(topic), epoch_zk_version)
-            if not any(isinstance(outcome, NotEmpty) for outcome in outcomes):
-                break
-        raise_first(outcomes, NoNode)
-
-    async def _deletes_of(self, topic: str) -> list[Operation]:
-        """Return the deletions of a topic's znodes, children first.
-
-        All are sent at once: ZooKeeper carries out one session's requests in their order. Those whose answers a broken
-        connection swallowed are sent again after the others; a parent that was in time before them is not empty.
-        """
         names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
         deletes: list[Operation] = []
         for partition in sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal()):
             deletes.append(Delete(TopicPartitionStateZNode.path(partition)))
             deletes.append(Delete(TopicPartitionZNode.path(partition)))
-        return [*deletes, Delete(TopicPartitionsZNode.path(topic)), Delete(TopicZNode.path(topic))]
+        deletes += [Delete(TopicPartitionsZNode.path(topic)), Delete(TopicZNode.path(topic))]
+        # All are sent at once: ZooKeeper carries out one session's requests in their order.
+        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 
     async def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
         """Remove topics' settings, guarded; what is gone already is no error."""

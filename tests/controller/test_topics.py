@@ -291,23 +291,3 @@ def test_one_more_topic_costs_no_more_where_there_are_thousands() -> None:
     world.settle()
     assert time.thread_time() - started_s < 0.05
     assert world.state("one-more-0")
-
-
-def test_a_deletion_that_zookeeper_refused_is_tried_again_and_holds_no_other_back() -> None:
-    world = world_of()
-    for topic in ("a", "b"):
-        world.zk.create_topic(topic, {0: (1, 2)})
-        world.settle()
-    world.zk.not_empty.add("a")
-    world.zk.mark_for_deletion("a")
-    world.zk.mark_for_deletion("b")
-    world.settle()
-    assert list(world.zk.topics) == ["a"]
-    assert world.deletion_scheduled
-    world.zk.not_empty.clear()
-    world.take_writes()
-    world.put(events.TopicDeletionRetry())
-    world.settle()
-    assert world.take_writes() == ["delete topic a"]
-    assert not world.core.context.topics
-    assert not world.core.context.topics_to_be_deleted

@@ -50,7 +50,6 @@ class World:
         self.wires: dict[int, deque[BrokerRequest]] = {}
         self.answers: list[object] = []
         self.rebalance_scheduled = False
-        self.deletion_scheduled = False
         self.is_active = False
         self._steps: Steps[None] | None = None
         self._result: Any = None
@@ -183,8 +182,6 @@ class World:
                 self.queue.append(event)
             case do.ScheduleLeaderRebalance():
                 self.rebalance_scheduled = True
-            case do.ScheduleTopicDeletion():
-                self.deletion_scheduled = True
             case (
                 do.GiveWay()
                 | do.WatchCluster()

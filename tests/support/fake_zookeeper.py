@@ -20,7 +20,7 @@ from engine.controller import events
 from engine.controller import instructions as do
 from engine.controller.core import ControllerCore
 from engine.controller.instructions import Instruction
-from engine.zk.errors import ControllerMoved, NotEmpty
+from engine.zk.errors import ControllerMoved
 from engine.zk.results import Notifications, PartitionStateUpdates
 from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
@@ -59,8 +59,6 @@ class FakeZooKeeper:
         self.unclean: set[str] = set()
         self.deletions: dict[str, None] = {}
         self.reassignments: dict[TopicPartition, tuple[int, ...]] | None = None
-        self.not_empty: set[str] = set()
-        """Topics whose znodes cannot be deleted."""
         self.preferred_election: tuple[TopicPartition, ...] | None = None
         self.malformed: str | None = None
         self.isr_notifications: dict[str, tuple[TopicPartition, ...]] = {}
@@ -227,8 +225,6 @@ class FakeZooKeeper:
 
     def _DeleteTopicZNodes(self, core: ControllerCore, delete: do.DeleteTopicZNodes) -> None:
         self._guard(core)
-        if delete.topic in self.not_empty:
-            raise NotEmpty(path=f"/brokers/topics/{delete.topic}")
         for partition in [p for p in self.states if p.topic == delete.topic]:
             del self.states[partition]
         self.topics.pop(delete.topic, None)
