@@ -106,7 +106,7 @@ class BrokerChanges:
 
     def _send_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> Steps[None]:
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(broker_ids, partitions)
+        yield from batch.add_update_metadata_of_many(broker_ids, partitions)
         yield from batch.send()
 
     def _on_startup(self, broker_ids: list[int]) -> Steps[None]:

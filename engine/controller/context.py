@@ -165,8 +165,9 @@ class ControllerContext:
         leadership = self.leadership.get(partition)
         return NO_PARTITION_LEADER_EPOCH if leadership is None else leadership.leader_and_isr.leader_epoch
 
-    def partitions_with_leadership(self) -> list[TopicPartition]:
-        return [p for p in self.leadership if p.topic not in self.topics_to_be_deleted]
+    def partitions_with_leadership(self) -> Iterator[TopicPartition]:
+        """One by one, for there may be very many: the caller gives way in between."""
+        return (p for p in self.leadership if p.topic not in self.topics_to_be_deleted)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
         return [

@@ -181,8 +181,6 @@ class ControllerCore:
                 yield from self._topics.process_modifications(topic)
             case events.TopicDeletionRequested():
                 yield from self._topics.process_deletions()
-            case events.TopicDeletionRetry():
-                yield from self._deletion.resume()
             case events.StopReplicaResponseReceived():
                 yield from self._topics.process_stop_replica_response(event)
             case events.LeaderAndIsrResponseReceived():

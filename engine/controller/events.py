@@ -121,13 +121,6 @@ class TopicDeletionRequested(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletionRetry(ControllerEvent):
-    """The znodes of a deleted topic could not be removed a while ago."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
-
-
-@dataclass(frozen=True, slots=True)
 class ZkPartitionReassignment(ControllerEvent):
     """``/admin/reassign_partitions`` was created or changed."""
 
@@ -298,13 +291,13 @@ class ElectLeaders(ControllerEvent):
 class AlterPartitionReassignments(ControllerEvent):
     """``targets``: new replicas per partition, None cancels. Answer: an ApiError for all, or one per partition.
 
-    ``results`` are those of partitions that were started in earlier events.
+    ``results`` grows from event to event, in the order of the targets, until it is the answer.
     """
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
-    results: Mapping[TopicPartition, ApiError] = field(default_factory=dict)
+    results: dict[TopicPartition, ApiError] = field(default_factory=dict)
 
     @property
     def refusal(self) -> ApiError:

@@ -304,7 +304,7 @@ class ScheduleLeaderRebalance(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTopicDeletion(Instruction[None]):
-    """Put a TopicDeletionRetry event in the queue after a while."""
+    """Put a TopicDeletionRequested event in the queue after a while: a deletion is to be tried again."""
 
     delay_ms: int
 

@@ -125,10 +125,7 @@ class IsrChanges:
 
     def _tell(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, ())
-        for piece in slices(partitions):
-            yield from carry_out(GiveWay())
-            batch.add_update_metadata((), piece)
+        yield from batch.add_update_metadata_of_many(self._context.live_or_shutting_down_broker_ids, partitions)
         yield from batch.send()
 
     def _decide(self, event: AlterPartition, partition: TopicPartition, item: Item) -> LeaderAndIsr | ErrorCode | None:

@@ -18,6 +18,7 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER
 from engine.controller import instructions as do
+from engine.controller.broker_requests import UpdateMetadataToBroker
 from engine.controller.channels import ChannelSettings, ControllerChannels
 from engine.controller.context import ControllerEpoch
 from engine.controller.core import ControllerCore
@@ -25,7 +26,7 @@ from engine.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
     ControllerState,
-    TopicDeletionRetry,
+    TopicDeletionRequested,
     UncleanLeaderElectionEnable,
 )
 from engine.controller.instructions import Instruction, Steps
@@ -113,7 +114,8 @@ class Controller:
         self._watches = ControllerWatches(zk.client, self._put_once)
         self._channels: ControllerChannels | None = None
         self._instructions: ZkInstructions | None = None
-        self._timers: dict[ControllerEvent, asyncio.TimerHandle] = {}
+        self._rebalance: asyncio.TimerHandle | None = None
+        self._deletion: asyncio.TimerHandle | None = None
         self._processing: _Queued | None = None
         self._held_since_s = 0.0
         self._is_stopped = False
@@ -357,9 +359,10 @@ class Controller:
         if self._channels is None:
             return
         self._log.debug("Resigning")
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        for timer in (self._rebalance, self._deletion):
+            if timer is not None:
+                timer.cancel()
+        self._rebalance = self._deletion = None
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
@@ -402,6 +405,9 @@ class Controller:
             case do.SendRequests(requests):
                 shared = SharedStates()
                 for request in requests:
+                    if isinstance(request, UpdateMetadataToBroker):
+                        for _ in shared.prepare(request.partitions):
+                            await self._give_way()
                     channels.send(request, shared)
                     await self._give_way()
             case do.GiveWay():
@@ -418,9 +424,9 @@ class Controller:
             case do.Answer(value):
                 queued.give(value)
             case do.ScheduleLeaderRebalance(delay_ms):
-                self._schedule(AutoPreferredReplicaLeaderElection(), delay_ms)
+                self._schedule_rebalance(delay_ms)
             case do.ScheduleTopicDeletion(delay_ms):
-                self._schedule(TopicDeletionRetry(), delay_ms)
+                self._schedule_deletion(delay_ms)
             case _:
                 return await self._watch_or_perform(instruction, zk_instructions)
         return None
@@ -452,12 +458,17 @@ class Controller:
                 return await zk_instructions.perform(instruction)
         return None
 
-    def _schedule(self, event: ControllerEvent, delay_ms: int) -> None:
-        """Put an event in the queue later, in place of the same one that waits already."""
-        earlier = self._timers.pop(event, None)
-        if earlier is not None:
-            earlier.cancel()
-        self._timers[event] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._put_event, event)
+    def _schedule_rebalance(self, delay_ms: int) -> None:
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+        loop = asyncio.get_running_loop()
+        self._rebalance = loop.call_later(delay_ms / 1000, self._put_event, AutoPreferredReplicaLeaderElection())
+
+    def _schedule_deletion(self, delay_ms: int) -> None:
+        if self._deletion is not None:
+            self._deletion.cancel()
+        loop = asyncio.get_running_loop()
+        self._deletion = loop.call_later(delay_ms / 1000, self._put_event, TopicDeletionRequested())
 
     # ZooKeeper's notices
 

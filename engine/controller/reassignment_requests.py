@@ -40,10 +40,10 @@ class ReassignmentRequests:
 
         The latest wish wins: entries of the znode for the same partitions are removed.
         """
-        targets = iter(event.targets.items())
-        results = dict(event.results)
+        results = event.results
+        start = len(results)
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in islice(targets, REASSIGNED_AT_ONCE_MAX):
+        for partition, target in islice(event.targets.items(), start, start + REASSIGNED_AT_ONCE_MAX):
             error = None if target is None else self._refusal(partition, target)
             assignment = self._towards(partition, target)
             if error is not None:
@@ -54,9 +54,8 @@ class ReassignmentRequests:
                 wanted[partition] = assignment
         yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
         results.update((yield from self._start(wanted)))
-        later = dict(targets)
-        if later:
-            yield from carry_out(Continue(AlterPartitionReassignments(later, results)))
+        if len(results) < len(event.targets):
+            yield from carry_out(Continue(AlterPartitionReassignments(event.targets, results)))
         else:
             yield from carry_out(Answer(results))
 

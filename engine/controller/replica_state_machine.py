@@ -5,7 +5,7 @@ What may follow what stands in ``states``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
@@ -172,6 +172,13 @@ class ReplicaStateMachine:
             yield from carry_out(GiveWay())
             for partition, leadership in piece:
                 self._left_isr(broker_id, partition, leadership, batch)
+        for rest in slices(replicas):
+            yield from carry_out(GiveWay())
+            self._put_without_state(rest, updated, batch)
+
+    def _put_without_state(
+        self, replicas: Replicas, updated: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], batch: RequestBatch
+    ) -> None:
         for replica in replicas:
             partition = replica.topic_partition
             if partition not in self._context.leadership:

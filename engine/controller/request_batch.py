@@ -25,7 +25,7 @@ from engine.controller.broker_requests import (
     UpdateMetadataToBroker,
 )
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import SendRequests, Steps, carry_out
+from engine.controller.instructions import GiveWay, SendRequests, Steps, carry_out, slices
 from engine.controller.logs import PrefixedLogger, request_batch_log, scala, state_change_log
 
 
@@ -38,6 +38,7 @@ class RequestBatch:
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartition]] = {}
         self._metadata_brokers: dict[int, None] = {}
+        self._tells_all_live = False
         self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
 
     def add_leader_and_isr(
@@ -64,7 +65,10 @@ class RequestBatch:
                 )
             else:
                 of_broker[partition] = value
-        self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (partition,))
+        # Once per batch: a hundred brokers for each of a hundred thousand partitions take seconds.
+        everybody = () if self._tells_all_live else self._context.live_or_shutting_down_broker_ids
+        self._tells_all_live = True
+        self.add_update_metadata(everybody, (partition,))
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Tell brokers to stop a replica; a deletion asked for earlier in the batch stays one."""
@@ -108,6 +112,15 @@ class RequestBatch:
             replicas=replicas,
             offline_replicas=offline,
         )
+
+    def add_update_metadata_of_many(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> Steps[None]:
+        """As ``add_update_metadata``, for as many partitions as there may be in a cluster."""
+        self.add_update_metadata(broker_ids, ())
+        for piece in slices(partitions):
+            yield from carry_out(GiveWay())
+            self.add_update_metadata((), piece)
 
     def send(self) -> Steps[None]:
         """Queue everything collected for brokers that are registered; the batch is of no use afterwards."""

@@ -27,7 +27,7 @@ from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.zk.errors import ControllerMoved
 
-RETRY_DELAY_MS = 5_000
+NEXT_TRY_MS = 5_000
 """After so long a deletion is tried again whose znodes did not go."""
 
 
@@ -182,9 +182,9 @@ class TopicDeletion:
         yield from self._partitions.change(unseen_partitions, PartitionState.NON_EXISTENT)
         self._context.topics_with_deletion_started.update(unseen)
         batch = RequestBatch(self._context, self._options.controller_id)
-        batch.add_update_metadata(
+        yield from batch.add_update_metadata_of_many(
             self._context.live_or_shutting_down_broker_ids,
-            [p for t in topics for p in self._context.partitions_of_topic(t)],
+            (p for t in topics for p in self._context.partitions_of_topic(t)),
         )
         yield from batch.send()
         yield from self._delete_replicas(topics)
@@ -223,7 +223,7 @@ class TopicDeletion:
             raise
         except CoordinationError as error:
             self._log.error(f"The znodes of topic {topic} could not be deleted, which is tried again", error)
-            yield from carry_out(ScheduleTopicDeletion(RETRY_DELAY_MS))
+            yield from carry_out(ScheduleTopicDeletion(NEXT_TRY_MS))
             return False
         deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
         yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)

@@ -6,7 +6,7 @@ them is not upgraded far enough for this controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from engine.controller.events import (
     StopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
+from engine.controller.instructions import slices
 from engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -102,6 +103,16 @@ class SharedStates:
     def __init__(self) -> None:
         self._partitions: tuple[UpdateMetadataPartition, ...] = ()
         self._states: list[UpdateMetadataPartitionState] = []
+
+    def prepare(self, partitions: tuple[UpdateMetadataPartition, ...]) -> Iterator[None]:
+        """Make the states in pieces, with a yield between two of them; ``of`` has nothing left to do then."""
+        if partitions is self._partitions:
+            return
+        states: list[UpdateMetadataPartitionState] = []
+        for piece in slices(partitions):
+            states += map(_metadata_state, piece)
+            yield
+        self._partitions, self._states = partitions, states
 
     def of(self, partitions: tuple[UpdateMetadataPartition, ...]) -> list[UpdateMetadataPartitionState]:
         """Return a state for each partition, in order."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.coordinator.group.coordinator import GroupCoordinator
     from engine.handlers.fetch_session_cache import FetchSessionCache
     from engine.replication.metadata_cache import MetadataCache
+    from engine.replication.offset_lookup import OffsetSearch
     from engine.replication.replica_manager import ReplicaManager
     from engine.runtime.offload import Offloader
     from engine.storage.log_manager import LogManager
@@ -46,6 +47,8 @@ class Broker(Protocol):
     def zk(self) -> KafkaZkClient: ...
     @property
     def offloader(self) -> Offloader: ...
+    @property
+    def offset_search(self) -> OffsetSearch: ...
     @property
     def log_manager(self) -> LogManager: ...
     @property

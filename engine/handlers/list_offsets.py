@@ -1,7 +1,8 @@
 """ListOffsets (2): v0–v9.
 
 Behaviour
-* Each partition is looked up on its own, on its leader; a debugging replica id (-2) may ask any replica.
+* Each partition is looked up on its own, on its leader; a debugging replica id (-2) may ask any replica. They are
+  looked up one after the other; records are searched beside the event loop.
 * Consumers are told offsets they may read: latest is the high watermark, with read_committed the last stable offset;
   followers are told the log's end.
 * After an election, while the high watermark is behind the epoch's start: OFFSET_NOT_AVAILABLE, before v5
@@ -31,6 +32,7 @@ from engine.protocol.apis.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from engine.replication.offset_lookup import offset_at_time, segment_offsets_before
+from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -42,35 +44,37 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 @handles(ApiKey.LIST_OFFSETS)
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look every partition up."""
+async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look every partition up, one after the other."""
     counts: Counter[TopicPartition] = Counter()
-    if context.api_version:
-        counts.update(TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    topics = [
-        ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[
-                _refused(wanted.partition_index, ErrorCode.INVALID_REQUEST)
-                if counts[TopicPartition(topic.name, wanted.partition_index)] > 1
-                else _look_up(context, request, topic.name, wanted)
-                for wanted in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    breather = Breather()
+    for topic in request.topics if context.api_version else ():
+        for wanted in topic.partitions:
+            await breather.give_way()
+            counts[TopicPartition(topic.name, wanted.partition_index)] += 1
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            await breather.give_way()
+            if counts[TopicPartition(topic.name, wanted.partition_index)] > 1:
+                partitions.append(_refused(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+            else:
+                partitions.append(await _look_up(context, request, topic.name, wanted))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
-def _look_up(
+async def _look_up(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     version = context.api_version
     if wanted.timestamp < 0 and version < _SINCE_VERSION.get(wanted.timestamp, version + 1):
         return _refused(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        find = _found if version else _found_by_segment
-        return find(context, request, topic, wanted)
+        if version:
+            return await _found(context, request, topic, wanted)
+        return _found_by_segment(context, request, topic, wanted)
     except KafkaError as error:
         code = error.code
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
@@ -87,11 +91,12 @@ def _look_up(
         return _refused(wanted.partition_index, code)
 
 
-def _found(
+async def _found(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-    found = offset_at_time(
+    found = await offset_at_time(
+        context.broker.offset_search,
         context.broker.replica_manager.partition(topic, wanted.partition_index),
         wanted.timestamp,
         isolation=IsolationLevel(request.isolation_level != 0) if is_consumer else None,

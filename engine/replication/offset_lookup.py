@@ -5,6 +5,7 @@ Source: Partition of Kafka 3.9.
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -17,7 +18,10 @@ from engine.common.model import (
     IsolationLevel,
 )
 from engine.replication.partition import Partition
+from engine.replication.state_changes import Breather
+from engine.runtime.offload import Offloader
 from engine.storage.log import Log
+from engine.storage.log_times import BatchToSearch
 from engine.storage.results import OffsetAtTime
 
 NO_TIMESTAMP = -1
@@ -32,7 +36,38 @@ class LogDeletion(NamedTuple):
     low_watermark: int
 
 
-def offset_at_time(
+class OffsetSearch:
+    """Finds records by time: batches are decompressed and walked through in a thread, one batch of the broker at a
+    time, for a batch of 2 kB may hold millions of records. Belongs to one event loop."""
+
+    def __init__(self, offloader: Offloader) -> None:
+        self._offloader = offloader
+        self._turn = asyncio.Lock()
+
+    async def offset_for_timestamp(self, log: Log, timestamp_ms: int) -> OffsetAtTime | None:
+        """Return the first record whose timestamp is at least ``timestamp_ms``, or None."""
+        breather = Breather()
+        step = log.step_by_time(timestamp_ms, 0)
+        while step is not None:
+            found = None if step.batch is None else await self._first_record(step.batch)
+            if found is not None:
+                return found
+            await breather.give_way()
+            step = log.step_by_time(timestamp_ms, step.next_offset)
+        return None
+
+    async def offset_of_max_timestamp(self, log: Log) -> OffsetAtTime | None:
+        """Return the first record that has the log's largest timestamp, or None where none has one."""
+        batch = log.newest_batch()
+        return None if batch is None else await self._first_record(batch)
+
+    async def _first_record(self, batch: BatchToSearch) -> OffsetAtTime | None:
+        async with self._turn:
+            return await self._offloader.run(batch.first_record)
+
+
+async def offset_at_time(
+    search: OffsetSearch,
     partition: Partition,
     timestamp: int,
     *,
@@ -51,13 +86,16 @@ def offset_at_time(
     """
     log = partition.checked_log(current_leader_epoch, leader_only=leader_only)
     readable_end = _readable_end(log, isolation)
-    epoch_start = partition.leader_epoch_start_offset
-    is_lagging = isolation is not None and epoch_start is not None and epoch_start > log.high_watermark
+    is_lagging = isolation is not None and _is_lagging(partition, log)
     if timestamp == LATEST_TIMESTAMP:
         if is_lagging:
             raise _not_available(partition, log)
         return OffsetAtTime(readable_end, NO_TIMESTAMP, partition.leader_epoch)
-    found = _found(log, timestamp)
+    found = await _found(search, log, timestamp)
+    # Meanwhile another broker may have become the leader, and records beyond the high watermark may be gone.
+    log = partition.checked_log(current_leader_epoch, leader_only=leader_only)
+    readable_end = _readable_end(log, isolation)
+    is_lagging = isolation is not None and _is_lagging(partition, log)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         return found
     if found is not None and found.offset < readable_end:
@@ -116,21 +154,26 @@ def delete_records(partition: Partition, offset: int) -> LogDeletion:
     return LogDeletion(requested, partition.low_watermark)
 
 
+def _is_lagging(partition: Partition, log: Log) -> bool:
+    epoch_start = partition.leader_epoch_start_offset
+    return epoch_start is not None and epoch_start > log.high_watermark
+
+
 def _readable_end(log: Log, isolation: IsolationLevel | None) -> int:
     if isolation is None:
         return log.log_end_offset
     return log.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else log.high_watermark
 
 
-def _found(log: Log, timestamp: int) -> OffsetAtTime | None:
+async def _found(search: OffsetSearch, log: Log, timestamp: int) -> OffsetAtTime | None:
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return log.earliest_offset()
     if timestamp == LATEST_TIERED_TIMESTAMP:
         # Nothing is ever tiered here.
         return OffsetAtTime(-1, NO_TIMESTAMP, -1)
     if timestamp == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp()
-    return log.offset_for_timestamp(timestamp)
+        return await search.offset_of_max_timestamp(log)
+    return await search.offset_for_timestamp(log, timestamp)
 
 
 def _not_available(partition: Partition, log: Log) -> KafkaError:

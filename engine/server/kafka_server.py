@@ -36,6 +36,7 @@ from engine.replication.alter_partition import AlterPartitionManager
 from engine.replication.controller_channel import ControllerChannel
 from engine.replication.isr_updater import IsrUpdater
 from engine.replication.metadata_cache import MetadataCache
+from engine.replication.offset_lookup import OffsetSearch
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.replica_selector import replica_selector
 from engine.replication.zk_isr import ZkIsrUpdater
@@ -110,6 +111,7 @@ class KafkaServer:
         self.failure: str | None = None
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()
+        self.offset_search = OffsetSearch(self.offloader)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.iterate import iter_batch_records
@@ -11,34 +13,71 @@ from engine.storage.results import OffsetAtTime
 from engine.storage.segment import LogSegment
 from engine.storage.time_index import NO_TIMESTAMP
 
+HEADERS_AT_ONCE_MAX = 500
+"""Batches looked at in one step of a search: timestamps out of order may make it a long one."""
+
+
+class BatchToSearch(NamedTuple):
+    """A batch that should have a record of at least ``timestamp_ms``. A value: it may be searched in any thread."""
+
+    data: bytes
+    header: BatchHeader
+    timestamp_ms: int
+    start_offset: int
+
+    def first_record(self) -> OffsetAtTime | None:
+        """Return the first record at or after time and offset; None where the header promised too much.
+
+        It decompresses, and walks through the records up to that one.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE for bad records.
+        """
+        header = self.header
+        leader_epoch = header.partition_leader_epoch if header.partition_leader_epoch >= 0 else None
+        for record in iter_batch_records(self.data, 0, header):
+            if record.timestamp_ms >= self.timestamp_ms and record.offset >= self.start_offset:
+                return OffsetAtTime(record.offset, record.timestamp_ms, leader_epoch)
+        return None
+
+
+class TimeStep(NamedTuple):
+    """One step of a search by time: the batch it came to, if any, and the offset from which the next step goes on."""
+
+    batch: BatchToSearch | None
+    next_offset: int
+
 
 class LogTimes(LogCore):
     """Questions about time that a ``Log`` answers."""
 
     __slots__ = ()
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> OffsetAtTime | None:
-        """Return the first record whose timestamp is at least ``timestamp_ms``, or None.
+    def step_by_time(self, timestamp_ms: int, from_offset: int) -> TimeStep | None:
+        """Look for the next batch that has a record of at least ``timestamp_ms``; None where there is none left.
 
-        Segments without timestamps (messages of v0) count by when their file was last written, as in Kafka.
+        A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
+        may change between two steps. Segments without timestamps (messages of v0) count by when their file was last
+        written, as in Kafka.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR when the disk fails; CORRUPT_MESSAGE, INVALID_RECORD for bad records.
+            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         self._check_online()
+        start_offset = max(from_offset, self.log_start_offset)
         try:
-            for segment in self._segments:
+            for segment in self._segments.reaching(start_offset):
                 if segment.largest_timestamp_ms() >= timestamp_ms:
-                    found = self._search(segment, timestamp_ms)
+                    step = _step(segment, timestamp_ms, start_offset)
                     # Its only such record may be before the log's start: then Kafka gives up, and this looks on.
-                    if found is not None:
-                        return found
+                    if step is not None:
+                        return step
         except OSError as error:
             raise self._storage_error("searching a timestamp", error) from error
         return None
 
-    def offset_of_max_timestamp(self) -> OffsetAtTime | None:
-        """Return the first record that has the log's largest timestamp, or None where none has one (KIP-734)."""
+    def newest_batch(self) -> BatchToSearch | None:
+        """Return the first batch with the log's largest timestamp, or None where no record has one (KIP-734)."""
         self._check_online()
         try:
             segment = max(self._segments, key=lambda one: one.load_max_timestamp().timestamp_ms)
@@ -47,7 +86,7 @@ class LogTimes(LogCore):
                 return None
             for position, header in segment.iter_batches(segment.offset_index.lookup(offset).position):
                 if header.max_timestamp == timestamp_ms:
-                    return _first_at_least(_batch_bytes(segment, position, header), header, timestamp_ms, 0)
+                    return BatchToSearch(_batch_bytes(segment, position, header), header, timestamp_ms, 0)
         except OSError as error:
             raise self._storage_error("searching the largest timestamp", error) from error
         return None
@@ -85,25 +124,19 @@ class LogTimes(LogCore):
             candidates = candidates[: last + 1]
         return sorted((offset for offset, _ in candidates[-max_count:]), reverse=True) if max_count > 0 else []
 
-    def _search(self, segment: LogSegment, timestamp_ms: int) -> OffsetAtTime | None:
-        start_offset = self.log_start_offset
-        indexed = segment.time_index.lookup(timestamp_ms)
-        start = segment.offset_index.lookup(max(indexed.offset, start_offset)).position
-        for position, header in segment.iter_batches(start):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-                found = _first_at_least(_batch_bytes(segment, position, header), header, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
-        return None
+
+def _step(segment: LogSegment, timestamp_ms: int, start_offset: int) -> TimeStep | None:
+    indexed = segment.time_index.lookup(timestamp_ms)
+    start = segment.offset_index.lookup(max(indexed.offset, start_offset)).position
+    for count, (position, header) in enumerate(segment.iter_batches(start)):
+        next_offset = header.last_offset + 1
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+            data = _batch_bytes(segment, position, header)
+            return TimeStep(BatchToSearch(data, header, timestamp_ms, start_offset), next_offset)
+        if count >= HEADERS_AT_ONCE_MAX and next_offset > start_offset:
+            return TimeStep(None, next_offset)
+    return None
 
 
 def _batch_bytes(segment: LogSegment, position: int, header: BatchHeader) -> bytes:
     return read_fully(segment.file().fd, position, header.size_bytes)
-
-
-def _first_at_least(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int) -> OffsetAtTime | None:
-    leader_epoch = header.partition_leader_epoch if header.partition_leader_epoch >= 0 else None
-    for record in iter_batch_records(data, 0, header):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-            return OffsetAtTime(record.offset, record.timestamp_ms, leader_epoch)
-    return None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from controller_world import World
 
+from engine.common.model import TopicPartition
+from engine.controller.broker_requests import UpdateMetadataPartition
 from engine.controller.instructions import SLICE_SIZE, slices
+from engine.controller.request_batch import RequestBatch
+from engine.controller.wire_requests import SharedStates
 
 PARTITIONS = 4 * SLICE_SIZE
 LINES_MAX = 2 * SLICE_SIZE
@@ -73,3 +78,50 @@ def test_no_event_does_much_at_once(counter: LineCounter) -> None:
     states = world.zk.states.values()
     assert len(states) == PARTITIONS
     assert all(stored.state.leader in world.zk.brokers for stored in states)
+
+
+def test_brokers_are_told_of_many_partitions_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that returns is told of all partitions there are, a deletion tells everybody of all of a topic's."""
+    made: list[TopicPartition] = []
+    named: list[int] = []
+    make, add = RequestBatch._metadata_of, RequestBatch.add_update_metadata
+
+    def note(self: RequestBatch, partition: TopicPartition, *rest: Any) -> Any:
+        made.append(partition)
+        return make(self, partition, *rest)
+
+    def note_brokers(self: RequestBatch, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        brokers = list(broker_ids)
+        named.extend(brokers)
+        add(self, brokers, partitions)
+
+    monkeypatch.setattr(RequestBatch, "_metadata_of", note)
+    monkeypatch.setattr(RequestBatch, "add_update_metadata", note_brokers)
+    world = World(3)
+    world.elect()
+    world.zk.create_topic("large", {p: tuple((p + i) % 3 for i in range(3)) for p in range(PARTITIONS)})
+    world.settle()
+    world.kill(2)
+    world.settle()
+    named.clear()
+    for change in (lambda: world.start(2), lambda: world.zk.mark_for_deletion("large")):
+        change()
+        made.clear()
+        longest = 0
+        while world.step() or sum(world.deliver(broker_id) for broker_id in list(world.wires)):
+            longest = max(longest, len(made))
+            made.clear()
+        assert 0 < longest <= 2 * SLICE_SIZE
+    assert len(named) < PARTITIONS
+
+
+def test_the_wire_form_of_many_partitions_is_made_in_pieces() -> None:
+    partitions = tuple(
+        UpdateMetadataPartition(TopicPartition("t", p), 1, 0, 0, (0,), 0, (0,), ()) for p in range(PARTITIONS)
+    )
+    shared = SharedStates()
+    assert len(list(shared.prepare(partitions))) == PARTITIONS // SLICE_SIZE
+    states = shared.of(partitions)
+    assert [state.partition_index for state in states] == list(range(PARTITIONS))
+    assert list(shared.prepare(partitions)) == []
+    assert shared.of(partitions) is states

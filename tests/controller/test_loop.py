@@ -13,7 +13,7 @@ from network_serving import run
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.controller import channels, events, reassignment_requests, topic_deletion
+from engine.controller import channels, events, reassignment_requests
 from engine.controller import instructions as do
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.topic_admin import NewTopic
@@ -170,25 +170,6 @@ def test_requests_to_a_broker_that_is_not_the_controller_are_refused(zk_chroot: 
             assert await other.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
             await cluster.brokers[0].controller.stop()
             assert await cluster.brokers[0].controller.ask(events.AllocateProducerIds(1, 1)) is ErrorCode.NOT_CONTROLLER
-
-    run(test)
-
-
-def test_a_deletion_that_failed_is_resumed_without_another_one(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_deletion, "RETRY_DELAY_MS", 20)
-
-    async def test() -> None:
-        async with cluster_of(zk_chroot, 2) as cluster:
-            await cluster.create({0: (0, 1)})
-            zk = cluster.controller.zk
-            await zk.client.create("/brokers/topics/t/partitions/0/of-somebody")
-            await cluster.controller.topic_admin.delete_topic("t")
-            timers = cluster.controller.controller._timers
-            await eventually(lambda: events.TopicDeletionRetry() in timers, "the failure")
-            assert await zk.topic_exists("t")
-            await zk.client.delete("/brokers/topics/t/partitions/0/of-somebody")
-            await eventually(lambda: "t" not in cluster.controller.controller.core.context.topics, "the deletion")
-            assert not await zk.topic_exists("t")
 
     run(test)
 
@@ -411,7 +392,7 @@ def test_leaders_go_back_by_themselves(zk_chroot: str) -> None:
             await eventually(lambda: T0 in broker.replicas and broker.replicas[T0][0] == 0, "its return")
             await cluster.idle()
             await cluster.catch_up(T0, 0, 1)
-            cluster.controller.controller._schedule(events.AutoPreferredReplicaLeaderElection(), 1)
+            cluster.controller.controller._schedule_rebalance(1)
             await eventually(lambda: knows(cluster.brokers[0], T0, 1), "the preferred leader")
 
     run(test)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from engine.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from engine.protocol.apis.offset_for_leader_epoch import (
@@ -62,6 +63,23 @@ def alone(tmp_path: Path, test: Callable[[World, StandInBroker], Any], **options
     run_virtual(run)
 
 
+async def by_time(broker: StandInBroker, timestamp: int) -> ListOffsetsPartitionResponse:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TP.topic, partitions=[wanted])])
+    response: ListOffsetsResponse = await list_offsets(broker.context(ApiKey.LIST_OFFSETS, 9), request)
+    return response.topics[0].partitions[0]
+
+
+def at_once(answer: Coroutine[Any, Any, ListOffsetsResponse]) -> ListOffsetsResponse:
+    """Return what a handler answers that need not wait: threads are none of these tests' business."""
+    try:
+        answer.send(None)
+    except StopIteration as finished:
+        response: ListOffsetsResponse = finished.value
+        return response
+    raise AssertionError("it waits")
+
+
 def offset(
     broker: StandInBroker,
     timestamp: int,
@@ -81,7 +99,7 @@ def offset(
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
     )
-    response = list_offsets(broker.context(ApiKey.LIST_OFFSETS, version), request)
+    response = at_once(list_offsets(broker.context(ApiKey.LIST_OFFSETS, version), request))
     found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
     return found
 
@@ -191,11 +209,49 @@ class TestListOffsets:
 
         run_virtual(test)
 
+    def test_records_are_searched_beside_the_loop_one_batch_at_a_time(self, tmp_path: Path) -> None:
+        async def test(w: World, broker: StandInBroker) -> None:
+            w.partition(1).append_records_to_leader(data_batch(b"x", b"y", timestamp_ms=1000), 1)
+            searches: list[tuple[asyncio.Future[None], Callable[[], Any]]] = []
+
+            async def hold(work: Callable[[], Any]) -> Any:
+                may_go_on = asyncio.get_running_loop().create_future()
+                searches.append((may_go_on, work))
+                await may_go_on
+                return work()
+
+            broker.offloader.run = hold
+            asked = [asyncio.create_task(by_time(broker, timestamp)) for timestamp in (1001, 1000, MAX_TIMESTAMP)]
+            for count in (1, 2, 3):
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert offset(broker, LATEST).offset == 2
+                assert len(searches) == count
+                searches[-1][0].set_result(None)
+                await asyncio.sleep(1)
+            assert [(await one).offset for one in asked] == [1, 0, 1]
+
+        alone(tmp_path, test)
+
+    def test_what_was_found_counts_only_where_the_broker_still_leads(self, tmp_path: Path) -> None:
+        async def test(w: World, broker: StandInBroker) -> None:
+            partition = w.partition(1)
+            partition.append_records_to_leader(data_batch(b"x", timestamp_ms=1000), 1)
+
+            async def lose(work: Callable[[], Any]) -> Any:
+                partition.leader_log = None
+                return work()
+
+            broker.offloader.run = lose
+            assert (await by_time(broker, 1000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        alone(tmp_path, test)
+
     def test_a_partition_named_twice_is_refused(self, tmp_path: Path) -> None:
         async def test(w: World, broker: StandInBroker) -> None:
             partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST) for _ in range(2)]
             request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TP.topic, partitions=partitions)])
-            response = list_offsets(broker.context(ApiKey.LIST_OFFSETS, 9), request)
+            response = at_once(list_offsets(broker.context(ApiKey.LIST_OFFSETS, 9), request))
             assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
         alone(tmp_path, test)

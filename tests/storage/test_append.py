@@ -17,6 +17,7 @@ from log_folders import (
     stored_batches,
     values_of,
 )
+from time_lookups import offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -184,7 +185,7 @@ def test_log_append_time_is_stamped_with_a_new_checksum(tmp_path: Path) -> None:
         assert verify_crc(data, 0, len(data))
         assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
         assert {record.timestamp_ms for record in iter_records(data)} == {header.max_timestamp}
-    assert log.offset_of_max_timestamp() == (2, environment.clock.now_ms(), 0)
+    assert offset_of_max_timestamp(log) == (2, environment.clock.now_ms(), 0)
 
 
 def test_a_producer_must_not_say_log_append_time(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from cleaning import (
     work,
 )
 from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all, recorded_copy, values_of
+from time_lookups import offset_for_timestamp
 
 from engine.common.errors import CorruptFileError, KafkaError
 from engine.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches
@@ -238,7 +239,7 @@ def test_indexes_are_made_anew(tmp_path: Path) -> None:
         assert (segment.load_max_timestamp().timestamp_ms >= NOW_MS) is (segment.size_bytes > 0)
         assert segment.offset_index.size_bytes == (log.dir / f"{segment.base_offset:020d}.index").stat().st_size
     assert any(segment.offset_index.size_bytes for segment in log.segments[:-1])
-    found = log.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(log, NOW_MS)
     assert found is not None
     for offset, _, value in pairs_of(log):
         assert values_of(log, offset)[0] == (offset, value)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from log_folders import StandIn, data_batch, marker_batch, open_log, read_all, values_of
+from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -155,8 +156,8 @@ def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]
         lambda: one.truncate_fully_and_start_at(0),
         lambda: one.increment_log_start_offset(1),
         lambda: one.delete_old_segments(0),
-        lambda: one.offset_for_timestamp(0),
-        lambda: one.offset_of_max_timestamp(),
+        lambda: offset_for_timestamp(one, 0),
+        lambda: offset_of_max_timestamp(one),
         lambda: one.begin_flush(),
         lambda: one.close(),
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from log_folders import StandIn, data_batch, open_log, values_of
 from soak import rounds
+from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -290,13 +291,13 @@ class Run:
         if not timestamps:
             return
         target = self.random.choice(timestamps)[1] + self.random.choice([-1, 0, 1])
-        found = self.log.offset_for_timestamp(target)
+        found = offset_for_timestamp(self.log, target)
         expected = next((one for one in timestamps if one[1] >= target), None)
         assert (None if found is None else (found.offset, found.timestamp_ms)) == (
             None if expected is None else (expected[0], expected[1])
         )
         largest = max(one[1] for one in self.model.records if one[0] >= self.log.first_segment_base_offset)
-        newest = self.log.offset_of_max_timestamp()
+        newest = offset_of_max_timestamp(self.log)
         assert newest is not None
         assert newest.timestamp_ms == largest
 

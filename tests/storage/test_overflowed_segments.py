@@ -9,6 +9,7 @@ import pytest
 from cleaning import CONFIG, clean_once, pairs_of, work
 from cleaning import prepare as prepare_cleaning
 from log_folders import StandIn, data_batch, folder_content, marker_batch, open_log, values_of
+from time_lookups import offset_for_timestamp
 
 from engine.admin.dump.files import DumpOptions, dump_file
 from engine.config.log_config import LogConfig
@@ -71,7 +72,7 @@ def test_a_recovery_splits_what_its_indexes_cannot_count(tmp_path: Path, clean: 
     assert values_of(log) == [*expected(), (NEXT, b"next")]
     assert [log.segment_of(offset).base_offset for offset in OFFSETS] == [0, 0, 0, FAR, FAR, BASES[2]]
     assert values_of(log, FAR + 1) == [*expected()[4:], (NEXT, b"next")]
-    assert log.offset_for_timestamp(1004)[0] == FAR + 3
+    assert offset_for_timestamp(log, 1004)[0] == FAR + 3
     assert log.append_as_leader(data_batch(b"more"), 0).first_offset == NEXT + 1
     log.flush()
     log.close()

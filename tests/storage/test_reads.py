@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from log_folders import StandIn, data_batch, open_files_in, open_log, read_all, recorded_copy, values_of
+from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
@@ -107,30 +108,43 @@ def test_a_range_outlives_truncation_of_what_follows(tmp_path: Path) -> None:
 def test_offsets_by_time(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     for timestamp_ms, offset in ((0, 0), (1000, 0), (1001, 1), (1035, 4), (1090, 9)):
-        found = log.offset_for_timestamp(timestamp_ms)
+        found = offset_for_timestamp(log, timestamp_ms)
         assert found is not None
         assert (found.offset, found.timestamp_ms, found.leader_epoch) == (offset, 1000 + 10 * offset, 0)
-    assert log.offset_for_timestamp(1091) is None
+    assert offset_for_timestamp(log, 1091) is None
     log.increment_log_start_offset(6)
-    found = log.offset_for_timestamp(0)
+    found = offset_for_timestamp(log, 0)
     assert found is not None
     assert found.offset == 6
     assert log.earliest_offset() == (6, -1, 0)
     assert log.latest_offset() == (10, -1, 0)
-    assert log.offset_of_max_timestamp() == (9, 1090, 0)
+    assert offset_of_max_timestamp(log) == (9, 1090, 0)
 
 
 def test_the_first_record_of_a_time_within_a_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     log.append_as_leader(data_batch(b"a", b"b", b"c", timestamp_ms=100), 4)
-    assert log.offset_for_timestamp(101) == (1, 101, 4)
-    assert log.offset_of_max_timestamp() == (2, 102, 4)
+    assert offset_for_timestamp(log, 101) == (1, 101, 4)
+    assert offset_of_max_timestamp(log) == (2, 102, 4)
+
+
+def test_a_long_search_goes_on_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the newest record come many older ones: no index entry tells where a time between begins."""
+    monkeypatch.setattr("engine.storage.log_times.HEADERS_AT_ONCE_MAX", 3)
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=20 * SIZE))
+    for timestamp_ms in (100, *range(1, 30), 150, *range(30, 50), 120):
+        log.append_as_leader(data_batch(b"x" * 50, timestamp_ms=timestamp_ms), 0)
+    assert offset_for_timestamp(log, 110) == (30, 150, 0)
+    assert offset_for_timestamp(log, 151) is None
+    step = log.step_by_time(110, 0)
+    assert step is not None
+    assert step.batch is None
 
 
 def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert offset_of_max_timestamp(log) is None
     assert log.earliest_offset() == log.latest_offset() == (0, -1, None)
     assert log.segment_offsets_before(-1, 10) == [0]
 
@@ -139,12 +153,12 @@ def test_times_of_kafkas_old_formats(tmp_path: Path) -> None:
     """Messages of v0 have none, those of v1 do, also inside a compressed wrapper."""
     log_dir = recorded_copy("formats-mixed", tmp_path / "data")
     old = open_log(log_dir / "v0-lz4-0")
-    assert old.offset_of_max_timestamp() is None
+    assert offset_of_max_timestamp(old) is None
     for name in ("v1-none-0", "v1-gzip-0", "v1-snappy-0"):
         log = open_log(log_dir / name)
-        newest = log.offset_of_max_timestamp()
+        newest = offset_of_max_timestamp(log)
         assert newest is not None
-        assert log.offset_for_timestamp(newest.timestamp_ms) == newest
+        assert offset_for_timestamp(log, newest.timestamp_ms) == newest
 
 
 def test_segment_offsets_for_the_first_version_of_list_offsets(tmp_path: Path) -> None:

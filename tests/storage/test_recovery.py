@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, recorded_copy, values_of
+from time_lookups import offset_of_max_timestamp
 
 from engine.config.log_config import LogConfig
 from engine.storage import segment_recovery
@@ -39,7 +40,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert values_of(again) == expected
     assert folder_content(log.dir, ".log") == files
     assert again.leader_epochs.entries == ((0, 0), (1, 5), (2, 10))
-    assert again.offset_of_max_timestamp() == (11, 1011, 2)
+    assert offset_of_max_timestamp(again) == (11, 1011, 2)
 
 
 def test_after_a_crash_a_producers_last_five_batches_are_known(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from engine.protocol.declaration import Request
 from engine.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.replication.metadata_cache import MetadataCache
+from engine.replication.offset_lookup import OffsetSearch
 from engine.replication.partition import Partition
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.settings import ReplicationSettings
@@ -75,6 +76,7 @@ class StandInBroker:
         self.metadata_cache = MetadataCache(broker_id)
         self.fetch_sessions = FetchSessionCache(1000)
         self.offloader = SimpleNamespace(run=_run_here)
+        self.offset_search = OffsetSearch(self.offloader)  # type: ignore[arg-type]
         self.failed_dirs: list[Path] = []
         self.log_manager = LogManager(
             LogManagerConfig(tuple(world.folder / f"broker-{broker_id}-{n}" for n in range(world.dirs_per_broker))),

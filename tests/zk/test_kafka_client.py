@@ -440,23 +440,3 @@ def test_secured_znodes_get_kafkas_access_lists(zk_chroot: str, first_broker: Fi
             }
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize("delay_ms", [2, 5, 10, 20])
-def test_a_large_topic_is_deleted_over_a_broken_connection(
-    open_kafka: OpenKafka, first_broker: FirstBroker, delay_ms: int
-) -> None:
-    """What is sent again after a reconnect comes after its parent, which is not empty then."""
-
-    async def run() -> None:
-        async with open_kafka() as zk:
-            elected = await first_broker(zk)
-            await zk.create_topic_assignment("t1", TOPIC_ID, {})
-            partitions = [TopicPartition("t1", index) for index in range(400)]
-            made = {tp: LeaderIsrAndControllerEpoch(state(1, (1, 2)), 1) for tp in partitions}
-            await zk.create_partition_states(made, elected.epoch_zk_version)
-            asyncio.get_running_loop().call_later(delay_ms / 1000, zk.client.break_connection)
-            await zk.delete_topic_znode("t1", elected.epoch_zk_version)
-            assert not await zk.topic_exists("t1")
-
-    asyncio.run(run())

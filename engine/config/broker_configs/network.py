@@ -26,7 +26,7 @@ KEYS = (
         HIGH,
         (
             "Addresses to listen on, as `NAME://host:port,…`. An empty host or `0.0.0.0` is every address of "
-            "the machine. A name that is no security protocol needs an entry in "
+            "the machine, of IPv4 and IPv6. A name that is no security protocol needs an entry in "
             "`listener.security.protocol.map`."
         ),
         dynamic=PER_BROKER,

@@ -65,7 +65,8 @@ KEYS = (
         BOOLEAN,
         False,
         MEDIUM,
-        "Talk to ZooKeeper over TLS.",
+        "Talk to ZooKeeper over TLS. This broker cannot yet, and does not start with `true`.",
+        has_effect=True,
     ),
     ConfigKey(
         "zookeeper.ssl.keystore.location",
