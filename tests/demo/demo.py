@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -91,10 +93,34 @@ def show_end(lines: list[str], lines_max: int | None) -> None:
         print(line, flush=True)
 
 
-def steps() -> None:
-    """The demo itself."""
-    say("A real ZooKeeper and four brokers, on this machine")
+def steps(recording: Path) -> None:
+    """The demo itself; the dashboard takes it down in ``recording``."""
+    say("A real ZooKeeper and four brokers, on this machine; the dashboard watches and records")
     klamm("local", "up", "--brokers", "4", "--detach")
+    with watched(recording):
+        round_of_an_operator()
+
+
+@contextmanager
+def watched(recording: Path) -> Iterator[None]:
+    """Record what the dashboard would show."""
+    recording.parent.mkdir(exist_ok=True)
+    recording.unlink(missing_ok=True)
+    words = [KLAMM, "top", "--record", str(recording)]
+    recorder = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield
+    finally:
+        recorder.terminate()
+        _, said = recorder.communicate(timeout=DEADLINE_S)
+    if not recording.exists():
+        raise DemoFailed(f"the dashboard recorded nothing: {said}")
+
+
+def round_of_an_operator() -> None:
+    """A broker lost and retired, a group mended, the logs read."""
     status = json.loads(klamm("local", "status", "--output", "json", show=False))
     bootstrap, zookeeper = status["bootstrap_servers"], ("--zookeeper", status["zookeeper"])
     digest = fill(bootstrap)
@@ -201,10 +227,11 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-"))
     begin = time.monotonic()
     home = Path.cwd()
+    recording = home / "build" / "demo.recording"
     try:
         # The CLI finds the cluster that was started in the folder it runs in.
         os.chdir(folder)
-        steps()
+        steps(recording)
     except (DemoFailed, KafkaException, subprocess.TimeoutExpired) as error:
         print(f"error: the demo failed: {error}\nhint: {_log_ends(folder)}", file=sys.stderr)
         return 1
@@ -219,7 +246,13 @@ def main() -> int:
         os.chdir(home)
         shutil.rmtree(folder, ignore_errors=True)
     say(f"Done in {time.monotonic() - begin:.0f} s; nothing is left running")
+    print(f"See it again in the dashboard: {_from_here(KLAMM, home)} top --replay {_from_here(recording, home)}")
     return 0
+
+
+def _from_here(path: str | Path, home: Path) -> str:
+    """Return a path as it is typed in the folder ``home``."""
+    return shlex.quote(str(Path(path).relative_to(home) if Path(path).is_relative_to(home) else path))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
