@@ -15,6 +15,9 @@ _PASSES_MAX = 4
 _TRIALS_MAX = 200
 """Partners that are looked at for one replica."""
 
+_WORK_MAX = 5_000_000
+"""Copies times brokers up to which swaps are looked for; beyond that it would take minutes."""
+
 
 @dataclass(slots=True)
 class _Spread:
@@ -103,6 +106,8 @@ def spread_topics(problem: Problem, solution: Solution) -> Solution:
     """Return a solution of the same cost whose topics are spread no less evenly."""
     spread = _Spread(problem, list(solution.held), list(solution.leaders))
     spread.count()
+    if sum(map(len, spread.fresh.values())) * len(spread.fresh) > _WORK_MAX:
+        return solution
     for _ in range(_PASSES_MAX):
         if not spread.improve():
             break
