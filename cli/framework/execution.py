@@ -39,8 +39,8 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
     except OutputClosed:
         return closed_pipe()
     except KeyboardInterrupt:
-        left = [_look_first(invocation)] if invocation.unanswered else []
-        invocation.talk.fail(interrupted([*invocation.left_running, *left]))
+        looks = [_look_first(invocation)] if invocation.unanswered else []
+        invocation.talk.fail(interrupted(invocation.left_running or looks))
         return ExitCode.INTERRUPTED
     except Stop as stop:
         invocation.talk.fail(stop.failure)
