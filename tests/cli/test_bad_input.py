@@ -322,12 +322,12 @@ def test_ctrl_c_while_waiting_for_health(recorded: Recorded, tmp_path: Path) -> 
     assert running.stderr is not None
     try:
         deadline = time.monotonic() + 30
-        while "not healthy yet" not in running.stderr.readline():
+        while "waiting for" not in running.stderr.readline():
             assert time.monotonic() < deadline and running.poll() is None
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=30)
     finally:
         running.kill()
-        running.wait()
+        running.communicate()
     assert running.returncode == 130
     assert "interrupted" in said

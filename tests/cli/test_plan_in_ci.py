@@ -80,7 +80,7 @@ class Runner:
 def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
     brokers: LocalCluster, capsys: Capture, tmp_path: Path, topic_name: str, host: str
 ) -> None:
-    klamm = Klamm(capsys, "--zookeeper", brokers.zookeeper_connect)
+    klamm = Klamm(capsys, "--bootstrap-server", brokers.bootstrap_servers)
     filled(klamm, topic_name, "0:1,0:1,0:1")
     runner = Runner(tmp_path, brokers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,7 +74,9 @@ def test_jars_come_from_pyspark_without_importing_it() -> None:
     names = [Path(jar).name for jar in zookeeper_classpath().split(":")]
     assert any(name.startswith("zookeeper-3.") for name in names)
     assert any(name.startswith("zookeeper-jute-") for name in names)
-    assert "pyspark" not in sys.modules
+    code = "import sys, engine.local.java as java; java.zookeeper_classpath(); sys.exit('pyspark' in sys.modules)"
+    # A process of its own: other tests import PySpark into this one.
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True, timeout=60)
 
 
 def test_missing_pyspark_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -34,6 +35,13 @@ class Terminal:
         """Take what is written until a text is among it."""
         deadline = time.monotonic() + WAIT_S
         while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen[-2000:]
+            self._read(0.2)
+
+    def read_until_words(self, text: str) -> None:
+        """As ``read_until``, of text that may be folded over several lines in a box."""
+        deadline = time.monotonic() + WAIT_S
+        while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^!-~]", "", self.seen.decode("utf-8", "replace")):
             assert time.monotonic() < deadline, self.seen[-2000:]
             self._read(0.2)
 
@@ -232,6 +240,6 @@ def test_mistakes_in_the_key_file_are_told_at_the_start(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "keys.toml").write_text('[keys]\n\n"rows.filtr" = "f"\n', "utf-8")
     with terminal("top", *NOBODY, folder=tmp_path) as top:
-        top.read_until(b"keys.toml:3:")
+        top.read_until_words("keys.toml:3:")
         os.write(top.master, b"q")
         assert top.ended() == 0
