@@ -123,12 +123,11 @@ class Board:
 
     @property
     def was_read_whole(self) -> bool:
-        """Whether every stage that this feed has was read once, or has failed at it."""
+        """Whether every stage was read once, or says why it was not."""
         frame = self.frame
         if frame is None or not self.has_metadata:
             return False
-        known = [status for status in frame.stages.values() if status.source is not None]
-        return all(status.read_at_ms is not None or status.error for status in known)
+        return all(status.read_at_ms is not None or status.error for status in frame.stages.values())
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:
