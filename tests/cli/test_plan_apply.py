@@ -30,7 +30,7 @@ from engine.local.cluster import LocalCluster
 
 WAIT_S = 60.0
 DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
-QUICK_LOCK = ("--lock-timeout", "1s")
+QUICK_LOCK = ("--lock-timeout", "3s")
 FAST = "50M"
 SLOW = "15000"
 """A throttle under which three megabytes take much longer than a test."""

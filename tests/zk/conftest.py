@@ -40,16 +40,21 @@ def end_session(zk_chroot: str) -> Callable[[ZkClient], Awaitable[None]]:
     """Ends a client's session on the server, as an expiry does: its owner learns of it when it connects again."""
     host, port = zk_chroot.partition("/")[0].split(":")
 
-    def steal_and_close(session_id: int, password: bytes) -> None:
+    def steal_and_close(session_id: int, password: bytes) -> bool:
+        """Return whether the server has closed the session; the owner may have taken it back before."""
         with socket.create_connection((host, int(port)), timeout=5) as connection:
             body = struct.pack(">iqiqi16sB", 0, 0, 6_000, session_id, 16, password, 0)
             connection.sendall(struct.pack(">i", len(body)) + body)
-            assert connection.recv(4_096)
+            if not connection.recv(4_096):
+                return False
             connection.sendall(struct.pack(">iii", 8, 1, -11))
-            assert connection.recv(4_096)
+            return bool(connection.recv(4_096))
 
     async def end(client: ZkClient) -> None:
-        await asyncio.to_thread(steal_and_close, *client.session_credentials)
+        credentials = client.session_credentials
+        async with asyncio.timeout(20):
+            while not await asyncio.to_thread(steal_and_close, *credentials):
+                await asyncio.sleep(0.01)
 
     return end
 
