@@ -28,7 +28,9 @@ from engine.admin.reassignment.wave_execution import Step
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 
-WAIT_S = 60.0
+WAIT_S = 120.0
+
+pytestmark = pytest.mark.timeout(900)
 DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
 QUICK_LOCK = ("--lock-timeout", "3s")
 FAST = "50M"

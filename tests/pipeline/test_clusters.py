@@ -26,7 +26,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(900)
 
 JOB = """\
 import json
@@ -149,7 +149,7 @@ def test_executors_without_klamm(
             "out": str(tmp_path / "out"),
         }
         ran = subprocess.run(
-            [sys.executable, "job.py", json.dumps(given)], cwd=tmp_path, capture_output=True, text=True, timeout=240,
+            [sys.executable, "job.py", json.dumps(given)], cwd=tmp_path, capture_output=True, text=True, timeout=800,
             env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, check=False,
         )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

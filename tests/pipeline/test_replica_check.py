@@ -16,7 +16,7 @@ from engine.admin.replicas.verification import PartitionVerification, ReplicaVer
 from engine.local.cluster import LocalCluster
 from engine.pipeline.replica_check import together
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(900)
 
 RECORDS = 120_000
 

@@ -17,7 +17,7 @@ from engine.local.java import Java, find_java
 from engine.pipeline import session
 from engine.pipeline.session import SparkError, SparkOptions, parse_conf, pyspark_version, reason_of, spark_session
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_settings_are_named_and_equal_something() -> None:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from engine.local.cluster import LocalCluster
 from klamm.spark import KafkaDataSource, klamm_kafka
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 Read = Callable[..., list[Any]]
 

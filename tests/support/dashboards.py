@@ -17,7 +17,7 @@ from tui.session import Session
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Driven:
