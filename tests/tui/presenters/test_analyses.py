@@ -8,11 +8,10 @@ import pytest
 
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import BrokerRegistration, Frame, Stage
+from engine.admin.watch.frame import BrokerRegistration, Frame
 from engine.common.model import TopicPartition
 from tui.presenters.causes import Cause, missing_brokers
 from tui.presenters.disks import dir_trends
-from tui.presenters.lags import Direction, lag_trends
 from tui.presenters.leadership import leadership
 from tui.presenters.sanity import Doubt, SanityCheck
 from tui.presenters.slope import slope_of
@@ -142,34 +141,6 @@ def test_a_log_dir_that_fills_says_when_it_is_full() -> None:
     assert filling.full_in_s == pytest.approx((2e12 - 2e9 - 51e6) / 1e6)
     frame, history = _played(FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0), 60)
     assert dir_trends(frame, history)[0].full_in_s is None
-
-
-def test_lags_grow_shrink_and_stand_still() -> None:
-    cluster = small_cluster()
-    cluster.add_group("fast", "orders", reads=150, lag=100_000)
-    frame, history = _played(cluster, 61)
-    told = {one.group: one for one in lag_trends(frame, history)}
-    # 12 partitions, each read 50 records a second faster than they come.
-    assert told["fast"].direction is Direction.SHRINKING and told["fast"].per_s == pytest.approx(-600)
-    assert told["fast"].clear_in_s == pytest.approx(told["fast"].lag / 600)  # type: ignore[operator]
-    assert told["search-index"].direction is Direction.GROWING and told["search-index"].per_s == pytest.approx(240)
-    assert told["billing"].direction is Direction.STEADY
-    assert lag_trends(frame, history)[0].group == "nightly-report"
-
-
-def test_a_lag_that_hardly_changes_stands_still() -> None:
-    frame, history = small_cluster().frame(), History()
-    group = replace(frame.groups[0], lag=replace(frame.groups[0].lag, lag=1_000))
-    for second in range(1, 60):
-        lag = replace(group.lag, lag=1_000 + second // 5)
-        stages = {
-            **frame.stages,
-            Stage.GROUPS: replace(frame.stages[Stage.GROUPS], read_at_ms=frame.at_ms + second * 1000),
-        }
-        frame_then = replace(frame, sequence=frame.sequence + second, stages=stages, groups=(replace(group, lag=lag),))
-        history.take(frame_then)
-    (told,) = lag_trends(frame_then, history)
-    assert told.direction is Direction.STEADY and told.per_s == pytest.approx(0.2, abs=0.05)
 
 
 def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:
