@@ -66,6 +66,8 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
         (["zk", "tree", "--depth", "-1"], "-1 is not at least 0", "klamm zk tree --help"),
         (["topics", "list", "--timeout", "soon"], "'soon' is not a number", "klamm topics list --help"),
         (["topics", "list", "-o", "xml"], "--output wants one of table, json", "klamm topics list --help"),
+        (["dump", "x.log", "-o", "markdown"], "--output markdown is for reports", "klamm dump --help"),
+        (["topics", "list", "-o", "prometheus"], "is for commands that measure", "klamm topics list --help"),
         (["topics", "list", "--timeout", "0"], "--timeout wants", "klamm topics list --help"),
         (["topics", "list", "--via", "pigeon"], "--via wants", "klamm topics list --help"),
         (["topics", "list", "-q", "-v"], "contradict", "klamm topics list --help"),
