@@ -13,8 +13,8 @@ from engine.common.errors import ConfigError
 from engine.config.definition import ConfigDef
 from engine.config.dynamic import DynamicConfigs
 from engine.config.dynamic_keys import is_password, validate_dynamic_config
+from engine.config.errors import InvalidConfigurationError
 from engine.config.reconfiguration import check_reconfiguration
-from engine.config.rules import InvalidConfigurationError
 from engine.config.values import ConfigType
 
 

@@ -1,13 +1,13 @@
-"""ConfigDef: a set of settings with their types, defaults, limits and documentation; parsing under Kafka's rules.
+"""ConfigKey: one setting's row, and the attribute that reads it. ConfigDef: a set of rows, parsed under Kafka's rules.
 
 The settings themselves stand in ``broker_configs`` and ``topic_configs``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
 from engine.common.errors import ConfigError
 from engine.config.validators import Validator
@@ -30,9 +30,16 @@ class DynamicMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    """One setting.
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ConfigKey(Generic[T]):
+    """One setting: its row, and the attribute by which it is read.
+
+    A class of settings holds its rows as attributes. The attribute's name is the setting's, with underscores for dots,
+    and the row gives its type. Read through an instance it is worked out from the instance's ``get`` on first use and
+    then kept there: reading it again costs what any attribute costs.
 
     Attributes:
         default: the parsed default; None where Kafka has none.
@@ -41,18 +48,88 @@ class ConfigKey:
         has_effect: False where klamm knows the key for compatibility but nothing reads it.
         synonyms: broker settings that give this one its value, the most specific first.
         is_internal: Kafka leaves it out of its documentation.
+        at_start_only: dynamic in Kafka, but klamm applies it only when the broker starts.
     """
 
-    name: str
-    type: ConfigType
-    default: Value
-    importance: Importance
-    doc: str
-    validator: Validator | None = None
-    dynamic: DynamicMode = DynamicMode.READ_ONLY
-    has_effect: bool = False
-    synonyms: tuple[str, ...] = ()
-    is_internal: bool = False
+    def __init__(
+        self,
+        type_: ConfigType,
+        default: Value,
+        importance: Importance,
+        validator: Validator | None = None,
+        dynamic: DynamicMode = DynamicMode.READ_ONLY,
+        *,
+        synonyms: tuple[str, ...] = (),
+        is_internal: bool = False,
+        at_start_only: bool = False,
+    ) -> None:
+        self.name = ""
+        self.attribute = ""
+        self.type = type_
+        self.default = default
+        self.importance = importance
+        self.doc = ""
+        self.validator = validator
+        self.dynamic = dynamic
+        self.has_effect = False
+        self.synonyms = synonyms
+        self.is_internal = is_internal
+        self.at_start_only = at_start_only
+        self._stand_in: Callable[[Any], Any] | None = None
+        self._convert: Callable[[Any], Any] | None = None
+
+    # --- the row's last words
+
+    def with_effect(self, doc: str) -> ConfigKey[T]:
+        """Say what the setting does."""
+        self.doc, self.has_effect = doc, True
+        return self
+
+    def without_effect(self, doc: str) -> ConfigKey[T]:
+        """Say what the setting does in Kafka; klamm only knows it."""
+        self.doc = doc
+        return self
+
+    def or_else(self: ConfigKey[R | None], stand_in: Callable[[Any], R]) -> ConfigKey[R]:
+        """Have the attribute take its value from other settings where this one is not set."""
+        self._stand_in = stand_in
+        return cast("ConfigKey[R]", self)
+
+    def required(self: ConfigKey[R | None]) -> ConfigKey[R]:
+        """Have an attribute that is never None: ``rules`` refuses settings without it."""
+        return cast("ConfigKey[R]", self)
+
+    def read_as(self, convert: Callable[[T], R]) -> ConfigKey[R]:
+        """Have the attribute be what ``convert`` makes of the value."""
+        self._convert = convert
+        return cast("ConfigKey[R]", self)
+
+    # --- the attribute
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.attribute = attribute
+        self.name = attribute.replace("_", ".")
+
+    @overload
+    def __get__(self, settings: None, owner: type) -> ConfigKey[T]: ...
+    @overload
+    def __get__(self, settings: object, owner: type) -> T: ...
+    def __get__(self, settings: Any, owner: type) -> T | ConfigKey[T]:
+        if settings is None:
+            return self
+        value = settings.get(self.name)
+        if value is None and self._stand_in is not None:
+            value = self._stand_in(settings)
+        if self._convert is not None:
+            value = self._convert(value)
+        vars(settings)[self.attribute] = value
+        return cast("T", value)
+
+    def of(self, settings: object) -> T:
+        """Return the attribute of these settings: for rows gone through one by one."""
+        return cast("T", getattr(settings, self.attribute))
+
+    # --- the text
 
     @property
     def is_sensitive(self) -> bool:
@@ -75,29 +152,80 @@ class ConfigKey:
         return value
 
 
+AnyKey = ConfigKey[Any]
+
+
+class Facts(TypedDict, total=False):
+    """What few rows say."""
+
+    synonyms: tuple[str, ...]
+    is_internal: bool
+    at_start_only: bool
+
+
+class KeyType(Generic[T]):
+    """A type of settings, called to make a row: ``log_segment_bytes = INT(1_073_741_824, HIGH, at_least(14))``."""
+
+    def __init__(self, type_: ConfigType) -> None:
+        self.type = type_
+
+    @overload
+    def __call__(
+        self,
+        default: None,
+        importance: Importance,
+        validator: Validator | None = ...,
+        dynamic: DynamicMode = ...,
+        **facts: Unpack[Facts],
+    ) -> ConfigKey[T | None]: ...
+    @overload
+    def __call__(
+        self,
+        default: T,
+        importance: Importance,
+        validator: Validator | None = ...,
+        dynamic: DynamicMode = ...,
+        **facts: Unpack[Facts],
+    ) -> ConfigKey[T]: ...
+    def __call__(
+        self,
+        default: Any,
+        importance: Importance,
+        validator: Validator | None = None,
+        dynamic: DynamicMode = DynamicMode.READ_ONLY,
+        **facts: Unpack[Facts],
+    ) -> AnyKey:
+        return ConfigKey(self.type, default, importance, validator, dynamic, **facts)
+
+
 class ConfigDef:
     """Settings by name. Immutable once made; iterates over its keys in the order of their definition."""
 
-    def __init__(self, keys: Iterable[ConfigKey]) -> None:
-        self._keys: dict[str, ConfigKey] = {}
+    def __init__(self, keys: Iterable[AnyKey]) -> None:
+        self._keys: dict[str, AnyKey] = {}
         for key in keys:
             if key.name in self._keys:
                 raise ConfigError(f"Configuration {key.name} is defined twice.", key=key.name)
             self._keys[key.name] = key
 
+    @classmethod
+    def of(cls, *owners: type) -> ConfigDef:
+        """Return the rows of these classes, in the order in which they stand there."""
+        return cls(row for owner in owners for row in vars(owner).values() if isinstance(row, ConfigKey))
+
     def __contains__(self, name: object) -> bool:
         return name in self._keys
 
-    def __iter__(self) -> Iterator[ConfigKey]:
+    def __iter__(self) -> Iterator[AnyKey]:
         return iter(self._keys.values())
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getitem__(self, name: str) -> ConfigKey:
+    def __getitem__(self, name: str) -> AnyKey:
         return self._keys[name]
 
-    def get(self, name: str) -> ConfigKey | None:
+    def get(self, name: str) -> AnyKey | None:
         """Return the setting of that name, or None."""
         return self._keys.get(name)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.config.broker_configs import BROKER_CONFIG_DEF
-from engine.config.definition import ConfigKey, DynamicMode
+from engine.config.definition import AnyKey, DynamicMode
 from engine.config.dynamic import DynamicConfigs, Overrides
 from engine.config.dynamic_keys import broker_config_key, broker_synonyms
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
@@ -132,13 +132,13 @@ def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfig
     return found[first:]
 
 
-def _shown(key: ConfigKey | None, value: Value) -> str | None:
+def _shown(key: AnyKey | None, value: Value) -> str | None:
     """Return a value's text; what nobody knows the type of might be a secret."""
     return None if key is None or key.is_sensitive else value_text(value, key.type)
 
 
 def _described(
-    name: str, text: str | None, key: ConfigKey | None, synonyms: list[ConfigSynonym], *, is_read_only: bool
+    name: str, text: str | None, key: AnyKey | None, synonyms: list[ConfigSynonym], *, is_read_only: bool
 ) -> DescribedConfig:
     return DescribedConfig(
         name=name,

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.config.broker_configs import SUBJECTS
-from engine.config.definition import ConfigKey, DynamicMode
+from engine.config.definition import AnyKey, ConfigDef, DynamicMode
 from engine.config.dynamic_keys import THROTTLE_KEYS
-from engine.config.reconfiguration import AT_START_ONLY
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.values import ConfigType
 from engine.config.vocabulary import DOUBLE_MAX, IBP, INT_MAX, LONG_MAX
@@ -25,21 +24,6 @@ _CHANGES: Final = {
     DynamicMode.CLUSTER_WIDE: "at run time",
 }
 _NO_EFFECT: Final = "no"
-_TITLES: Final = {
-    "zookeeper": "ZooKeeper and the broker's identity",
-    "network": "Network",
-    "log": "Logs",
-    "cleaner": "Log cleaner",
-    "replication": "Replication and controller",
-    "transactions": "Producer ids and transactions",
-    "groups": "Groups",
-    "quotas": "Quotas and metrics",
-    "security": "Security",
-    "sasl": "SASL",
-    "ssl": "TLS",
-    "tiered_storage": "Tiered storage",
-    "kraft": "KRaft",
-}
 
 BROKER_INTRO: Final = """\
 # Broker settings
@@ -70,8 +54,7 @@ def broker_page() -> str:
     """Return the page of broker settings."""
     parts = [BROKER_INTRO]
     for subject in SUBJECTS:
-        short = subject.__name__.rpartition(".")[2]
-        parts.append(f"## {_TITLES[short]}\n\n{_table(_BROKER_COLUMNS, subject.KEYS)}")
+        parts.append(f"## {subject.__doc__}\n\n{_table(_BROKER_COLUMNS, ConfigDef.of(subject))}")
     throttles = "Set at run time only, by `klamm configs alter`; in a file they do nothing."
     parts.append(f"## Throttles\n\n{throttles}\n\n{_table(_BROKER_COLUMNS[:4] + _BROKER_COLUMNS[5:], THROTTLE_KEYS)}")
     return "\n".join(parts)
@@ -94,10 +77,10 @@ def write_pages(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-Column = tuple[str, Callable[[ConfigKey], str]]
+Column = tuple[str, Callable[[AnyKey], str]]
 
 
-def _table(columns: Iterable[Column], keys: Iterable[ConfigKey]) -> str:
+def _table(columns: Iterable[Column], keys: Iterable[AnyKey]) -> str:
     columns = tuple(columns)
     lines = [_row(title for title, _ in columns), _row("---" for _ in columns)]
     lines += [_row(cell(key) for _, cell in columns) for key in keys]
@@ -108,7 +91,7 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _default(key: ConfigKey) -> str:
+def _default(key: AnyKey) -> str:
     if key.default is None:
         return "–"
     if isinstance(key.default, (int, float)) and not isinstance(key.default, bool) and key.default in _EXTREMES:
@@ -117,7 +100,7 @@ def _default(key: ConfigKey) -> str:
     return f"`{text}`".replace(",", ", ") if text else "empty"
 
 
-def _allowed(key: ConfigKey) -> str:
+def _allowed(key: AnyKey) -> str:
     if key.validator is None:
         return "`true`, `false`" if key.type is ConfigType.BOOLEAN else ""
     if key.validator is IBP:
@@ -125,7 +108,7 @@ def _allowed(key: ConfigKey) -> str:
     return f"`{key.validator}`"
 
 
-def _server_settings(key: ConfigKey) -> str:
+def _server_settings(key: AnyKey) -> str:
     return ", ".join(f"`{name}`" for name in key.synonyms) or "–"
 
 
@@ -142,7 +125,7 @@ _LAST: Final[tuple[Column, ...]] = (
 _BROKER_COLUMNS: Final[tuple[Column, ...]] = (
     _NAME,
     *_COMMON,
-    ("Change", lambda key: _CHANGES[DynamicMode.READ_ONLY if key.name in AT_START_ONLY else key.dynamic]),
+    ("Change", lambda key: _CHANGES[DynamicMode.READ_ONLY if key.at_start_only else key.dynamic]),
     *_LAST,
 )
 _TOPIC_COLUMNS: Final[tuple[Column, ...]] = (_NAME, *_COMMON, ("Default from", _server_settings), *_LAST)

@@ -1,20 +1,20 @@
 """DynamicConfigs: the settings that change while a broker runs, as ZooKeeper's ``/config`` tells them. No I/O.
 
 It belongs to the broker's event loop. Somebody else reads ``/config/<type>/<name>`` and hands the content to ``apply``;
-it answers with the settings in force and tells listeners what changed. Precedence: topic override, this broker's
+it answers with the settings in force and hands its followers what changed. Precedence: topic override, this broker's
 dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-226).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.common.errors import ConfigError
 from engine.config.broker import BrokerConfig
 from engine.config.broker_configs import BROKER_CONFIG_DEF
-from engine.config.dynamic_keys import THROTTLE_KEYS, usable_dynamic_config
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.dynamic_keys import Throttles, usable_dynamic_config
+from engine.config.log_config import LogConfig
 from engine.config.reconfiguration import AT_START_ONLY
 from engine.config.topic_configs import ignored_format_version_warning, topic_log_config, usable_overrides
 
@@ -30,9 +30,9 @@ DEFAULT_ENTITY: Final = "<default>"
 """Name of the entity that stands for all of its type."""
 
 Overrides = Mapping[str, str]
-TopicListener = Callable[[str, LogConfig], None]
-BrokerListener = Callable[[BrokerConfig, BrokerConfig], None]
-EntityListener = Callable[[str, str, Overrides], None]
+TopicFollower = Callable[[str, LogConfig], None]
+
+T = TypeVar("T")
 
 _NONE: Final[Overrides] = {}
 
@@ -40,11 +40,8 @@ _NONE: Final[Overrides] = {}
 class DynamicConfigs:
     """The settings in force on one broker.
 
-    Listeners run inside ``apply``, once the new settings are in force:
-
-    * ``topic_listeners(topic, log_config)`` after a topic's overrides changed;
-    * ``broker_listeners(old, new)`` after the broker's own settings changed, and with them the defaults of all topics;
-    * ``entity_listeners(entity_type, entity_name, texts)`` after settings of clients, users or addresses changed.
+    Who acts on a setting that may change follows it: ``follow`` for the broker's own, ``follow_topics`` for those of
+    topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
     """
 
     def __init__(self, static: BrokerConfig) -> None:
@@ -52,13 +49,36 @@ class DynamicConfigs:
         self.current = static
         self.broker_overrides: Overrides = _NONE
         self.default_overrides: Overrides = _NONE
-        self.topic_listeners: list[TopicListener] = []
-        self.broker_listeners: list[BrokerListener] = []
-        self.entity_listeners: list[EntityListener] = []
+        self.throttles = Throttles(_NONE)
+        self._followers: list[Callable[[], None]] = []
+        self._topic_followers: list[TopicFollower] = []
         self._stored: dict[tuple[str, str], Overrides] = {}
         self._topic_overrides: dict[str, Overrides] = {}
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = topic_log_config({}, static)
+
+    def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> None:
+        """Hand ``take`` what ``read`` makes of the broker's settings: now, and again each time that has changed.
+
+        A change that ``take`` fails over is handed to it again with the next one.
+        """
+        taken = read()
+        take(taken)
+
+        def look() -> None:
+            nonlocal taken
+            new = read()
+            if new != taken:
+                take(new)
+                taken = new
+
+        self._followers.append(look)
+
+    def follow_topics(self, take: TopicFollower) -> None:
+        """Hand ``take`` each known topic and its settings: now, and again when the topic's overrides change."""
+        for topic in self._topic_overrides:
+            take(topic, self.log_config(topic))
+        self._topic_followers.append(take)
 
     def apply(self, entity_type: str, entity_name: str, texts: Overrides) -> list[str]:
         """Take over the content of ``/config/<entity_type>/<entity_name>``; empty where the node is gone.
@@ -68,11 +88,7 @@ class DynamicConfigs:
         if entity_type == TOPICS:
             return self._apply_topic(entity_name, dict(texts))
         self._stored[entity_type, entity_name] = dict(texts)
-        if entity_type == BROKERS:
-            return self._apply_broker(entity_name, dict(texts))
-        for listener in self.entity_listeners:
-            listener(entity_type, entity_name, texts)
-        return []
+        return self._apply_broker(entity_name, dict(texts)) if entity_type == BROKERS else []
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; a topic without overrides has the broker's defaults."""
@@ -113,21 +129,6 @@ class DynamicConfigs:
         self._topic_overrides.pop(topic, None)
         self._log_configs.pop(topic, None)
 
-    @property
-    def leader_replication_throttled_rate(self) -> int:
-        """Bytes a second that leaders may send to throttled replicas."""
-        return self._dynamic_rate("leader.replication.throttled.rate")
-
-    @property
-    def follower_replication_throttled_rate(self) -> int:
-        """Bytes a second that followers may fetch for throttled replicas."""
-        return self._dynamic_rate("follower.replication.throttled.rate")
-
-    @property
-    def alter_log_dirs_throttled_rate(self) -> int:
-        """Bytes a second that moves between log dirs may take."""
-        return self._dynamic_rate("replica.alter.log.dirs.io.max.bytes.per.second")
-
     def preview(self, texts: Overrides, *, is_per_broker: bool) -> BrokerConfig:
         """Return the broker's settings as they would be with these for it, or for all brokers.
 
@@ -147,8 +148,8 @@ class DynamicConfigs:
         self._log_configs.pop(topic, None)
         if usable:
             self._log_configs[topic] = config
-        for listener in self.topic_listeners:
-            listener(topic, config)
+        for take in self._topic_followers:
+            take(topic, config)
         warning = ignored_format_version_warning(topic, usable, self.current)
         return problems if warning is None else [*problems, warning]
 
@@ -171,11 +172,12 @@ class DynamicConfigs:
         return problems
 
     def _install(self, new: BrokerConfig) -> None:
-        old, self.current = self.current, new
+        self.current = new
+        self.throttles = Throttles({**self.default_overrides, **self.broker_overrides})
         self._default_log_config = topic_log_config({}, new)
         self._log_configs.clear()
-        for listener in self.broker_listeners:
-            listener(old, new)
+        for look in self._followers:
+            look()
 
     def _merge(self, default_overrides: Overrides, broker_overrides: Overrides) -> BrokerConfig:
         texts = dict(self.static.originals)
@@ -193,12 +195,3 @@ class DynamicConfigs:
         for name in names:
             del texts[name]
         return [f"{name} counts from the broker's file only, at its start" for name in names]
-
-    def _dynamic_rate(self, name: str) -> int:
-        text = self.broker_overrides.get(name, self.default_overrides.get(name))
-        if text is None:
-            return LONG_MAX
-        key = next(key for key in THROTTLE_KEYS if key.name == name)
-        rate = key.parse(text)
-        assert isinstance(rate, int)
-        return rate

@@ -11,41 +11,40 @@ from typing import Final
 
 from engine.common.errors import ConfigError
 from engine.config.broker_configs import BROKER_CONFIG_DEF
-from engine.config.definition import ConfigDef, ConfigKey, DynamicMode
+from engine.config.definition import AnyKey, ConfigDef, DynamicMode
 from engine.config.validators import at_least
-from engine.config.values import ConfigType
+from engine.config.values import ConfigType, Value
 from engine.config.vocabulary import LONG, LONG_MAX, MEDIUM
 
-THROTTLE_KEYS: Final = (
-    ConfigKey(
-        "leader.replication.throttled.rate",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        "Bytes a second that leaders send for the replicas in `leader.replication.throttled.replicas` (KIP-73).",
-        at_least(0),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "follower.replication.throttled.rate",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        "Bytes a second that followers fetch for the replicas in `follower.replication.throttled.replicas` (KIP-73).",
-        at_least(0),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        "Bytes a second that moves of replicas between the log dirs of one broker may take (KIP-113).",
-        at_least(0),
-        has_effect=True,
-    ),
-)
+
+class ThrottleKeys:
+    """Throttles"""
+
+    leader_replication_throttled_rate = LONG(LONG_MAX, MEDIUM, at_least(0)).with_effect(
+        "Bytes a second that leaders send for the replicas in `leader.replication.throttled.replicas` (KIP-73)."
+    )
+    follower_replication_throttled_rate = LONG(LONG_MAX, MEDIUM, at_least(0)).with_effect(
+        "Bytes a second that followers fetch for the replicas in `follower.replication.throttled.replicas` (KIP-73)."
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second = LONG(LONG_MAX, MEDIUM, at_least(0)).with_effect(
+        "Bytes a second that moves of replicas between the log dirs of one broker may take (KIP-113)."
+    )
+
+
+THROTTLE_KEYS: Final = ConfigDef.of(ThrottleKeys)
 """Settings that exist in ZooKeeper only: in a broker's file they do nothing."""
+
+
+class Throttles(ThrottleKeys):
+    """The throttles in force on one broker."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        """``texts`` may hold other settings too."""
+        self._values = THROTTLE_KEYS.parse(texts)
+
+    def get(self, name: str) -> Value:
+        return self._values[name]
+
 
 DYNAMIC_CONFIG_DEF: Final = ConfigDef(
     (*THROTTLE_KEYS, *(key for key in BROKER_CONFIG_DEF if key.dynamic is not DynamicMode.READ_ONLY))
@@ -97,7 +96,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return (name,) if base == name else (name, base)
 
 
-def broker_config_key(name: str) -> ConfigKey | None:
+def broker_config_key(name: str) -> AnyKey | None:
     """Return the definition of a broker setting, also of one for a single listener; None where nobody knows it."""
     return BROKER_AND_THROTTLE_DEF.get(name) or BROKER_CONFIG_DEF.get(base_name(name))
 

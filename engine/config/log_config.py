@@ -1,54 +1,21 @@
 """A topic's settings as the log uses them: typed, resolved, immutable.
 
-The definition of each key (range, documentation, synonyms) stands in ``topic_configs``; this is only the value.
+The rows (default, range, documentation, synonyms) stand in ``topic_config_keys``; this is only the value.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import make_dataclass
+from typing import TYPE_CHECKING, Any
 
 from engine.config.metadata_version import highest_record_magic, parse_metadata_version
-
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF, TopicKeys
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """Effective settings of one topic, with Kafka 3.9's defaults. Field names are Kafka's keys with underscores."""
+class _Readings(TopicKeys):
+    """What several settings of a topic, or one in other words, say."""
 
-    segment_bytes: int = 1_073_741_824
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10_485_760
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    max_message_bytes: int = 1_048_588
-    index_interval_bytes: int = 4096
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    file_delete_delay_ms: int = 60_000
-    min_cleanable_dirty_ratio: float = 0.5
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    unclean_leader_election_enable: bool = False
-    min_insync_replicas: int = 1
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    preallocate: bool = False
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_difference_max_ms: int = LONG_MAX
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = LONG_MAX
-    leader_replication_throttled_replicas: tuple[str, ...] = ()
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
-    message_downconversion_enable: bool = True
-    message_format_version: str = "3.0-IV1"
-    """What counts: the default wherever Kafka ignores the setting."""
+    __slots__ = ()
 
     @property
     def record_magic(self) -> int:
@@ -67,3 +34,21 @@ class LogConfig:
     @property
     def is_deleted_by_retention(self) -> bool:
         return "delete" in self.cleanup_policy
+
+
+if TYPE_CHECKING:
+
+    class LogConfig(_Readings):
+        """Effective settings of one topic: an attribute for each row; what is not given has Kafka's default."""
+
+        def __init__(self, **values: Any) -> None: ...
+
+else:
+    LogConfig = make_dataclass(
+        "LogConfig",
+        [(row.attribute, Any, row.default) for row in TOPIC_CONFIG_DEF],
+        bases=(_Readings,),
+        namespace={"__doc__": "Effective settings of one topic.", "__module__": __name__},
+        frozen=True,
+        slots=True,
+    )

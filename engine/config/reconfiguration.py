@@ -6,39 +6,33 @@ start only: such a change is refused instead of being stored and not done.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from engine.config.broker import BrokerConfig
+from engine.config.broker_configs import BROKER_CONFIG_DEF, BrokerKeys
+from engine.config.errors import ReconfigurationError
 
 _THREAD_COUNTS: Final = (
-    "num.io.threads",
-    "num.replica.fetchers",
-    "num.recovery.threads.per.data.dir",
-    "background.threads",
-    "num.network.threads",
+    BrokerKeys.num_io_threads,
+    BrokerKeys.num_replica_fetchers,
+    BrokerKeys.num_recovery_threads_per_data_dir,
+    BrokerKeys.background_threads,
+    BrokerKeys.num_network_threads,
 )
-AT_START_ONLY: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+AT_START_ONLY: Final = tuple(key.name for key in BROKER_CONFIG_DEF if key.at_start_only)
 """Dynamic in Kafka, but not here: the sockets are opened when the broker starts."""
 
 
-class ReconfigurationError(ConfigError):
-    """A running broker cannot go over to these settings, although each of them is allowed."""
-
-
-def check_reconfiguration(current: BrokerConfig, new: BrokerConfig) -> None:
+def check_reconfiguration(current: BrokerKeys, new: BrokerKeys) -> None:
     """Check the step from one set of settings to another.
 
     Raises:
         ReconfigurationError: a thread count more than halves or doubles, or listeners change.
     """
-    for name in _THREAD_COUNTS:
-        _check_thread_count(name, current.get_int(name), new.get_int(name))
-    _check_cleaner_threads(current.get_int("log.cleaner.threads"), new.get_int("log.cleaner.threads"))
+    for key in _THREAD_COUNTS:
+        _check_thread_count(key.name, key.of(current), key.of(new))
+    _check_cleaner_threads(current.log_cleaner_threads, new.log_cleaner_threads)
     for name in AT_START_ONLY:
-        if current.get(name) != new.get(name):
+        if BROKER_CONFIG_DEF[name].of(current) != BROKER_CONFIG_DEF[name].of(new):
             raise ReconfigurationError(
                 f"klamm applies {name} when a broker starts: change it in the broker's file and restart the broker.",
                 key=name,

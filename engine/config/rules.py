@@ -5,36 +5,19 @@ Source: ``validateValues`` of KafkaConfig 3.9, its ZooKeeper branch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.common.errors import ConfigError
+from engine.config.broker_configs import BrokerKeys
+from engine.config.errors import require
 from engine.config.metadata_version import (
     highest_record_magic,
     is_message_format_version_ignored,
     parse_metadata_version,
 )
 
-if TYPE_CHECKING:
-    from engine.config.broker import BrokerConfig
-
 _MIB = 1024 * 1024
 
 
-class RequirementError(ConfigError):
-    """A rule over several settings is broken. Kafka says "requirement failed: " before its text."""
-
-
-class InvalidConfigurationError(ConfigError):
-    """Settings that Kafka refuses with its InvalidConfigurationException: the text goes to clients as it is."""
-
-
-def require(condition: bool, message: str, *, key: str) -> None:
-    """Raise RequirementError with that message unless the condition holds."""
-    if not condition:
-        raise RequirementError(message, key=key)
-
-
-def check_broker_rules(config: BrokerConfig) -> None:
+def check_broker_rules(config: BrokerKeys) -> None:
     """Check the settings of a broker against each other.
 
     Raises:
@@ -49,25 +32,25 @@ def check_broker_rules(config: BrokerConfig) -> None:
     _check_record_format(config)
 
 
-def _check_mode(config: BrokerConfig) -> None:
-    roles = config.get_list("process.roles")
+def _check_mode(config: BrokerKeys) -> None:
+    roles = config.process_roles
     if roles:
         raise ConfigError(
             f"process.roles={','.join(roles)} asks for KRaft mode, but klamm brokers keep their metadata in ZooKeeper. "
             "Remove process.roles and set zookeeper.connect.",
             key="process.roles",
         )
-    if config.get_bool("zookeeper.metadata.migration.enable"):
+    if config.zookeeper_metadata_migration_enable:
         raise ConfigError(
             "zookeeper.metadata.migration.enable=true asks for the move to KRaft, but klamm brokers stay with "
             "ZooKeeper. Remove it.",
             key="zookeeper.metadata.migration.enable",
         )
-    if config.get_optional_str("zookeeper.connect") is None:
+    if config.zookeeper_connect is None:  # here only: nobody else sees settings without it
         raise ConfigError(
             "Missing required configuration `zookeeper.connect` which has no default value.", key="zookeeper.connect"
         )
-    names = config.get_optional_str("controller.listener.names")
+    names = config.controller_listener_names
     require(
         not names,
         f"controller.listener.names must be empty when not running in KRaft mode: [{names}]",
@@ -75,8 +58,8 @@ def _check_mode(config: BrokerConfig) -> None:
     )
 
 
-def _check_broker_id(config: BrokerConfig) -> None:
-    if config.get_int("node.id") != config.broker_id:
+def _check_broker_id(config: BrokerKeys) -> None:
+    if config.node_id != config.broker_id:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.", key="node.id")
     if config.broker_id_generation_enable:
         require(
@@ -88,7 +71,7 @@ def _check_broker_id(config: BrokerConfig) -> None:
         require(config.broker_id >= 0, "broker.id must be greater than or equal to 0", key="broker.id")
 
 
-def _check_log(config: BrokerConfig) -> None:
+def _check_log(config: BrokerKeys) -> None:
     require(config.log_roll_ms >= 1, "log.roll.ms must be greater than or equal to 1", key="log.roll.ms")
     require(
         config.log_roll_jitter_ms >= 0,
@@ -103,15 +86,15 @@ def _check_log(config: BrokerConfig) -> None:
     require(
         bool(config.log_dirs), "At least one log directory must be defined via log.dirs or log.dir.", key="log.dirs"
     )
-    threads = config.get_int("log.cleaner.threads")
+    threads = config.log_cleaner_threads
     require(
-        threads > 0 and config.get_int("log.cleaner.dedupe.buffer.size") // threads > _MIB,
+        threads > 0 and config.log_cleaner_dedupe_buffer_size // threads > _MIB,
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
         key="log.cleaner.dedupe.buffer.size",
     )
 
 
-def _check_replication(config: BrokerConfig) -> None:
+def _check_replication(config: BrokerKeys) -> None:
     wait_ms = config.replica_fetch_wait_max_ms
     require(
         wait_ms <= config.replica_socket_timeout_ms,
@@ -127,8 +110,8 @@ def _check_replication(config: BrokerConfig) -> None:
     )
 
 
-def _check_connections(config: BrokerConfig) -> None:
-    queued_bytes, request_bytes = config.get_int("queued.max.request.bytes"), config.socket_request_max_bytes
+def _check_connections(config: BrokerKeys) -> None:
+    queued_bytes, request_bytes = config.queued_max_request_bytes, config.socket_request_max_bytes
     require(
         queued_bytes <= 0 or queued_bytes >= request_bytes,
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
@@ -139,7 +122,7 @@ def _check_connections(config: BrokerConfig) -> None:
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         key="max.connections.per.ip",
     )
-    delay_ms, idle_ms = config.get_int("connection.failed.authentication.delay.ms"), config.connections_max_idle_ms
+    delay_ms, idle_ms = config.connection_failed_authentication_delay_ms, config.connections_max_idle_ms
     require(
         idle_ms < 0 or delay_ms < idle_ms,
         f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
@@ -148,8 +131,8 @@ def _check_connections(config: BrokerConfig) -> None:
     )
 
 
-def _check_groups(config: BrokerConfig) -> None:
-    protocols = config.get_list("group.coordinator.rebalance.protocols")
+def _check_groups(config: BrokerKeys) -> None:
+    protocols = config.group_coordinator_rebalance_protocols
     name = "group.coordinator.rebalance.protocols"
     if "classic" not in protocols:
         raise ConfigError("Disabling the 'classic' protocol is not supported.", key=name)
@@ -157,9 +140,9 @@ def _check_groups(config: BrokerConfig) -> None:
         raise ConfigError("The new 'consumer' rebalance protocol is only supported in KRaft cluster.", key=name)
 
 
-def _check_record_format(config: BrokerConfig) -> None:
+def _check_record_format(config: BrokerKeys) -> None:
     ibp = config.inter_broker_protocol_version
-    asked = config.get_str("log.message.format.version")
+    asked = config.log_message_format_version
     magic = 0 if is_message_format_version_ignored(ibp) else highest_record_magic(parse_metadata_version(asked))
     needed = ("0.8.0", "0.10.0", "0.11.0")[magic]
     require(

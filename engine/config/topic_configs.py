@@ -7,37 +7,26 @@ Source: LogConfig and KafkaConfig of Kafka 3.9. The keys stand in ``topic_config
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
 from engine.common.errors import ConfigError
 from engine.config.broker import BrokerConfig
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.broker_configs import BROKER_CONFIG_DEF
+from engine.config.errors import InvalidConfigurationError
+from engine.config.log_config import LogConfig
 from engine.config.metadata_version import is_message_format_version_ignored, parse_metadata_version
-from engine.config.rules import InvalidConfigurationError
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.config.values import Value
-
-_FIELD_KEYS: Final = {field.name.replace("_", "."): field.name for field in fields(LogConfig)}
-_FIRST_OF_SEVERAL: Final = {
-    "segment.ms": "log_roll_ms",
-    "segment.jitter.ms": "log_roll_jitter_ms",
-    "retention.ms": "log_retention_ms",
-    "flush.ms": "log_flush_interval_ms",
-}
-"""Topic settings whose default stands in one of several broker settings, and BrokerConfig's attribute for it."""
+from engine.config.values import LONG_MAX, Value
 
 IGNORED_FORMAT_VERSION: Final = "3.0-IV1"
 
 
 def server_defaults(broker: BrokerConfig) -> dict[str, Value]:
     """Return what a topic without overrides gets from this broker, by topic key."""
-    defaults: dict[str, Value] = {}
-    for key in TOPIC_CONFIG_DEF:
-        if key.name in _FIRST_OF_SEVERAL:
-            defaults[key.name] = getattr(broker, _FIRST_OF_SEVERAL[key.name])
-        else:
-            defaults[key.name] = broker.get(key.synonyms[0]) if key.synonyms else key.default
+    defaults: dict[str, Value] = {
+        key.name: BROKER_CONFIG_DEF[key.synonyms[0]].of(broker) if key.synonyms else key.default
+        for key in TOPIC_CONFIG_DEF
+    }
     defaults["message.format.version"] = _default_format_version(broker)
     return _with_timestamp_limits(defaults)
 
@@ -61,8 +50,7 @@ def topic_log_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogC
     """
     values = _with_timestamp_limits(topic_values(overrides, broker))
     values["message.format.version"] = _format_version_that_counts(overrides, broker)
-    chosen: dict[str, Any] = {field: values[name] for name, field in _FIELD_KEYS.items()}
-    return LogConfig(**chosen)
+    return LogConfig(**{key.attribute: values[key.name] for key in TOPIC_CONFIG_DEF})
 
 
 def validate_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:
@@ -115,7 +103,7 @@ def ignored_format_version_warning(topic: str, overrides: Mapping[str, str], bro
         return None
     return (
         f"Topic configuration message.format.version with value `{asked}` is ignored for `{topic}` because the "
-        f"inter-broker protocol version `{broker.get_str('inter.broker.protocol.version')}` is greater or equal than "
+        f"inter-broker protocol version `{broker.get('inter.broker.protocol.version')}` is greater or equal than "
         "3.0. This configuration is deprecated and it will be removed in Apache Kafka 4.0."
     )
 
@@ -131,7 +119,7 @@ def _format_version_that_counts(overrides: Mapping[str, str], broker: BrokerConf
 def _default_format_version(broker: BrokerConfig) -> str:
     if is_message_format_version_ignored(broker.inter_broker_protocol_version):
         return IGNORED_FORMAT_VERSION
-    return parse_metadata_version(broker.get_str("log.message.format.version")).text
+    return parse_metadata_version(broker.log_message_format_version).text
 
 
 def _with_timestamp_limits(values: dict[str, Value]) -> dict[str, Value]:

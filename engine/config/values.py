@@ -20,6 +20,9 @@ _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]
 _DOUBLE_NAMES: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
 _INTEGER_BITS: Final[dict[str, int]] = {"SHORT": 16, "INT": 32, "LONG": 64}
 
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
 REDACTED: Final = "[redacted]"
 """What a secret looks like wherever it could be printed."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.config.definition import DynamicMode, Importance
-from engine.config.log_config import INT_MAX, LONG_MAX
+from engine.config.definition import DynamicMode, Importance, KeyType
 from engine.config.metadata_version import MetadataVersion, parse_metadata_version
 from engine.config.validators import ListOf, OneOf, Parsed
-from engine.config.values import ConfigType
+from engine.config.values import INT_MAX, LONG_MAX, ConfigType, Password
 
 __all__ = [
     "AUTO_THREADS",
@@ -20,6 +19,7 @@ __all__ = [
     "DOUBLE",
     "DOUBLE_MAX",
     "HIGH",
+    "HOUR_MS",
     "IBP",
     "INT",
     "INT_MAX",
@@ -28,6 +28,7 @@ __all__ = [
     "LONG_MAX",
     "LOW",
     "MEDIUM",
+    "MINUTE_MS",
     "PASSWORD",
     "PER_BROKER",
     "SHORT",
@@ -35,15 +36,15 @@ __all__ = [
     "TIMESTAMP_TYPE",
 ]
 
-BOOLEAN: Final = ConfigType.BOOLEAN
-STRING: Final = ConfigType.STRING
-INT: Final = ConfigType.INT
-SHORT: Final = ConfigType.SHORT
-LONG: Final = ConfigType.LONG
-DOUBLE: Final = ConfigType.DOUBLE
-LIST: Final = ConfigType.LIST
-CLASS: Final = ConfigType.CLASS
-PASSWORD: Final = ConfigType.PASSWORD
+BOOLEAN: Final = KeyType[bool](ConfigType.BOOLEAN)
+STRING: Final = KeyType[str](ConfigType.STRING)
+INT: Final = KeyType[int](ConfigType.INT)
+SHORT: Final = KeyType[int](ConfigType.SHORT)
+LONG: Final = KeyType[int](ConfigType.LONG)
+DOUBLE: Final = KeyType[float](ConfigType.DOUBLE)
+LIST: Final = KeyType[tuple[str, ...]](ConfigType.LIST)
+CLASS: Final = KeyType[str](ConfigType.CLASS)
+PASSWORD: Final = KeyType[Password](ConfigType.PASSWORD)
 
 HIGH: Final = Importance.HIGH
 MEDIUM: Final = Importance.MEDIUM
@@ -53,6 +54,8 @@ PER_BROKER: Final = DynamicMode.PER_BROKER
 CLUSTER_WIDE: Final = DynamicMode.CLUSTER_WIDE
 
 DOUBLE_MAX: Final = 1.7976931348623157e308
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
 
 
 def _thread_count_or_automatic(text: str) -> None:

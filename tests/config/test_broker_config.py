@@ -11,12 +11,11 @@ import pytest
 
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint
-from engine.config.attributes import Setting
 from engine.config.broker import BrokerConfig
 from engine.config.broker_configs import BROKER_CONFIG_DEF
+from engine.config.errors import RequirementError
 from engine.config.metadata_version import MetadataVersion
 from engine.config.properties import parse_override, parse_properties
-from engine.config.rules import RequirementError
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.topic_configs import server_defaults
 from engine.config.values import display_text
@@ -49,9 +48,10 @@ def test_judges_files_as_kafka(row: dict[str, Any]) -> None:
             assert prefix + str(caught.value) == re.sub(r"ListenerName\((\w+)\)", r"\1", row["error"])
         return
     broker = BrokerConfig.from_properties(row["properties"])
-    assert describe(broker.listeners) == row["listeners"]
-    assert describe(broker.advertised_listeners) == row.get("advertised", row["listeners"])
-    inter_broker = f"{broker.inter_broker_listener_name} {broker.inter_broker_security_protocol.name}"
+    listeners = broker.listener_settings
+    assert describe(listeners.listeners) == row["listeners"]
+    assert describe(listeners.advertised_listeners) == row.get("advertised", row["listeners"])
+    inter_broker = f"{listeners.inter_broker_listener_name} {listeners.inter_broker_security_protocol.name}"
     assert inter_broker == row["inter_broker"]
     assert broker.broker_id == row["broker_id"]
     assert list(broker.log_dirs) == row["log_dirs"]
@@ -80,10 +80,21 @@ def test_every_key_can_be_set_to_its_default() -> None:
 
 def test_every_attribute_has_a_value() -> None:
     broker = config()
-    names = [name for name, value in vars(BrokerConfig).items() if isinstance(value, Setting)]
-    assert len(names) > 60
-    for name in names:
-        assert getattr(broker, name) == getattr(broker, name)
+    for row in BROKER_CONFIG_DEF:
+        assert row is getattr(BrokerConfig, row.attribute)
+        assert row.of(broker) == getattr(broker, row.attribute) == vars(broker)[row.attribute]
+
+
+def test_a_value_that_is_not_set_comes_from_another_setting() -> None:
+    broker = config(log_roll_hours="2", log_roll_jitter_hours="1", log_retention_minutes="3", log_dir="/a,/b")
+    assert (broker.log_roll_ms, broker.log_roll_jitter_ms) == (7_200_000, 3_600_000)
+    assert (broker.log_retention_ms, broker.log_dirs) == (180_000, ("/a", "/b"))
+    assert (broker.get("log.roll.ms"), broker.get("log.retention.ms"), broker.get("log.dirs")) == (None, None, None)
+    assert config(log_retention_hours="1").log_retention_ms == 3_600_000
+    assert config(log_retention_hours="-7").log_retention_ms == -1
+    assert config(log_flush_scheduler_interval_ms="5").log_flush_interval_ms == 5
+    assert config(zookeeper_session_timeout_ms="5").zookeeper_connection_timeout_ms == 5
+    assert config(log_dirs="/c", log_dir="/d").log_dirs == ("/c",)
 
 
 @pytest.mark.parametrize("roles", ["broker", "controller", "broker,controller"])
@@ -137,7 +148,7 @@ def test_reads_overrides_of_the_command_line() -> None:
 
 def test_a_generated_id_takes_the_place_of_none() -> None:
     broker = config().with_broker_id(1001)
-    assert broker.broker_id == broker.get_int("broker.id") == broker.get_int("node.id") == 1001
+    assert broker.broker_id == broker.node_id == broker.get("broker.id") == broker.get("node.id") == 1001
     assert "broker.id" not in broker.originals
 
 
@@ -180,8 +191,6 @@ def test_does_not_warn_of_keys_that_do_something() -> None:
     assert broker.warnings == []
 
 
-def test_a_wrong_type_of_question_is_our_mistake() -> None:
-    with pytest.raises(AssertionError):
-        config().get_int("zookeeper.connect")
+def test_a_name_that_kafka_does_not_know_is_our_mistake() -> None:
     with pytest.raises(KeyError):
         config().get("no.such.key")

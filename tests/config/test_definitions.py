@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from engine.config.log_config import LogConfig
 from engine.config.metadata_version import MetadataVersion
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.values import ConfigType
+from engine.config.vocabulary import INT, STRING
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "config"
 BROKER_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-broker-configs.json").read_text())}
@@ -52,7 +52,7 @@ def assert_as_kafka(key: ConfigKey, facts: dict[str, Any]) -> None:
 def test_all_keys_are_there() -> None:
     assert set(BROKER_CONFIG_DEF.names) == set(BROKER_FACTS)
     assert set(TOPIC_CONFIG_DEF.names) == set(TOPIC_FACTS)
-    assert len(BROKER_CONFIG_DEF) == sum(len(subject.KEYS) for subject in SUBJECTS) == 328
+    assert len(BROKER_CONFIG_DEF) == sum(len(ConfigDef.of(subject)) for subject in SUBJECTS) == 328
 
 
 @pytest.mark.parametrize("name", sorted(BROKER_FACTS))
@@ -76,17 +76,31 @@ def test_every_key_is_documented() -> None:
 
 
 def test_log_config_has_kafkas_defaults() -> None:
-    for field in fields(LogConfig):
-        assert getattr(LogConfig(), field.name) == TOPIC_CONFIG_DEF[field.name.replace("_", ".")].default, field.name
+    held = LogConfig(segment_bytes=77)
+    for key in TOPIC_CONFIG_DEF:
+        assert key.of(LogConfig()) == key.default, key.name
+        assert key.of(held) == (77 if key.name == "segment.bytes" else key.default)
+
+
+def test_log_config_is_a_small_value_that_stays_as_it_is() -> None:
+    """A broker holds one for each topic with settings of its own, and asks it for each batch."""
+    held = LogConfig(cleanup_policy=("compact",))
+    assert held == LogConfig(cleanup_policy=("compact",)) != LogConfig()
+    assert hash(held) == hash(LogConfig(cleanup_policy=("compact",)))
+    assert not hasattr(held, "__dict__")
+    with pytest.raises(AttributeError):
+        held.segment_bytes = 5
+    with pytest.raises(TypeError):
+        LogConfig(no_such_setting=1)
+
+
+class _Two:
+    a = INT(1, Importance.LOW).without_effect("First.")
+    b = STRING(None, Importance.LOW).without_effect("Second.")
 
 
 def test_definition_parses_all_or_names_the_first_error() -> None:
-    definition = ConfigDef(
-        [
-            ConfigKey("a", ConfigType.INT, 1, Importance.LOW, "First."),
-            ConfigKey("b", ConfigType.STRING, None, Importance.LOW, "Second."),
-        ]
-    )
+    definition = ConfigDef.of(_Two)
     assert definition.parse({"a": "5", "x": "?"}) == {"a": 5, "b": None}
     assert "a" in definition and "x" not in definition
     assert definition.get("x") is None
@@ -95,6 +109,5 @@ def test_definition_parses_all_or_names_the_first_error() -> None:
 
 
 def test_a_key_cannot_be_defined_twice() -> None:
-    key = ConfigKey("a", ConfigType.INT, 1, Importance.LOW, "Once.")
     with pytest.raises(ConfigError, match="defined twice"):
-        ConfigDef([key, key])
+        ConfigDef.of(_Two, _Two)

@@ -8,8 +8,9 @@ from engine.common.errors import ConfigError
 from engine.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, USERS, DynamicConfigs
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.log_config import LogConfig
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.config.values import LONG_MAX
 
 
 def configs(**settings: str) -> DynamicConfigs:
@@ -100,7 +101,7 @@ def test_listeners_of_a_running_broker_stay() -> None:
     (problem,) = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:2", "message.max.bytes": "9"})
     assert same == []
     assert problem == "listeners counts from the broker's file only, at its start"
-    assert [endpoint.port for endpoint in held.current.listeners] == [1]
+    assert [endpoint.port for endpoint in held.current.listener_settings.listeners] == [1]
     assert held.current.message_max_bytes == 9
 
 
@@ -114,36 +115,68 @@ def test_a_generated_broker_id_survives() -> None:
 
 def test_throttle_rates() -> None:
     held = configs()
-    assert held.leader_replication_throttled_rate == LONG_MAX
+    assert held.throttles.leader_replication_throttled_rate == LONG_MAX
     held.apply(BROKERS, DEFAULT_ENTITY, {"leader.replication.throttled.rate": "10"})
     held.apply(BROKERS, "1", {"follower.replication.throttled.rate": "20"})
     held.apply(BROKERS, "1", {"leader.replication.throttled.rate": "30"})
-    assert held.leader_replication_throttled_rate == 30
-    assert held.follower_replication_throttled_rate == LONG_MAX
+    assert held.throttles.leader_replication_throttled_rate == 30
+    assert held.throttles.follower_replication_throttled_rate == LONG_MAX
     held.apply(BROKERS, "1", {})
-    assert held.leader_replication_throttled_rate == 10
-    assert held.alter_log_dirs_throttled_rate == LONG_MAX
+    assert held.throttles.leader_replication_throttled_rate == 10
+    assert held.throttles.replica_alter_log_dirs_io_max_bytes_per_second == LONG_MAX
 
 
-def test_tells_listeners_what_changed() -> None:
+def test_who_follows_topics_is_handed_what_is_known_and_what_changes() -> None:
     held = configs()
     heard: list[object] = []
-    held.topic_listeners.append(
-        lambda topic, config: heard.append((topic, config.retention_ms, held.log_config(topic)))
-    )
-    held.broker_listeners.append(lambda old, new: heard.append((old.message_max_bytes, new.message_max_bytes)))
-    held.entity_listeners.append(lambda *entity: heard.append(entity))
+    held.apply(TOPICS, "s", {"retention.ms": "4"})
+    held.follow_topics(lambda topic, config: heard.append((topic, config.retention_ms, held.log_config(topic))))
     held.apply(TOPICS, "t", {"retention.ms": "5"})
     held.apply(TOPICS, "t", {"retention.ms": "5"})
     held.apply(TOPICS, "t", {})
-    held.apply(BROKERS, "1", {"message.max.bytes": "7"})
-    held.apply(USERS, "u/clients/c", {"producer_byte_rate": "5"})
     assert heard == [
+        ("s", 4, LogConfig(retention_ms=4)),
         ("t", 5, LogConfig(retention_ms=5)),
         ("t", 604_800_000, LogConfig()),
-        (1_048_588, 7),
-        (USERS, "u/clients/c", {"producer_byte_rate": "5"}),
     ]
+
+
+def test_who_follows_a_setting_is_handed_its_value_and_each_change() -> None:
+    held = configs()
+    sizes: list[int] = []
+    rates: list[int] = []
+    held.apply(BROKERS, DEFAULT_ENTITY, {"message.max.bytes": "6"})
+    held.follow(lambda: held.current.message_max_bytes, sizes.append)
+    held.follow(lambda: held.throttles.leader_replication_throttled_rate, rates.append)
+    held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    held.apply(BROKERS, "1", {"message.max.bytes": "7", "leader.replication.throttled.rate": "3"})
+    held.apply(BROKERS, "1", {})
+    assert sizes == [6, 7, 6]
+    assert rates == [LONG_MAX, 3, LONG_MAX]
+
+
+def test_a_change_that_a_follower_fails_over_comes_again() -> None:
+    held = configs()
+    faults, sizes, others = iter([RuntimeError("a fault of ours")]), [], []
+
+    def fails_once(size: int) -> None:
+        if size == 7:
+            for fault in faults:
+                raise fault
+        sizes.append(size)
+
+    held.follow(lambda: held.current.message_max_bytes, fails_once)
+    held.follow(lambda: held.current.message_max_bytes, others.append)
+    with pytest.raises(RuntimeError):
+        held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    assert sizes == others == [1_048_588, 7]
+
+
+def test_settings_of_clients_are_kept_as_they_were_told() -> None:
+    held = configs()
+    assert held.apply(USERS, "u/clients/c", {"producer_byte_rate": "5"}) == []
+    assert held.stored_texts(USERS, "u/clients/c") == {"producer_byte_rate": "5"}
 
 
 def test_a_new_topic_does_not_inherit_from_a_deleted_one() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.config.attributes import Setting
 from engine.config.broker import BrokerConfig
 from engine.config.broker_configs import BROKER_CONFIG_DEF
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
@@ -50,46 +49,26 @@ class _Recorder(BrokerConfig):
         self.asked.add(name)
         return super().get(name)
 
-    def get_int(self, name: str) -> int:
-        self.asked.add(name)
-        return super().get_int(name)
-
-    def get_bool(self, name: str) -> bool:
-        self.asked.add(name)
-        return super().get_bool(name)
-
-    def get_str(self, name: str) -> str:
-        self.asked.add(name)
-        return super().get_str(name)
-
-    def get_optional_int(self, name: str) -> int | None:
-        self.asked.add(name)
-        return super().get_optional_int(name)
-
-    def get_optional_str(self, name: str) -> str | None:
-        self.asked.add(name)
-        return super().get_optional_str(name)
-
 
 def attributes_by_key() -> dict[str, set[str]]:
     recorder = _Recorder()
     found: dict[str, set[str]] = {}
-    for attribute, setting in vars(BrokerConfig).items():
-        if isinstance(setting, Setting):
-            recorder.asked.clear()
-            setting.read(recorder)
-            for key in recorder.asked:
-                found.setdefault(key, set()).add(attribute)
+    for row in BROKER_CONFIG_DEF:
+        for name in BROKER_CONFIG_DEF:
+            vars(recorder).pop(name.attribute, None)
+        recorder.asked.clear()
+        row.of(recorder)
+        for key in recorder.asked:
+            found.setdefault(key, set()).add(row.attribute)
     return found
 
 
 ATTRIBUTES = attributes_by_key()
+READ_OF_CONFIGS = set(re.findall(r"(?:config|current|new)\.(\w+)", SOURCE))
 
 
 def is_read(name: str) -> bool:
-    if name in DONE_IN_CONFIG | LISTENER_KEYS:
-        return True
-    return f'"{name}"' in SOURCE or any(re.search(rf"\.{name}\b", SOURCE) for name in ATTRIBUTES.get(name, ()))
+    return name in DONE_IN_CONFIG | LISTENER_KEYS or not ATTRIBUTES[name].isdisjoint(READ_OF_CONFIGS)
 
 
 @pytest.mark.parametrize("name", BROKER_CONFIG_DEF.names)

@@ -4,38 +4,41 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.config.broker_configs import (
-    cleaner,
-    groups,
-    kraft,
-    log,
-    network,
-    quotas,
-    replication,
-    sasl,
-    security,
-    ssl,
-    tiered_storage,
-    transactions,
-    zookeeper,
-)
+from engine.config.broker_configs.cleaner import CleanerKeys
+from engine.config.broker_configs.groups import GroupKeys
+from engine.config.broker_configs.kraft import KRaftKeys
+from engine.config.broker_configs.log import LogKeys
+from engine.config.broker_configs.network import NetworkKeys
+from engine.config.broker_configs.quotas import QuotaKeys
+from engine.config.broker_configs.replication import ReplicationKeys
+from engine.config.broker_configs.sasl import SaslKeys
+from engine.config.broker_configs.security import SecurityKeys
+from engine.config.broker_configs.ssl import TlsKeys
+from engine.config.broker_configs.tiered_storage import TieredStorageKeys
+from engine.config.broker_configs.transactions import TransactionKeys
+from engine.config.broker_configs.zookeeper import ZooKeeperKeys
 from engine.config.definition import ConfigDef
 
-SUBJECTS: Final = (
-    zookeeper,
-    network,
-    log,
-    cleaner,
-    replication,
-    transactions,
-    groups,
-    quotas,
-    security,
-    sasl,
-    ssl,
-    tiered_storage,
-    kraft,
-)
-"""The modules of definitions, in the order in which the documentation shows them."""
 
-BROKER_CONFIG_DEF: Final = ConfigDef(key for subject in SUBJECTS for key in subject.KEYS)
+class BrokerKeys(
+    ZooKeeperKeys,
+    NetworkKeys,
+    LogKeys,
+    CleanerKeys,
+    ReplicationKeys,
+    TransactionKeys,
+    GroupKeys,
+    QuotaKeys,
+    SecurityKeys,
+    SaslKeys,
+    TlsKeys,
+    TieredStorageKeys,
+    KRaftKeys,
+):
+    """The rows of all subjects, each an attribute."""
+
+
+SUBJECTS: Final = BrokerKeys.__bases__
+"""In the order in which the documentation shows them, under the first line of their docstrings."""
+
+BROKER_CONFIG_DEF: Final = ConfigDef.of(*SUBJECTS)

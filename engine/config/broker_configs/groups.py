@@ -2,347 +2,127 @@
 
 from __future__ import annotations
 
-from engine.config.definition import ConfigKey
 from engine.config.validators import ListOf, OneOfAnyCase, at_least, between
 from engine.config.vocabulary import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, MEDIUM, SHORT, STRING
 
-KEYS = (
-    ConfigKey(
-        "group.min.session.timeout.ms",
-        INT,
-        6000,
-        MEDIUM,
-        "Shortest session time-out, in milliseconds, that a member may ask for.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "group.max.session.timeout.ms",
-        INT,
-        1_800_000,
-        MEDIUM,
-        "Longest session time-out, in milliseconds, that a member may ask for.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "group.initial.rebalance.delay.ms",
-        INT,
-        3000,
-        MEDIUM,
-        "Milliseconds that a new group waits for further members before its first rebalance. 0 suits tests.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "group.max.size",
-        INT,
-        INT_MAX,
-        MEDIUM,
-        "Most members of one group.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "group.coordinator.rebalance.protocols",
-        LIST,
-        ("classic",),
-        MEDIUM,
-        "Rebalance protocols on offer; with ZooKeeper only `classic`.",
-        ListOf(("consumer", "classic", "share", "unknown")),
-    ),
-    ConfigKey(
-        "group.coordinator.new.enable",
-        BOOLEAN,
-        False,
-        MEDIUM,
-        "Use Kafka's new group coordinator (KRaft).",
-        is_internal=True,
-    ),
-    ConfigKey(
-        "group.coordinator.threads",
-        INT,
-        1,
-        MEDIUM,
-        "Threads of Kafka's new group coordinator.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.coordinator.append.linger.ms",
-        INT,
-        10,
-        MEDIUM,
-        "Milliseconds for which the new group coordinator gathers writes.",
-        at_least(0),
-    ),
-    ConfigKey(
-        "group.consumer.assignors",
-        LIST,
+
+class GroupKeys:
+    """Groups"""
+
+    group_min_session_timeout_ms = INT(6000, MEDIUM).with_effect(
+        "Shortest session time-out, in milliseconds, that a member may ask for."
+    )
+    group_max_session_timeout_ms = INT(1_800_000, MEDIUM).with_effect(
+        "Longest session time-out, in milliseconds, that a member may ask for."
+    )
+    group_initial_rebalance_delay_ms = INT(3000, MEDIUM).with_effect(
+        "Milliseconds that a new group waits for further members before its first rebalance. 0 suits tests."
+    )
+    group_max_size = INT(INT_MAX, MEDIUM, at_least(1)).with_effect("Most members of one group.")
+    group_coordinator_rebalance_protocols = LIST(
+        ("classic",), MEDIUM, ListOf(("consumer", "classic", "share", "unknown"))
+    ).without_effect("Rebalance protocols on offer; with ZooKeeper only `classic`.")
+    group_coordinator_new_enable = BOOLEAN(False, MEDIUM, is_internal=True).without_effect(
+        "Use Kafka's new group coordinator (KRaft)."
+    )
+    group_coordinator_threads = INT(1, MEDIUM, at_least(1)).without_effect("Threads of Kafka's new group coordinator.")
+    group_coordinator_append_linger_ms = INT(10, MEDIUM, at_least(0)).without_effect(
+        "Milliseconds for which the new group coordinator gathers writes."
+    )
+    group_consumer_assignors = LIST(
         (
             "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
             "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
         ),
         MEDIUM,
-        "Server-side assignors of the new consumer protocol (KIP-848), the default one first.",
-    ),
-    ConfigKey(
-        "group.consumer.heartbeat.interval.ms",
-        INT,
-        5000,
-        MEDIUM,
-        "Heartbeat interval, in milliseconds, for members under the new consumer protocol.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.min.heartbeat.interval.ms",
-        INT,
-        5000,
-        MEDIUM,
-        "Smallest heartbeat interval that a group may be given, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.max.heartbeat.interval.ms",
-        INT,
-        15000,
-        MEDIUM,
-        "Largest heartbeat interval that a group may be given, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.session.timeout.ms",
-        INT,
-        45000,
-        MEDIUM,
-        "Session time-out, in milliseconds, under the new consumer protocol.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.min.session.timeout.ms",
-        INT,
-        45000,
-        MEDIUM,
-        "Smallest session time-out that a group may be given, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.max.session.timeout.ms",
-        INT,
-        60000,
-        MEDIUM,
-        "Largest session time-out that a group may be given, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.max.size",
-        INT,
-        INT_MAX,
-        MEDIUM,
-        "Most members of one group under the new consumer protocol.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.consumer.migration.policy",
-        STRING,
-        "disabled",
-        MEDIUM,
-        "Whether groups with members may change between the classic and the new protocol.",
-        OneOfAnyCase(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")),
-        is_internal=True,
-    ),
-    ConfigKey(
-        "group.share.enable",
-        BOOLEAN,
-        False,
-        MEDIUM,
-        "Offer share groups (KIP-932; KRaft).",
-        is_internal=True,
-    ),
-    ConfigKey(
-        "group.share.delivery.count.limit",
-        INT,
-        5,
-        MEDIUM,
-        "How often a record is given to a share group before it is put aside.",
-        between(2, 10),
-    ),
-    ConfigKey(
-        "group.share.heartbeat.interval.ms",
-        INT,
-        5000,
-        MEDIUM,
-        "Heartbeat interval, in milliseconds, of share group members.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.min.heartbeat.interval.ms",
-        INT,
-        5000,
-        MEDIUM,
-        "Smallest heartbeat interval of share group members, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.max.heartbeat.interval.ms",
-        INT,
-        15000,
-        MEDIUM,
-        "Largest heartbeat interval of share group members, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.session.timeout.ms",
-        INT,
-        45000,
-        MEDIUM,
-        "Session time-out, in milliseconds, of share group members.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.min.session.timeout.ms",
-        INT,
-        45000,
-        MEDIUM,
-        "Smallest session time-out of share group members, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.max.session.timeout.ms",
-        INT,
-        60000,
-        MEDIUM,
-        "Largest session time-out of share group members, in milliseconds.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "group.share.max.groups",
-        SHORT,
-        10,
-        MEDIUM,
-        "Most share groups of the cluster.",
-        between(1, 100),
-    ),
-    ConfigKey(
-        "group.share.max.size",
-        SHORT,
-        200,
-        MEDIUM,
-        "Most members of one share group.",
-        between(10, 1000),
-    ),
-    ConfigKey(
-        "group.share.partition.max.record.locks",
-        INT,
-        200,
-        MEDIUM,
-        "Most records that a share group may hold locked in one partition.",
-        between(100, 10000),
-    ),
-    ConfigKey(
-        "group.share.record.lock.duration.ms",
-        INT,
-        30000,
-        MEDIUM,
-        "Milliseconds for which a record is locked for the member that got it.",
-        between(1000, 60000),
-    ),
-    ConfigKey(
-        "group.share.min.record.lock.duration.ms",
-        INT,
-        15000,
-        MEDIUM,
-        "Smallest lock time of a record, in milliseconds.",
-        between(1000, 30000),
-    ),
-    ConfigKey(
-        "group.share.max.record.lock.duration.ms",
-        INT,
-        60000,
-        MEDIUM,
-        "Largest lock time of a record, in milliseconds.",
-        between(30000, 3_600_000),
-    ),
-    ConfigKey(
-        "offset.metadata.max.bytes",
-        INT,
-        4096,
-        HIGH,
-        "Longest text, in bytes, that a client may store with an offset.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.commit.required.acks",
-        SHORT,
-        -1,
-        HIGH,
-        "Deprecated: acks of a commit's write; -1 is the only good value.",
-    ),
-    ConfigKey(
-        "offsets.commit.timeout.ms",
-        INT,
-        5000,
-        HIGH,
-        "Milliseconds that a commit waits for its replicas.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.load.buffer.size",
-        INT,
-        5_242_880,
-        HIGH,
-        "Bytes read at once when a coordinator loads the offsets topic.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.retention.minutes",
-        INT,
-        10080,
-        HIGH,
-        "Minutes that offsets of an empty group are kept.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.retention.check.interval.ms",
-        LONG,
-        600_000,
-        HIGH,
-        "Milliseconds between two looks for offsets to forget.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.topic.num.partitions",
-        INT,
-        50,
-        HIGH,
-        "Partitions of the offsets topic; must not change once it exists.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.topic.replication.factor",
-        SHORT,
-        3,
-        HIGH,
-        "Replicas of the offsets topic; it is not created before there are as many brokers.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.topic.segment.bytes",
-        INT,
-        104_857_600,
-        HIGH,
-        "Segment size of the offsets topic in bytes; small ones load fast.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "offsets.topic.compression.codec",
-        INT,
-        0,
-        HIGH,
-        "Codec number of the offsets topic's batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
-        has_effect=True,
-    ),
-)
+    ).without_effect("Server-side assignors of the new consumer protocol (KIP-848), the default one first.")
+    group_consumer_heartbeat_interval_ms = INT(5000, MEDIUM, at_least(1)).without_effect(
+        "Heartbeat interval, in milliseconds, for members under the new consumer protocol."
+    )
+    group_consumer_min_heartbeat_interval_ms = INT(5000, MEDIUM, at_least(1)).without_effect(
+        "Smallest heartbeat interval that a group may be given, in milliseconds."
+    )
+    group_consumer_max_heartbeat_interval_ms = INT(15000, MEDIUM, at_least(1)).without_effect(
+        "Largest heartbeat interval that a group may be given, in milliseconds."
+    )
+    group_consumer_session_timeout_ms = INT(45000, MEDIUM, at_least(1)).without_effect(
+        "Session time-out, in milliseconds, under the new consumer protocol."
+    )
+    group_consumer_min_session_timeout_ms = INT(45000, MEDIUM, at_least(1)).without_effect(
+        "Smallest session time-out that a group may be given, in milliseconds."
+    )
+    group_consumer_max_session_timeout_ms = INT(60000, MEDIUM, at_least(1)).without_effect(
+        "Largest session time-out that a group may be given, in milliseconds."
+    )
+    group_consumer_max_size = INT(INT_MAX, MEDIUM, at_least(1)).without_effect(
+        "Most members of one group under the new consumer protocol."
+    )
+    group_consumer_migration_policy = STRING(
+        "disabled", MEDIUM, OneOfAnyCase(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")), is_internal=True
+    ).without_effect("Whether groups with members may change between the classic and the new protocol.")
+    group_share_enable = BOOLEAN(False, MEDIUM, is_internal=True).without_effect("Offer share groups (KIP-932; KRaft).")
+    group_share_delivery_count_limit = INT(5, MEDIUM, between(2, 10)).without_effect(
+        "How often a record is given to a share group before it is put aside."
+    )
+    group_share_heartbeat_interval_ms = INT(5000, MEDIUM, at_least(1)).without_effect(
+        "Heartbeat interval, in milliseconds, of share group members."
+    )
+    group_share_min_heartbeat_interval_ms = INT(5000, MEDIUM, at_least(1)).without_effect(
+        "Smallest heartbeat interval of share group members, in milliseconds."
+    )
+    group_share_max_heartbeat_interval_ms = INT(15000, MEDIUM, at_least(1)).without_effect(
+        "Largest heartbeat interval of share group members, in milliseconds."
+    )
+    group_share_session_timeout_ms = INT(45000, MEDIUM, at_least(1)).without_effect(
+        "Session time-out, in milliseconds, of share group members."
+    )
+    group_share_min_session_timeout_ms = INT(45000, MEDIUM, at_least(1)).without_effect(
+        "Smallest session time-out of share group members, in milliseconds."
+    )
+    group_share_max_session_timeout_ms = INT(60000, MEDIUM, at_least(1)).without_effect(
+        "Largest session time-out of share group members, in milliseconds."
+    )
+    group_share_max_groups = SHORT(10, MEDIUM, between(1, 100)).without_effect("Most share groups of the cluster.")
+    group_share_max_size = SHORT(200, MEDIUM, between(10, 1000)).without_effect("Most members of one share group.")
+    group_share_partition_max_record_locks = INT(200, MEDIUM, between(100, 10000)).without_effect(
+        "Most records that a share group may hold locked in one partition."
+    )
+    group_share_record_lock_duration_ms = INT(30000, MEDIUM, between(1000, 60000)).without_effect(
+        "Milliseconds for which a record is locked for the member that got it."
+    )
+    group_share_min_record_lock_duration_ms = INT(15000, MEDIUM, between(1000, 30000)).without_effect(
+        "Smallest lock time of a record, in milliseconds."
+    )
+    group_share_max_record_lock_duration_ms = INT(60000, MEDIUM, between(30000, 3_600_000)).without_effect(
+        "Largest lock time of a record, in milliseconds."
+    )
+    offset_metadata_max_bytes = INT(4096, HIGH).with_effect(
+        "Longest text, in bytes, that a client may store with an offset."
+    )
+    offsets_commit_required_acks = SHORT(-1, HIGH).without_effect(
+        "Deprecated: acks of a commit's write; -1 is the only good value."
+    )
+    offsets_commit_timeout_ms = INT(5000, HIGH, at_least(1)).with_effect(
+        "Milliseconds that a commit waits for its replicas."
+    )
+    offsets_load_buffer_size = INT(5_242_880, HIGH, at_least(1)).with_effect(
+        "Bytes read at once when a coordinator loads the offsets topic."
+    )
+    offsets_retention_minutes = INT(10080, HIGH, at_least(1)).with_effect(
+        "Minutes that offsets of an empty group are kept."
+    )
+    offsets_retention_check_interval_ms = LONG(600_000, HIGH, at_least(1)).with_effect(
+        "Milliseconds between two looks for offsets to forget."
+    )
+    offsets_topic_num_partitions = INT(50, HIGH, at_least(1)).with_effect(
+        "Partitions of the offsets topic; must not change once it exists."
+    )
+    offsets_topic_replication_factor = SHORT(3, HIGH, at_least(1)).with_effect(
+        "Replicas of the offsets topic; it is not created before there are as many brokers."
+    )
+    offsets_topic_segment_bytes = INT(104_857_600, HIGH, at_least(1)).with_effect(
+        "Segment size of the offsets topic in bytes; small ones load fast."
+    )
+    offsets_topic_compression_codec = INT(0, HIGH).with_effect(
+        "Codec number of the offsets topic's batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.config.definition import ConfigKey
+from engine.config.listeners import parse_csv
 from engine.config.validators import GzipLevel, at_least, between
 from engine.config.vocabulary import (
     BOOLEAN,
@@ -11,6 +11,7 @@ from engine.config.vocabulary import (
     CLUSTER_WIDE,
     COMPRESSION_TYPE,
     HIGH,
+    HOUR_MS,
     IBP,
     INT,
     LIST,
@@ -18,6 +19,7 @@ from engine.config.vocabulary import (
     LONG_MAX,
     LOW,
     MEDIUM,
+    MINUTE_MS,
     STRING,
     TIMESTAMP_TYPE,
 )
@@ -27,446 +29,157 @@ _ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 _FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
-KEYS = (
-    ConfigKey(
-        "log.dirs",
-        STRING,
-        None,
-        HIGH,
-        "Folders for the logs, separated by commas, best one per disk. Not set: `log.dir`.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.dir",
-        STRING,
-        "/tmp/kafka-logs",
-        HIGH,
-        "Folder for the logs where `log.dirs` is not set.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.segment.bytes",
-        INT,
-        1_073_741_824,
-        HIGH,
-        "Size, in bytes, at which a new segment begins. Retention and compaction work on whole segments.",
-        at_least(14),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.roll.ms",
-        LONG,
-        None,
-        HIGH,
-        (
+
+def _for_ever_below_zero(ms: int) -> int:
+    """Every negative time means for ever and becomes -1."""
+    return max(ms, -1)
+
+
+class LogKeys:
+    """Logs"""
+
+    log_dirs = (
+        STRING(None, HIGH)
+        .or_else(lambda broker: broker.log_dir)
+        .read_as(parse_csv)
+        .with_effect("Folders for the logs, separated by commas, best one per disk. Not set: `log.dir`.")
+    )
+    log_dir = STRING("/tmp/kafka-logs", HIGH).with_effect("Folder for the logs where `log.dirs` is not set.")
+    log_segment_bytes = INT(1_073_741_824, HIGH, at_least(14), CLUSTER_WIDE).with_effect(
+        "Size, in bytes, at which a new segment begins. Retention and compaction work on whole segments."
+    )
+    log_roll_ms = (
+        LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_ROLL)
+        .or_else(lambda broker: broker.log_roll_hours * HOUR_MS)
+        .with_effect(
             "Age, in milliseconds, at which a new segment begins even if the old one is not full. Not set: "
             "`log.roll.hours`."
-        ),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-        synonyms=_ROLL,
-    ),
-    ConfigKey(
-        "log.roll.hours",
-        INT,
-        168,
-        HIGH,
-        "The same as `log.roll.ms`, in hours.",
-        at_least(1),
-        has_effect=True,
-        synonyms=_ROLL,
-    ),
-    ConfigKey(
-        "log.roll.jitter.ms",
-        LONG,
-        None,
-        HIGH,
-        (
+        )
+    )
+    log_roll_hours = INT(168, HIGH, at_least(1), synonyms=_ROLL).with_effect("The same as `log.roll.ms`, in hours.")
+    log_roll_jitter_ms = (
+        LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_ROLL_JITTER)
+        .or_else(lambda broker: broker.log_roll_jitter_hours * HOUR_MS)
+        .with_effect(
             "Most milliseconds by which segments begin earlier, at random, so that not all roll at once. Not set: "
             "`log.roll.jitter.hours`."
-        ),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-        synonyms=_ROLL_JITTER,
-    ),
-    ConfigKey(
-        "log.roll.jitter.hours",
-        INT,
-        0,
-        HIGH,
-        "The same as `log.roll.jitter.ms`, in hours.",
-        at_least(0),
-        has_effect=True,
-        synonyms=_ROLL_JITTER,
-    ),
-    ConfigKey(
-        "log.index.size.max.bytes",
-        INT,
-        10_485_760,
-        MEDIUM,
-        "Largest size of an offset or time index, in bytes; a full index begins a new segment.",
-        at_least(4),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.index.interval.bytes",
-        INT,
-        4096,
-        MEDIUM,
-        (
-            "Bytes of records between two entries of the offset index. Smaller finds offsets with less reading "
-            "and needs more index."
-        ),
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.preallocate",
-        BOOLEAN,
-        False,
-        MEDIUM,
-        "Reserve a segment's whole size on disk when it is made.",
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.cleanup.policy",
-        LIST,
-        ("delete",),
-        MEDIUM,
-        (
-            "What happens to old segments of topics that say nothing else: `delete` (by age and size), `compact` "
-            "(keep the last record of each key), or both."
-        ),
-        CLEANUP_POLICY,
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.retention.ms",
-        LONG,
-        None,
-        HIGH,
-        "Milliseconds that records are kept; -1: for ever. Not set: `log.retention.minutes`.",
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-        synonyms=_RETENTION,
-    ),
-    ConfigKey(
-        "log.retention.minutes",
-        INT,
-        None,
-        HIGH,
-        "The same as `log.retention.ms`, in minutes. Not set: `log.retention.hours`.",
-        has_effect=True,
-        synonyms=_RETENTION,
-    ),
-    ConfigKey(
-        "log.retention.hours",
-        INT,
-        168,
-        HIGH,
-        "The same as `log.retention.ms`, in hours.",
-        has_effect=True,
-        synonyms=_RETENTION,
-    ),
-    ConfigKey(
-        "log.retention.bytes",
-        LONG,
-        -1,
-        HIGH,
-        (
-            "Size of a partition, in bytes, above which its oldest segments are deleted; -1: no limit. It counts "
-            "per partition, not per topic."
-        ),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.retention.check.interval.ms",
-        LONG,
-        300_000,
-        MEDIUM,
-        "Milliseconds between two looks for segments to delete.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.segment.delete.delay.ms",
-        LONG,
-        60000,
-        HIGH,
-        "Milliseconds between a segment's removal from the log and the deletion of its files.",
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.flush.interval.messages",
-        LONG,
-        LONG_MAX,
-        HIGH,
-        (
-            "Records that may be written to a partition before it is flushed to disk. The default leaves flushing "
-            "to the operating system; replication is the better safety."
-        ),
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.flush.interval.ms",
-        LONG,
-        None,
-        HIGH,
-        "Milliseconds that a record may stay unflushed. Not set: `log.flush.scheduler.interval.ms`.",
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-        synonyms=_FLUSH,
-    ),
-    ConfigKey(
-        "log.flush.scheduler.interval.ms",
-        LONG,
-        LONG_MAX,
-        HIGH,
-        "Milliseconds between two looks for logs to flush.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.flush.offset.checkpoint.interval.ms",
-        INT,
-        60000,
-        HIGH,
-        "Milliseconds between two writes of the recovery points, from which a crashed broker checks its logs.",
-        at_least(0),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        INT,
-        60000,
-        HIGH,
-        "Milliseconds between two writes of the log start offsets, which keep deleted records deleted.",
-        at_least(0),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.initial.task.delay.ms",
-        LONG,
-        30000,
-        LOW,
-        "Milliseconds after the start before retention, flushing and checkpoints begin.",
-        at_least(0),
-        has_effect=True,
-        is_internal=True,
-    ),
-    ConfigKey(
-        "log.message.format.version",
-        STRING,
-        "3.0-IV1",
-        MEDIUM,
-        "Record format of topics. Ignored since inter-broker protocol 3.0: everything is written in format 2.",
-        IBP,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.message.timestamp.type",
-        STRING,
-        "CreateTime",
-        MEDIUM,
-        (
-            "Whether records carry the time their producer gave them (`CreateTime`) or the time of their append "
-            "(`LogAppendTime`)."
-        ),
-        TIMESTAMP_TYPE,
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.message.timestamp.difference.max.ms",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        ("Deprecated twin of the next two: most milliseconds that a record's time may differ from the broker's clock."),
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.message.timestamp.before.max.ms",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        (
-            "Most milliseconds that a record's time may lie before the broker's clock; older ones are refused. "
-            "Counts for `CreateTime` only."
-        ),
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.message.timestamp.after.max.ms",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        (
-            "Most milliseconds that a record's time may lie after the broker's clock; later ones are refused. "
-            "Counts for `CreateTime` only."
-        ),
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.message.downconversion.enable",
-        BOOLEAN,
-        True,
-        LOW,
-        "Convert records for consumers too old for format 2 (Fetch 0-3); false: they get UNSUPPORTED_VERSION.",
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "message.max.bytes",
-        INT,
-        1_048_588,
-        HIGH,
-        (
-            "Largest record batch that is accepted, in bytes, after compression. Consumers and followers read "
-            "larger ones than their own limits allow."
-        ),
-        at_least(0),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "compression.type",
-        STRING,
-        "producer",
-        HIGH,
-        (
-            "Codec in which batches are stored: `producer` keeps what was sent; any other is applied by the "
-            "broker, at the cost of its CPU."
-        ),
-        COMPRESSION_TYPE,
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "compression.gzip.level",
-        INT,
-        -1,
-        MEDIUM,
-        "Level for batches that the broker compresses with gzip; -1: the library's choice.",
-        GzipLevel(),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "compression.lz4.level",
-        INT,
-        9,
-        MEDIUM,
-        "Level for batches that the broker compresses with lz4.",
-        between(1, 17),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "compression.zstd.level",
-        INT,
-        3,
-        MEDIUM,
-        "Level for batches that the broker compresses with zstd.",
-        between(-131_072, 22),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "num.partitions",
-        INT,
-        1,
-        MEDIUM,
-        "Partitions of a topic that is created without a number.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "default.replication.factor",
-        INT,
-        1,
-        MEDIUM,
-        "Replicas of a topic that is created without a number.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "auto.create.topics.enable",
-        BOOLEAN,
-        True,
-        HIGH,
-        "Create a topic when a client first asks for it by name. A typing error then makes a topic, too.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "delete.topic.enable",
-        BOOLEAN,
-        True,
-        HIGH,
-        "Allow topics to be deleted.",
-        has_effect=True,
-    ),
-    ConfigKey(
-        "create.topic.policy.class.name",
-        CLASS,
-        None,
-        LOW,
-        "Java class that judges new topics.",
-    ),
-    ConfigKey(
-        "alter.config.policy.class.name",
-        CLASS,
-        None,
-        LOW,
-        "Java class that judges changes of settings.",
-    ),
-    ConfigKey(
-        "num.recovery.threads.per.data.dir",
-        INT,
-        1,
-        HIGH,
-        "How many logs of one log dir are recovered at once after a crash, and flushed at once at the end.",
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-        has_effect=True,
-    ),
-    ConfigKey(
-        "log.dir.failure.timeout.ms",
-        LONG,
-        30000,
-        LOW,
-        "Milliseconds that a KRaft broker may fail to report a broken log dir.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "log.local.retention.ms",
-        LONG,
-        -2,
-        MEDIUM,
-        "Milliseconds that segments stay on the broker after their copy to tiered storage.",
-        at_least(-2),
-        dynamic=CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "log.local.retention.bytes",
-        LONG,
-        -2,
-        MEDIUM,
-        "Bytes of a partition that stay on the broker after their copy to tiered storage.",
-        at_least(-2),
-        dynamic=CLUSTER_WIDE,
-    ),
-)
+        )
+    )
+    log_roll_jitter_hours = INT(0, HIGH, at_least(0), synonyms=_ROLL_JITTER).with_effect(
+        "The same as `log.roll.jitter.ms`, in hours."
+    )
+    log_index_size_max_bytes = INT(10_485_760, MEDIUM, at_least(4), CLUSTER_WIDE).with_effect(
+        "Largest size of an offset or time index, in bytes; a full index begins a new segment."
+    )
+    log_index_interval_bytes = INT(4096, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
+        "Bytes of records between two entries of the offset index. Smaller finds offsets with less reading and needs "
+        "more index."
+    )
+    log_preallocate = BOOLEAN(False, MEDIUM, dynamic=CLUSTER_WIDE).with_effect(
+        "Reserve a segment's whole size on disk when it is made."
+    )
+    log_cleanup_policy = LIST(("delete",), MEDIUM, CLEANUP_POLICY, CLUSTER_WIDE).with_effect(
+        "What happens to old segments of topics that say nothing else: `delete` (by age and size), `compact` (keep the "
+        "last record of each key), or both."
+    )
+    log_retention_ms = (
+        LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_RETENTION)
+        .or_else(lambda broker: broker.log_retention_minutes * MINUTE_MS)
+        .read_as(_for_ever_below_zero)
+        .with_effect("Milliseconds that records are kept; -1: for ever. Not set: `log.retention.minutes`.")
+    )
+    log_retention_minutes = (
+        INT(None, HIGH, synonyms=_RETENTION)
+        .or_else(lambda broker: broker.log_retention_hours * 60)
+        .with_effect("The same as `log.retention.ms`, in minutes. Not set: `log.retention.hours`.")
+    )
+    log_retention_hours = INT(168, HIGH, synonyms=_RETENTION).with_effect("The same as `log.retention.ms`, in hours.")
+    log_retention_bytes = LONG(-1, HIGH, dynamic=CLUSTER_WIDE).with_effect(
+        "Size of a partition, in bytes, above which its oldest segments are deleted; -1: no limit. It counts per "
+        "partition, not per topic."
+    )
+    log_retention_check_interval_ms = LONG(300_000, MEDIUM, at_least(1)).with_effect(
+        "Milliseconds between two looks for segments to delete."
+    )
+    log_segment_delete_delay_ms = LONG(60000, HIGH, at_least(0), CLUSTER_WIDE).with_effect(
+        "Milliseconds between a segment's removal from the log and the deletion of its files."
+    )
+    log_flush_interval_messages = LONG(LONG_MAX, HIGH, at_least(1), CLUSTER_WIDE).with_effect(
+        "Records that may be written to a partition before it is flushed to disk. The default leaves flushing to the "
+        "operating system; replication is the better safety."
+    )
+    log_flush_interval_ms = (
+        LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_FLUSH)
+        .or_else(lambda broker: broker.log_flush_scheduler_interval_ms)
+        .with_effect("Milliseconds that a record may stay unflushed. Not set: `log.flush.scheduler.interval.ms`.")
+    )
+    log_flush_scheduler_interval_ms = LONG(LONG_MAX, HIGH).with_effect(
+        "Milliseconds between two looks for logs to flush."
+    )
+    log_flush_offset_checkpoint_interval_ms = INT(60000, HIGH, at_least(0)).with_effect(
+        "Milliseconds between two writes of the recovery points, from which a crashed broker checks its logs."
+    )
+    log_flush_start_offset_checkpoint_interval_ms = INT(60000, HIGH, at_least(0)).with_effect(
+        "Milliseconds between two writes of the log start offsets, which keep deleted records deleted."
+    )
+    log_initial_task_delay_ms = LONG(30000, LOW, at_least(0), is_internal=True).with_effect(
+        "Milliseconds after the start before retention, flushing and checkpoints begin."
+    )
+    log_message_format_version = STRING("3.0-IV1", MEDIUM, IBP).with_effect(
+        "Record format of topics. Ignored since inter-broker protocol 3.0: everything is written in format 2."
+    )
+    log_message_timestamp_type = STRING("CreateTime", MEDIUM, TIMESTAMP_TYPE, CLUSTER_WIDE).with_effect(
+        "Whether records carry the time their producer gave them (`CreateTime`) or the time of their append "
+        "(`LogAppendTime`)."
+    )
+    log_message_timestamp_difference_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
+        "Deprecated twin of the next two: most milliseconds that a record's time may differ from the broker's clock."
+    )
+    log_message_timestamp_before_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
+        "Most milliseconds that a record's time may lie before the broker's clock; older ones are refused. Counts for "
+        "`CreateTime` only."
+    )
+    log_message_timestamp_after_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
+        "Most milliseconds that a record's time may lie after the broker's clock; later ones are refused. Counts for "
+        "`CreateTime` only."
+    )
+    log_message_downconversion_enable = BOOLEAN(True, LOW, dynamic=CLUSTER_WIDE).with_effect(
+        "Convert records for consumers too old for format 2 (Fetch 0-3); false: they get UNSUPPORTED_VERSION."
+    )
+    message_max_bytes = INT(1_048_588, HIGH, at_least(0), CLUSTER_WIDE).with_effect(
+        "Largest record batch that is accepted, in bytes, after compression. Consumers and followers read larger ones "
+        "than their own limits allow."
+    )
+    compression_type = STRING("producer", HIGH, COMPRESSION_TYPE, CLUSTER_WIDE).with_effect(
+        "Codec in which batches are stored: `producer` keeps what was sent; any other is applied by the broker, at the "
+        "cost of its CPU."
+    )
+    compression_gzip_level = INT(-1, MEDIUM, GzipLevel(), CLUSTER_WIDE).with_effect(
+        "Level for batches that the broker compresses with gzip; -1: the library's choice."
+    )
+    compression_lz4_level = INT(9, MEDIUM, between(1, 17), CLUSTER_WIDE).with_effect(
+        "Level for batches that the broker compresses with lz4."
+    )
+    compression_zstd_level = INT(3, MEDIUM, between(-131_072, 22), CLUSTER_WIDE).with_effect(
+        "Level for batches that the broker compresses with zstd."
+    )
+    num_partitions = INT(1, MEDIUM, at_least(1)).with_effect("Partitions of a topic that is created without a number.")
+    default_replication_factor = INT(1, MEDIUM).with_effect("Replicas of a topic that is created without a number.")
+    auto_create_topics_enable = BOOLEAN(True, HIGH).with_effect(
+        "Create a topic when a client first asks for it by name. A typing error then makes a topic, too."
+    )
+    delete_topic_enable = BOOLEAN(True, HIGH).with_effect("Allow topics to be deleted.")
+    create_topic_policy_class_name = CLASS(None, LOW).without_effect("Java class that judges new topics.")
+    alter_config_policy_class_name = CLASS(None, LOW).without_effect("Java class that judges changes of settings.")
+    num_recovery_threads_per_data_dir = INT(1, HIGH, at_least(1), CLUSTER_WIDE).with_effect(
+        "How many logs of one log dir are recovered at once after a crash, and flushed at once at the end."
+    )
+    log_dir_failure_timeout_ms = LONG(30000, LOW, at_least(1)).without_effect(
+        "Milliseconds that a KRaft broker may fail to report a broken log dir."
+    )
+    log_local_retention_ms = LONG(-2, MEDIUM, at_least(-2), CLUSTER_WIDE).without_effect(
+        "Milliseconds that segments stay on the broker after their copy to tiered storage."
+    )
+    log_local_retention_bytes = LONG(-2, MEDIUM, at_least(-2), CLUSTER_WIDE).without_effect(
+        "Bytes of a partition that stay on the broker after their copy to tiered storage."
+    )

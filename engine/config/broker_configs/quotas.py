@@ -2,143 +2,47 @@
 
 from __future__ import annotations
 
-from engine.config.definition import ConfigKey
 from engine.config.validators import at_least
 from engine.config.vocabulary import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
 
-KEYS = (
-    ConfigKey(
-        "quota.window.num",
-        INT,
-        11,
-        LOW,
-        "Samples that client quotas are averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "quota.window.size.seconds",
-        INT,
-        1,
-        LOW,
-        "Seconds of one sample of client quotas.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "replication.quota.window.num",
-        INT,
-        11,
-        LOW,
-        "Samples that replication throttles are averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "replication.quota.window.size.seconds",
-        INT,
-        1,
-        LOW,
-        "Seconds of one sample of replication throttles.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "alter.log.dirs.replication.quota.window.num",
-        INT,
-        11,
-        LOW,
-        "Samples that the throttle of moves between log dirs is averaged over.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "alter.log.dirs.replication.quota.window.size.seconds",
-        INT,
-        1,
-        LOW,
-        "Seconds of one sample of that throttle.",
-        at_least(1),
-        has_effect=True,
-    ),
-    ConfigKey(
-        "controller.quota.window.num",
-        INT,
-        11,
-        LOW,
-        "Samples that quotas of topic changes are averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "controller.quota.window.size.seconds",
-        INT,
-        1,
-        LOW,
-        "Seconds of one sample of those quotas.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "client.quota.callback.class",
-        CLASS,
-        None,
-        LOW,
-        "Java class that decides quotas instead of those in ZooKeeper.",
-    ),
-    ConfigKey(
-        "metric.reporters",
-        LIST,
-        (),
-        LOW,
-        "Java classes that metrics are handed to.",
-        dynamic=CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "auto.include.jmx.reporter",
-        BOOLEAN,
-        True,
-        LOW,
-        "Deprecated: hand metrics to JMX even if `metric.reporters` does not name it.",
-    ),
-    ConfigKey(
-        "metrics.num.samples",
-        INT,
-        2,
-        LOW,
-        "Samples that a metric is averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "metrics.sample.window.ms",
-        LONG,
-        30000,
-        LOW,
-        "Milliseconds of one sample of a metric.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "metrics.recording.level",
-        STRING,
-        "INFO",
-        LOW,
-        "How much is measured: INFO, DEBUG or TRACE.",
-    ),
-    ConfigKey(
-        "kafka.metrics.reporters",
-        LIST,
-        (),
-        LOW,
-        "Java classes that Kafka's older metrics are handed to.",
-    ),
-    ConfigKey(
-        "kafka.metrics.polling.interval.secs",
-        INT,
-        10,
-        LOW,
-        "Seconds between two readings of those metrics.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "telemetry.max.bytes",
-        INT,
-        1_048_576,
-        LOW,
-        "Largest packet of metrics, in bytes, that a client may push (KIP-714).",
-        at_least(1),
-    ),
-)
+
+class QuotaKeys:
+    """Quotas and metrics"""
+
+    quota_window_num = INT(11, LOW, at_least(1)).without_effect("Samples that client quotas are averaged over.")
+    quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect("Seconds of one sample of client quotas.")
+    replication_quota_window_num = INT(11, LOW, at_least(1)).without_effect(
+        "Samples that replication throttles are averaged over."
+    )
+    replication_quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect(
+        "Seconds of one sample of replication throttles."
+    )
+    alter_log_dirs_replication_quota_window_num = INT(11, LOW, at_least(1)).with_effect(
+        "Samples that the throttle of moves between log dirs is averaged over."
+    )
+    alter_log_dirs_replication_quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect(
+        "Seconds of one sample of that throttle."
+    )
+    controller_quota_window_num = INT(11, LOW, at_least(1)).without_effect(
+        "Samples that quotas of topic changes are averaged over."
+    )
+    controller_quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect(
+        "Seconds of one sample of those quotas."
+    )
+    client_quota_callback_class = CLASS(None, LOW).without_effect(
+        "Java class that decides quotas instead of those in ZooKeeper."
+    )
+    metric_reporters = LIST((), LOW, dynamic=CLUSTER_WIDE).without_effect("Java classes that metrics are handed to.")
+    auto_include_jmx_reporter = BOOLEAN(True, LOW).without_effect(
+        "Deprecated: hand metrics to JMX even if `metric.reporters` does not name it."
+    )
+    metrics_num_samples = INT(2, LOW, at_least(1)).without_effect("Samples that a metric is averaged over.")
+    metrics_sample_window_ms = LONG(30000, LOW, at_least(1)).without_effect("Milliseconds of one sample of a metric.")
+    metrics_recording_level = STRING("INFO", LOW).without_effect("How much is measured: INFO, DEBUG or TRACE.")
+    kafka_metrics_reporters = LIST((), LOW).without_effect("Java classes that Kafka's older metrics are handed to.")
+    kafka_metrics_polling_interval_secs = INT(10, LOW, at_least(1)).without_effect(
+        "Seconds between two readings of those metrics."
+    )
+    telemetry_max_bytes = INT(1_048_576, LOW, at_least(1)).without_effect(
+        "Largest packet of metrics, in bytes, that a client may push (KIP-714)."
+    )

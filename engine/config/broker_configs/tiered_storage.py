@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engine.config.definition import ConfigKey
 from engine.config.validators import NonEmpty, at_least, between
 from engine.config.vocabulary import (
     AUTO_THREADS,
@@ -17,217 +16,77 @@ from engine.config.vocabulary import (
     STRING,
 )
 
-KEYS = (
-    ConfigKey(
-        "remote.log.storage.system.enable",
-        BOOLEAN,
-        False,
-        MEDIUM,
-        "Switch tiered storage on for the broker.",
-    ),
-    ConfigKey(
-        "remote.log.storage.manager.class.name",
-        STRING,
-        None,
-        MEDIUM,
-        "Java class that stores segments elsewhere.",
-        NonEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.storage.manager.class.path",
-        STRING,
-        None,
-        MEDIUM,
-        "Class path of that class.",
-    ),
-    ConfigKey(
-        "remote.log.storage.manager.impl.prefix",
-        STRING,
-        "rsm.config.",
-        MEDIUM,
-        "Prefix of settings that are handed to that class.",
-        NonEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.class.name",
-        STRING,
-        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        MEDIUM,
-        "Java class that remembers which segments are stored where.",
-        NonEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.class.path",
-        STRING,
-        None,
-        MEDIUM,
-        "Class path of that class.",
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.impl.prefix",
-        STRING,
-        "rlmm.config.",
-        MEDIUM,
-        "Prefix of settings that are handed to that class.",
-        NonEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.listener.name",
-        STRING,
-        None,
-        MEDIUM,
-        "Listener by which that class reaches the broker itself.",
-        NonEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.custom.metadata.max.bytes",
-        INT,
-        128,
-        LOW,
-        "Most bytes of its own that a storage plug-in may keep with a segment.",
-        at_least(0),
-    ),
-    ConfigKey(
-        "remote.log.index.file.cache.total.size.bytes",
-        LONG,
-        1_073_741_824,
-        LOW,
-        "Bytes of local disk for indexes of remote segments.",
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.thread.pool.size",
-        INT,
-        10,
-        MEDIUM,
-        "Deprecated: threads that copy and delete remote segments.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.copier.thread.pool.size",
-        INT,
-        -1,
-        MEDIUM,
-        "Threads that copy segments; -1: as `remote.log.manager.thread.pool.size`.",
-        AUTO_THREADS,
-    ),
-    ConfigKey(
-        "remote.log.manager.expiration.thread.pool.size",
-        INT,
-        -1,
-        MEDIUM,
-        "Threads that delete remote segments; -1: as `remote.log.manager.thread.pool.size`.",
-        AUTO_THREADS,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.interval.ms",
-        LONG,
-        30000,
-        LOW,
-        "Milliseconds between two looks for segments to copy or delete.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.backoff.ms",
-        LONG,
-        500,
-        LOW,
-        "Milliseconds before a failed copy is tried again.",
-        at_least(1),
-        is_internal=True,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.backoff.max.ms",
-        LONG,
-        30000,
-        LOW,
-        "Most milliseconds between two tries of a copy.",
-        at_least(1),
-        is_internal=True,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.jitter",
-        DOUBLE,
-        0.2,
-        LOW,
-        "Share of random delay added to a retry.",
-        between(0, 0.5),
-        is_internal=True,
-    ),
-    ConfigKey(
-        "remote.log.reader.threads",
-        INT,
-        10,
-        MEDIUM,
-        "Threads that read remote segments.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.reader.max.pending.tasks",
-        INT,
-        100,
-        MEDIUM,
-        "Remote reads that may wait; more are refused.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.max.bytes.per.second",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        "Most bytes a second copied to remote storage.",
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.quota.window.num",
-        INT,
-        11,
-        MEDIUM,
-        "Samples that this limit is averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.quota.window.size.seconds",
-        INT,
-        1,
-        MEDIUM,
-        "Seconds of one such sample.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.max.bytes.per.second",
-        LONG,
-        LONG_MAX,
-        MEDIUM,
-        "Most bytes a second read from remote storage.",
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.quota.window.num",
-        INT,
-        11,
-        MEDIUM,
-        "Samples that this limit is averaged over.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        INT,
-        1,
-        MEDIUM,
-        "Seconds of one such sample.",
-        at_least(1),
-    ),
-    ConfigKey(
-        "remote.fetch.max.wait.ms",
-        INT,
-        500,
-        MEDIUM,
-        "Most milliseconds that a Fetch waits for remote storage.",
-        at_least(1),
-        dynamic=CLUSTER_WIDE,
-    ),
-)
+
+class TieredStorageKeys:
+    """Tiered storage"""
+
+    remote_log_storage_system_enable = BOOLEAN(False, MEDIUM).without_effect("Switch tiered storage on for the broker.")
+    remote_log_storage_manager_class_name = STRING(None, MEDIUM, NonEmpty()).without_effect(
+        "Java class that stores segments elsewhere."
+    )
+    remote_log_storage_manager_class_path = STRING(None, MEDIUM).without_effect("Class path of that class.")
+    remote_log_storage_manager_impl_prefix = STRING("rsm.config.", MEDIUM, NonEmpty()).without_effect(
+        "Prefix of settings that are handed to that class."
+    )
+    remote_log_metadata_manager_class_name = STRING(
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", MEDIUM, NonEmpty()
+    ).without_effect("Java class that remembers which segments are stored where.")
+    remote_log_metadata_manager_class_path = STRING(None, MEDIUM).without_effect("Class path of that class.")
+    remote_log_metadata_manager_impl_prefix = STRING("rlmm.config.", MEDIUM, NonEmpty()).without_effect(
+        "Prefix of settings that are handed to that class."
+    )
+    remote_log_metadata_manager_listener_name = STRING(None, MEDIUM, NonEmpty()).without_effect(
+        "Listener by which that class reaches the broker itself."
+    )
+    remote_log_metadata_custom_metadata_max_bytes = INT(128, LOW, at_least(0)).without_effect(
+        "Most bytes of its own that a storage plug-in may keep with a segment."
+    )
+    remote_log_index_file_cache_total_size_bytes = LONG(1_073_741_824, LOW, at_least(1), CLUSTER_WIDE).without_effect(
+        "Bytes of local disk for indexes of remote segments."
+    )
+    remote_log_manager_thread_pool_size = INT(10, MEDIUM, at_least(1)).without_effect(
+        "Deprecated: threads that copy and delete remote segments."
+    )
+    remote_log_manager_copier_thread_pool_size = INT(-1, MEDIUM, AUTO_THREADS).without_effect(
+        "Threads that copy segments; -1: as `remote.log.manager.thread.pool.size`."
+    )
+    remote_log_manager_expiration_thread_pool_size = INT(-1, MEDIUM, AUTO_THREADS).without_effect(
+        "Threads that delete remote segments; -1: as `remote.log.manager.thread.pool.size`."
+    )
+    remote_log_manager_task_interval_ms = LONG(30000, LOW, at_least(1)).without_effect(
+        "Milliseconds between two looks for segments to copy or delete."
+    )
+    remote_log_manager_task_retry_backoff_ms = LONG(500, LOW, at_least(1), is_internal=True).without_effect(
+        "Milliseconds before a failed copy is tried again."
+    )
+    remote_log_manager_task_retry_backoff_max_ms = LONG(30000, LOW, at_least(1), is_internal=True).without_effect(
+        "Most milliseconds between two tries of a copy."
+    )
+    remote_log_manager_task_retry_jitter = DOUBLE(0.2, LOW, between(0, 0.5), is_internal=True).without_effect(
+        "Share of random delay added to a retry."
+    )
+    remote_log_reader_threads = INT(10, MEDIUM, at_least(1)).without_effect("Threads that read remote segments.")
+    remote_log_reader_max_pending_tasks = INT(100, MEDIUM, at_least(1)).without_effect(
+        "Remote reads that may wait; more are refused."
+    )
+    remote_log_manager_copy_max_bytes_per_second = LONG(LONG_MAX, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
+        "Most bytes a second copied to remote storage."
+    )
+    remote_log_manager_copy_quota_window_num = INT(11, MEDIUM, at_least(1)).without_effect(
+        "Samples that this limit is averaged over."
+    )
+    remote_log_manager_copy_quota_window_size_seconds = INT(1, MEDIUM, at_least(1)).without_effect(
+        "Seconds of one such sample."
+    )
+    remote_log_manager_fetch_max_bytes_per_second = LONG(LONG_MAX, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
+        "Most bytes a second read from remote storage."
+    )
+    remote_log_manager_fetch_quota_window_num = INT(11, MEDIUM, at_least(1)).without_effect(
+        "Samples that this limit is averaged over."
+    )
+    remote_log_manager_fetch_quota_window_size_seconds = INT(1, MEDIUM, at_least(1)).without_effect(
+        "Seconds of one such sample."
+    )
+    remote_fetch_max_wait_ms = INT(500, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
+        "Most milliseconds that a Fetch waits for remote storage."
+    )

@@ -1,0 +1,23 @@
+"""Why settings are refused where each value alone is right. The class decides how a client is answered, as in Kafka."""
+
+from __future__ import annotations
+
+from engine.common.errors import ConfigError
+
+
+class RequirementError(ConfigError):
+    """A rule over several settings is broken. Kafka says "requirement failed: " before its text."""
+
+
+class InvalidConfigurationError(ConfigError):
+    """Settings that Kafka refuses with its InvalidConfigurationException: the text goes to clients as it is."""
+
+
+class ReconfigurationError(ConfigError):
+    """A running broker cannot go over to these settings, although each of them is allowed."""
+
+
+def require(condition: bool, message: str, *, key: str) -> None:
+    """Raise RequirementError with that message unless the condition holds."""
+    if not condition:
+        raise RequirementError(message, key=key)
