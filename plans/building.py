@@ -178,7 +178,7 @@ class _Builder:
         factor = self.options.replication_factor or 0
         count = targets.bit_count()
         if factor < 1:
-            raise BadOption("a replication factor wants at least 1", hint="write klamm plan factor 3")
+            raise BadOption("a replication factor must be at least 1", hint="write klamm plan factor 3")
         if factor > count:
             raise Infeasible(
                 f"{factor} replicas are wanted, and only {count} brokers can take any",
@@ -210,10 +210,16 @@ class _Builder:
         may_hold = kept if self.strategy is Strategy.LEADERS else kept | targets
         if may_hold.bit_count() < factor:
             raise Infeasible(
-                f"{name} wants {factor} replicas, and only {may_hold.bit_count()} brokers may hold it",
+                f"{name} needs {factor} replicas, and only {may_hold.bit_count()} brokers may hold it",
                 hint="add a broker, or allow more targets",
             )
-        must_hold = kept & self.masks["dead"] if factor >= len(current) else 0
+        must_hold = kept & self.masks["dead"]
+        if factor < len(current):
+            # The dead replicas are the first to be dropped, and no living one is dropped for them.
+            living = kept & ~self.masks["dead"]
+            is_enough = living.bit_count() >= factor
+            must_hold = 0 if is_enough else living
+            may_hold &= ~self.masks["dead"] if is_enough else may_hold
         least = factor - min(factor, self._rack_count(may_hold))
         is_aimed = bool(aim) or self.strategy is Strategy.RACKS
         shared = (
@@ -222,7 +228,8 @@ class _Builder:
         shared = max(shared, must_hold.bit_count() - self._rack_count(must_hold))
         is_touched = kept != held or factor != len(current) or len(current) - self._rack_count(held) > shared
         may_lead = may_hold & ~self.masks["dead"] or may_hold
-        if Aim.LEADERS not in aim:
+        if Aim.LEADERS not in aim or must_hold.bit_count() == factor:
+            # Where all replicas stay on dead brokers, nobody else can come first.
             may_lead = may_hold
         return ProblemPartition(
             name, topic, current, factor, size, bool(aim) or is_touched, may_hold, must_hold, may_lead, shared

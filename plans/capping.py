@@ -1,20 +1,123 @@
-"""The best part of a plan within a cap on moves or bytes."""
+"""The best plan within a cap on moves or bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from plans.levels import Levels
-from plans.problem import Problem, mask_of
+from plans.loads import ByteLimits, held_bytes
+from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.scoring import Lists, costs_of
+from plans.solving import Solved, broker_counts, first_figure, may_use_solver
+from plans.work import Work
+
+Rank = tuple[float, ...]
+
+_VARIABLES_MAX = 40_000
+"""Up to so many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
+
+_SHARE = 3
+"""The program within a cap may take one part in so many of the work that the whole plan may take."""
 
 
 def within_caps(
-    problem: Problem, after: Sequence[tuple[int, ...]], levels: Levels | None
+    problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
 ) -> tuple[tuple[int, ...], ...]:
-    """Return as much of the plan as the caps allow; partitions that copy nothing always come along.
+    """Return the best plan that the caps allow.
 
-    Each partition is done whole or not at all, so every part is as safe as the plan. First those off brokers that are
-    emptied, then rack repairs, then those that take the most off brokers above their share, the fewest bytes first.
+    Each partition is done whole or not at all, and every replica set is one that the whole plan may give, so what is
+    done is as safe as the whole plan after each partition. Where the solver is used on every choice, no such plan is
+    better by ``rank``; else it is a part of the whole plan, the most urgent first.
+    """
+    if _is_within(problem, solved.after):
+        return solved.after
+    current = tuple(one.current for one in problem.partitions)
+    found = [current, _part_of(problem, solved.after, solved.replica_levels)]
+    # Who succeeds whom is known to the whole plan alone.
+    if may_use_solver(problem, time_limit_s) and not problem.replacements:
+        best = _of_every_choice(problem, solved, limits, time_limit_s)
+        found += [best] if best is not None and _is_within(problem, best) else []
+    return min(found, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
+
+
+def _of_every_choice(
+    problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return the solver's plan; None without the solver, on a large cluster, or where the work does not suffice."""
+    try:
+        from plans.capped_program import CappedProgram
+        from plans.whole_program import variables_of
+    except ImportError:
+        return None
+    if variables_of(problem) > _VARIABLES_MAX:
+        return None
+    work = Work.within(time_limit_s, len(problem.movable))
+    work.spend(work.left - work.left // _SHARE)
+    return CappedProgram(problem, solved.replica_levels, solved.leader_levels, limits, work).run()
+
+
+def rank(
+    problem: Problem, lists: Lists, replica_levels: Levels | None, leader_levels: Levels | None, limits: ByteLimits
+) -> Rank:
+    """Return what a cap leaves undone, the less the better: the aims in their order, then what it costs."""
+    moving = [(one, held) for one, held in zip(problem.partitions, lists, strict=True) if one.is_movable]
+    counts, leads = broker_counts(problem, lists)
+    costs = costs_of(problem, lists)
+    return (
+        sum(undone_of(one, held) for one, held in moving),
+        sum(max(0, shared_racks(problem.brokers, held) - one.shared_racks_max) for one, held in moving),
+        _above(replica_levels, counts),
+        _above(leader_levels, leads),
+        limits.violation(held_bytes(problem, lists)),
+        first_figure(problem, costs) or 0,
+        costs.leader_changes,
+        costs.moves,
+    )
+
+
+def is_allowed(problem: Problem, one: ProblemPartition, held: int) -> bool:
+    """Whether a set of replicas is one that the plan may give to the partition."""
+    return (
+        not held & ~one.may_hold
+        and held & one.must_hold == one.must_hold
+        and held.bit_count() == one.factor
+        and shared_racks(problem.brokers, list(bits(held))) <= one.shared_racks_max
+    )
+
+
+def undone_of(one: ProblemPartition, held: tuple[int, ...]) -> int:
+    """Return how many replicas are where they may not be, or too many or too few; a leader that must go is one more."""
+    is_led = bool(one.may_lead >> held[0] & 1)
+    return (mask_of(held) & ~one.may_hold).bit_count() + abs(len(held) - one.factor) + (not is_led)
+
+
+def byte_room(problem: Problem) -> dict[int, int]:
+    """Return what brokers with a capacity may hold: one that is too full already gets no fuller."""
+    held = held_bytes(problem, [one.current for one in problem.partitions])
+    capacities = enumerate(problem.capacities)
+    return {broker: max(capacity, held[broker]) for broker, capacity in capacities if capacity is not None}
+
+
+def _is_within(problem: Problem, after: Lists) -> bool:
+    """Whether a plan keeps the caps and leaves no broker fuller than it may be."""
+    costs, held = costs_of(problem, after), held_bytes(problem, after)
+    is_kept = problem.max_moves is None or costs.moves <= problem.max_moves
+    is_kept = is_kept and (problem.max_bytes is None or (costs.bytes or 0) <= problem.max_bytes)
+    return is_kept and all(held[broker] <= room for broker, room in byte_room(problem).items())
+
+
+def _above(levels: Levels | None, counts: Sequence[int]) -> int:
+    """Return how much brokers have above their shares."""
+    if levels is None:
+        return 0
+    return sum(max(0, counts[broker] - share) for broker, share in levels.shares(counts).items())
+
+
+def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tuple[int, ...], ...]:
+    """Return as much of a plan as the caps allow; partitions that copy nothing always come along.
+
+    First those off brokers that are emptied, then rack repairs, then those that take the most off brokers above their
+    share, the fewest bytes first.
     """
     counts = [0] * len(problem.brokers)
     for one in problem.partitions:
@@ -22,6 +125,8 @@ def within_caps(
             counts[broker] += 1
     moves_left = problem.max_moves if problem.max_moves is not None else 1 << 62
     bytes_left = problem.max_bytes if problem.max_bytes is not None else 1 << 62
+    room = byte_room(problem)
+    held = held_bytes(problem, [one.current for one in problem.partitions])
     found = [one.current for one in problem.partitions]
     waiting = []
     for index, (one, lists) in enumerate(zip(problem.partitions, after, strict=True)):
@@ -31,14 +136,16 @@ def within_caps(
         else:
             waiting.append((_urgency(problem, index, lists), fresh * (one.size or 0), fresh, index))
     for _, size, fresh, index in sorted(waiting):
+        one, each = problem.partitions[index], problem.partitions[index].size or 0
         gains = _gain(problem, index, after[index], counts, levels)
-        if fresh <= moves_left and size <= bytes_left and gains:
+        fits = all(held[b] + each <= room.get(b, 1 << 62) for b in set(after[index]) - set(one.current))
+        if fresh <= moves_left and size <= bytes_left and gains and fits:
             moves_left, bytes_left = moves_left - fresh, bytes_left - size
             found[index] = after[index]
-            for broker in problem.partitions[index].current:
-                counts[broker] -= 1
-            for broker in after[index]:
-                counts[broker] += 1
+            for brokers, sign in ((one.current, -1), (after[index], 1)):
+                for broker in brokers:
+                    counts[broker] += sign
+                    held[broker] += sign * each
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.common.model import TopicPartition
@@ -41,6 +41,8 @@ class Check(StrEnum):
 OF_CLUSTER = (Check.CLUSTER, Check.DIGEST, Check.DRIFT, Check.TARGETS, Check.FIGURES)
 """What is always looked at; the others are those of a policy."""
 
+_CHANGES_MAX = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -72,12 +74,18 @@ def check_plan(
     lines = lines or PlanLines()
     found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
     if policy is not None:
+        if policy.is_unchanged:
+            rule = "cluster.unchanged"
+            found = [replace(one, is_error=True, rule=rule) if one.check is Check.DIGEST else one for one in found]
         found += _against_policy(plan, snapshot, policy, lines)
     return found
 
 
 def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
-    """Return how the cluster differs from the one that the plan was made for."""
+    """Return how the cluster differs from the one that the plan was made for.
+
+    A change that touches no partition of the plan and no broker that these are on, is told and is no error.
+    """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
         told = f"this plan is one of cluster {plan.klamm.cluster_id}, not of {snapshot.cluster_id}"
@@ -85,10 +93,23 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
     if input_digest(snapshot) != plan.klamm.input_digest:
         told = "brokers, racks, topics or replicas have changed since the plan was made"
+        is_touched = bool(found) or _are_its_brokers_changed(plan, snapshot)
         if not any(one.check is Check.DRIFT for one in found):
             told += "; its own partitions have not: it can be applied, but may not be the smallest any more"
-        found.append(Finding(Check.DIGEST, told, lines.of_key("input_digest")))
+        changes = _changes_of_brokers(plan, snapshot)
+        if changes:
+            told += f" ({'; '.join(changes)})"
+        found.append(Finding(Check.DIGEST, told, lines.of_key("input_digest"), is_error=is_touched))
     return found
+
+
+def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
+    """Return the findings of ``check_drift`` with which a plan is not carried out.
+
+    One that was begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
+    """
+    stops = (Check.CLUSTER, Check.DRIFT, Check.TARGETS) if is_fresh else (Check.CLUSTER,)
+    return [one for one in findings if one.check in stops]
 
 
 def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
@@ -116,6 +137,38 @@ def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
     rate = plan.klamm.throttle
     time_s = max(through.values(), default=0) / rate if rate else plan.klamm.score.makespan_s
     return PlanFigures(moves, leader_changes, size, 0.0 if not moves else time_s)
+
+
+def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
+    """Whether a broker that the plan's partitions are on, or go to, is gone or in another rack.
+
+    A file without a score card of brokers does not tell their racks: then nobody knows.
+    """
+    before = {row.broker: row.rack for row in plan.klamm.score.brokers if row.alive}
+    live = {broker.id: broker.rack for broker in snapshot.brokers}
+    used = {broker for entry in (*plan.partitions, *plan.klamm.rollback) for broker in entry.replicas}
+    was_dead = {row.broker for row in plan.klamm.score.brokers if not row.alive}
+    return any(one not in before or one not in live or before[one] != live[one] for one in used - was_dead)
+
+
+def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
+    """Return how brokers differ from the score card, which tells what each was and held when the plan was made."""
+    before = {row.broker: row for row in plan.klamm.score.brokers}
+    live = {broker.id: broker.rack for broker in snapshot.brokers}
+    held = Counter(b for one in _partitions(snapshot).values() for b in one.assignment.target_replicas)
+    found = []
+    for broker in sorted(before.keys() | live.keys() if before else ()):
+        row = before.get(broker)
+        if row is None or (broker in live and not row.alive):
+            found.append(f"broker {broker} has come")
+        elif row.alive and broker not in live:
+            found.append(f"broker {broker} is gone")
+        elif broker in live and row.rack != live[broker]:
+            found.append(f"broker {broker} was in rack {row.rack} and is in {live[broker]}")
+        if row is not None and row.replicas_before != held[broker]:
+            found.append(f"broker {broker} had {row.replicas_before} replicas and has {held[broker]}")
+    more = len(found) - _CHANGES_MAX
+    return [*found[:_CHANGES_MAX], f"{more} more changes"] if more > 0 else found
 
 
 def _drifted(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:

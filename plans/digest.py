@@ -1,4 +1,4 @@
-"""The digest of a planner's input: what must not have changed when the plan is carried out."""
+"""Digests: of a planner's input, which must not have changed when the plan is carried out, and of a plan file."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def input_digest(snapshot: ClusterSnapshot) -> str:
     for topic in sorted(snapshot.topics, key=lambda one: one.name):
         digest.update(_line(_topic(topic)))
     return f"sha256:{digest.hexdigest()}"
+
+
+def plan_digest(text: str) -> str:
+    """Return ``sha256:`` and the digest of a plan file's text; by it a journal knows its plan."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _topic(topic: TopicSnapshot) -> dict[str, object]:

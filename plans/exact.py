@@ -19,18 +19,17 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
+from plans.columns import Column, Floats, Ints, Model, Row, price
 from plans.construction import Solution
-from plans.levels import Levels
 from plans.options import Aim, Minimise
-from plans.problem import Problem, bits
+from plans.problem import bits
+from plans.work import Work
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-_FORBIDDEN = 1 << 60
-_FORCED = -(1 << 57)
 _ROUNDS_MAX = 200
 _NODES_MAX = 400
+CHECK = 100
+"""So many steps of work is what HiGHS does between two looks at its limits, by and large."""
+
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
 
@@ -47,191 +46,15 @@ class Outcome:
     leader_bound: int | None
 
 
-@dataclass(slots=True)
-class Row:
-    """A bound on the sum over brokers of replicas, leaders or sizes."""
-
-    kind: Aim
-    brokers: tuple[int, ...]
-    low: float
-    high: float
-
-
-Column = tuple[int, int, int]
-"""Partition, mask of replicas, leader."""
-
-
-@dataclass(slots=True)
-class Model:
-    """The arrays of a problem: partitions down, brokers across."""
-
-    problem: Problem
-    rows: list[Row]
-    weight: Ints
-    size: Floats
-    factor: Ints
-    shared: Ints
-    allowed: npt.NDArray[np.bool_]
-    must: npt.NDArray[np.bool_]
-    leads: npt.NDArray[np.bool_]
-    is_held: npt.NDArray[np.bool_]
-    first: Ints
-    racks: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    rack_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    size_unit: float = 1.0
-    """Rows of bytes count in it, so that all numbers of the program are of one magnitude."""
-
-
-def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, rows: list[Row]) -> Model:
-    """Return the arrays and rows; ``rows`` bounds bytes."""
-    parts = [problem.partitions[index] for index in problem.movable]
-    shape = (len(parts), len(problem.brokers))
-
-    def matrix(masks: Iterable[int]) -> npt.NDArray[np.bool_]:
-        found = np.zeros(shape, np.bool_)
-        for number, mask in enumerate(masks):
-            found[number, list(bits(mask))] = True
-        return found
-
-    held = np.zeros(shape, np.bool_)
-    for number, one in enumerate(parts):
-        held[number, list(one.current)] = True
-    racks = [np.array(list(bits(mask)), np.int64) for mask in problem.racks() if mask]
-    rack_of = np.zeros(shape[1], np.int64)
-    for number, members in enumerate(racks):
-        rack_of[members] = number
-    size = np.array([one.size or 0 for one in parts], np.float64)
-    unit = max(1.0, float(size.mean())) if len(size) else 1.0
-    return Model(
-        problem=problem,
-        rows=[
-            *_level_rows(problem, Aim.REPLICAS, replica_levels),
-            *_level_rows(problem, Aim.LEADERS, leader_levels),
-            *(Row(row.kind, row.brokers, row.low / unit, row.high / unit) for row in rows),
-        ],
-        weight=np.array([problem.weight(one) for one in parts], np.int64),
-        size=size / unit,
-        size_unit=unit,
-        factor=np.array([one.factor for one in parts], np.int64),
-        shared=np.array([one.shared_racks_max for one in parts], np.int64),
-        allowed=matrix(one.may_hold for one in parts),
-        must=matrix(one.must_hold for one in parts),
-        leads=matrix(one.may_lead for one in parts),
-        is_held=held,
-        first=np.array([one.current[0] for one in parts], np.int64),
-        racks=racks,
-        rack_of=rack_of,
-    )
-
-
-def _level_rows(problem: Problem, kind: Aim, levels: Levels | None) -> list[Row]:
-    if levels is None:
-        return []
-    base = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current if kind is Aim.REPLICAS else one.current[:1]:
-                base[broker] += 1
-    rows = [Row(kind, (b,), levels.low[b] - base[b], levels.high[b] - base[b]) for b in sorted(levels.low)]
-    for group in levels.groups:
-        total = group.total - sum(base[b] for b in group.brokers)
-        rows.append(Row(kind, group.brokers, total, total))
-    return rows
-
-
-def price(model: Model, replica_price: Ints, leader_price: Ints) -> tuple[Ints, list[Column]]:
-    """Return the least cost of every partition and a column that has it.
-
-    ``replica_price`` and ``leader_price`` are what a replica or the leader on a broker costs the partition.
-    """
-    held = np.where(model.allowed, replica_price, _FORBIDDEN)
-    held[model.must] += _FORCED
-    led = np.where(model.leads, leader_price, _FORBIDDEN)
-    count = len(model.factor)
-    best = np.zeros(count, np.int64)
-    columns: list[Column] = [(0, 0, 0)] * count
-    plain = np.flatnonzero(model.shared == 0)
-    if len(plain):
-        _price_plain(model, plain, held[plain], led[plain], best, columns)
-    for number in np.flatnonzero(model.shared > 0):
-        best[number], columns[number] = _price_shared(model, int(number), held[number], led[number])
-    best -= _FORCED * model.must.sum(axis=1)
-    return best, columns
-
-
-def _price_plain(model: Model, which: Ints, held: Ints, led: Ints, best: Ints, columns: list[Column]) -> None:
-    """No two replicas share a rack: the cheapest broker of each rack, and the cheapest racks."""
-    lines = np.arange(len(which))
-    cheapest = np.stack([held[:, rack].min(axis=1) for rack in model.racks], axis=1)
-    argmin = np.stack([rack[held[:, rack].argmin(axis=1)] for rack in model.racks], axis=1)
-    order = np.argsort(cheapest, axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
-    # A sum of several forbidden racks must not overflow; one is enough to forbid.
-    capped = np.minimum(np.take_along_axis(cheapest, order, axis=1), _FORBIDDEN >> 2)
-    sums = np.concatenate([np.zeros((len(which), 1), np.int64), np.cumsum(capped, axis=1)], axis=1)
-    factor = model.factor[which]
-    less, full = sums[lines, factor - 1], sums[lines, np.minimum(factor, order.shape[1])]
-    others = np.where(
-        rank >= (factor - 1)[:, None], less[:, None], full[:, None] - np.minimum(cheapest, _FORBIDDEN >> 2)
-    )
-    whole = np.minimum(held, _FORBIDDEN) + np.minimum(led, _FORBIDDEN) + others[:, model.rack_of]
-    leader = whole.argmin(axis=1)
-    best[which] = whole[lines, leader]
-    rows_order, rows_argmin = order.tolist(), argmin.tolist()
-    racks = model.rack_of[leader].tolist()
-    for line, (number, chosen, wanted) in enumerate(zip(which.tolist(), leader.tolist(), factor.tolist(), strict=True)):
-        mask, left = 1 << chosen, wanted - 1
-        for rack in rows_order[line]:
-            if not left:
-                break
-            if rack != racks[line]:
-                mask |= 1 << rows_argmin[line][rack]
-                left -= 1
-        columns[number] = (number, mask, chosen)
-
-
-def _price_shared(model: Model, number: int, held: Ints, led: Ints) -> tuple[int, Column]:
-    """Racks may be shared so many times: a matroid, so the greedy set is best, and one exchange brings a leader in."""
-    costs, leader_costs = held.tolist(), led.tolist()
-    factor, limit = int(model.factor[number]), int(model.shared[number])
-    rack_of = model.rack_of.tolist()
-    order = sorted((b for b, cost in enumerate(costs) if cost < _FORBIDDEN >> 1), key=lambda b: (costs[b], b))
-
-    def greedy(start: list[int]) -> list[int]:
-        chosen, used = list(start), {rack_of[b] for b in start}
-        shared = len(chosen) - len(used)
-        for broker in order:
-            if len(chosen) == factor:
-                break
-            if broker in chosen or (rack_of[broker] in used and shared == limit):
-                continue
-            shared += rack_of[broker] in used
-            used.add(rack_of[broker])
-            chosen.append(broker)
-        return chosen
-
-    base = greedy([])
-    found: tuple[int, int, list[int]] | None = None
-    for leader in order:
-        if leader_costs[leader] >= _FORBIDDEN >> 1:
-            continue
-        members = base if leader in base else greedy([leader])
-        whole = sum(costs[b] for b in members) + leader_costs[leader]
-        if len(members) == factor and (found is None or whole < found[0]):
-            found = (whole, leader, members)
-    assert found is not None
-    return found[0], (number, sum(1 << b for b in found[2]), found[1])
-
-
 class Master:
     """The program over the columns found so far: a row per partition, then the rows of the model."""
 
-    def __init__(self, model: Model, *, is_integer: bool = False, slack_cost: float = 1e4) -> None:
+    def __init__(self, model: Model, work: Work, *, is_integer: bool = False, slack_cost: float = 1e4) -> None:
         self.model = model
+        self._work = work
         self.columns: list[Column] = []
         self.known: set[Column] = set()
-        self.solver = _solver()
+        self.solver = new_solver()
         count = len(model.factor)
         lows = [1.0] * count + [row.low for row in model.rows]
         highs = [1.0] * count + [row.high for row in model.rows]
@@ -302,15 +125,20 @@ class Master:
         self.solver.changeRowBounds(len(self.model.factor) + row, value, value)
 
     def solve(self) -> Floats:
-        """Solve the linear program; return the prices of the model's rows."""
-        self.solver.run()
+        """Solve the linear program, as far as the work allows; return the prices of the model's rows."""
+        self._run()
         if not self._is_whole and sum(self.solver.getSolution().col_value[: self._slacks]) < _TOLERANCE:
             # All rows can be kept, so from now on they are: prices of slacks would only blur those of columns.
             self._forbid_slacks()
-            self.solver.run()
+            self._run()
         # New columns leave the last basis feasible, so from now on the primal simplex goes on from there.
         self.solver.setOptionValue("simplex_strategy", 4)
         return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
+
+    def _run(self) -> None:
+        self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left))
+        self.solver.run()
+        self._work.spend(max(0, self.solver.getInfo().simplex_iteration_count))
 
     def _forbid_slacks(self) -> None:
         self._is_whole = True
@@ -318,18 +146,19 @@ class Master:
             self.solver.changeColBounds(column, 0.0, 0.0)
             self.solver.changeColCost(column, 0.0)
 
-    def solve_integer(self) -> list[Column] | None:
-        """Return one column per partition that keep all rows, or None."""
+    def solve_integer(self, share: int = 1) -> list[Column] | None:
+        """Return one column per partition that keep all rows, or None. Takes one part in ``share`` of the work left."""
         size = len(self.columns)
-        if not size:
-            return []
+        if not size or self._work.is_over:
+            return None if len(self.model.factor) else []
         which = np.arange(self._slacks, self._slacks + size, dtype=np.int32)
         self.solver.changeColsIntegrality(size, which, np.full(size, 1, np.uint8))
         self._forbid_slacks()
         self.solver.setOptionValue("mip_max_nodes", _NODES_MAX)
         self.solver.setOptionValue("mip_rel_gap", 0.0)
         self.solver.setOptionValue("mip_abs_gap", 0.0)
-        self.solver.run()
+        self.solver.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
+        self._work.spend(CHECK * run_limited(self.solver, self._work.left // CHECK // share))
         if self.solver.getInfo().primal_solution_status != 2:
             return None
         values = self.solver.getSolution().col_value[self._slacks :]
@@ -337,7 +166,29 @@ class Master:
         return chosen if len(chosen) == len(self.model.factor) else None
 
 
-def _solver() -> Any:
+def run_limited(solver: Any, checks_max: int) -> int:
+    """Run an integer program until it is solved, or HiGHS has looked so often whether to go on; return how often.
+
+    It looks at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
+    """
+    checks = 0
+
+    def look(event: Any) -> None:
+        nonlocal checks
+        checks += 1
+        if checks > checks_max:
+            event.interrupt()
+
+    solver.cbMipInterrupt += look
+    try:
+        solver.run()
+    finally:
+        solver.cbMipInterrupt -= look
+    return checks
+
+
+def new_solver() -> Any:
+    """Return HiGHS as everybody here uses it: silent, and the same on every machine."""
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -352,7 +203,10 @@ class Search:
     model: Model
     start: Solution
     is_start_level: bool
+    work: Work
     progress: Callable[[str], None]
+    share: int = 1
+    """The last program may take one part in so many of the work that is left."""
     unit: float = 1.0
     bound: int | None = None
     columns: list[Column] = field(default_factory=list)
@@ -418,7 +272,7 @@ class Search:
 
         Ends early where prices prove that the start, which achieves ``achieved``, is best.
         """
-        master = Master(self.model)
+        master = Master(self.model, self.work)
         master.add(self._start_columns(), lambda column: self.first_cost(column) / self.unit)
         prices = np.zeros(len(self.model.rows))
         for round_number in range(_ROUNDS_MAX):
@@ -430,7 +284,7 @@ class Search:
                 break
             added = master.add(columns, lambda column: self.first_cost(column) / self.unit)
             self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
-            if not added:
+            if not added or self.work.is_over:
                 break
         self.columns = master.columns
         return prices
@@ -491,7 +345,7 @@ class Search:
         largest = int(np.abs(first).max(initial=0)) + scale * int(model.weight.max(initial=0))
         step = 1 << max(0, min(40, 57 - (2 * largest).bit_length()))
         fine = 240 if step >= 1 << 20 else 12
-        master = Master(model, is_integer=True, slack_cost=64.0)
+        master = Master(model, self.work, is_integer=True, slack_cost=64.0)
         least, columns = self._priced(first, scale)
         for number, (row, value) in enumerate(zip(model.rows, first.tolist(), strict=True)):
             if value:
@@ -509,7 +363,7 @@ class Search:
                 bound = max(-(-whole // fine), -1 if bound is None else bound)
             added = master.add(found, self.leader_cost)
             self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
-            if not added:
+            if not added or self.work.is_over:
                 break
         return master.solve_integer(), bound
 
@@ -542,13 +396,13 @@ class Search:
         return columns, whole
 
     def _any_integer(self) -> Solution | None:
-        master = Master(self.model, is_integer=True)
+        master = Master(self.model, self.work, is_integer=True)
         heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
         master.add(
             [*self.columns, *self._start_columns()],
             lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column),
         )
-        found = master.solve_integer()
+        found = master.solve_integer(self.share)
         return None if found is None else _solution(found)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.common.model import TopicPartition
 from plans.errors import BadOption
 from plans.made import MadePlan
+from plans.plan_file import PlanFile
 from plans.problem import Problem, mask_of
 from plans.score import BrokerScore
 
@@ -73,3 +75,24 @@ def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerSc
 
 def _ids(problem: Problem, replicas: Sequence[int]) -> str:
     return ", ".join(str(problem.brokers[b].id) for b in replicas)
+
+
+def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
+    """Return what a plan file alone tells of one of its partitions: old, new, and what that does to the brokers."""
+    before = next((one for one in plan.klamm.rollback if one.name == name), None)
+    after = next((one for one in plan.partitions if one.name == name), None)
+    if before is None or after is None:
+        return ()
+    rows = {row.broker: row for row in plan.klamm.score.brokers}
+    lines = [f"{name}: {', '.join(map(str, before.replicas))} becomes {', '.join(map(str, after.replicas))}"]
+    for verb, brokers in (
+        ("it leaves broker {}", [one for one in before.replicas if one not in after.replicas]),
+        ("broker {} gets it", [one for one in after.replicas if one not in before.replicas]),
+    ):
+        for broker in brokers:
+            row = rows.get(broker)
+            counts = "" if row is None else f": it goes from {row.replicas_before} to {row.replicas_after} replicas"
+            lines.append(f"  {verb.format(broker)}{counts}")
+    if before.replicas[:1] != after.replicas[:1]:
+        lines.append(f"  broker {after.replicas[0]} leads it, not broker {before.replicas[0]}")
+    return tuple(lines)

@@ -81,7 +81,7 @@ def fixed_counts(problem: Problem, *, leaders: bool) -> list[int]:
 def levels_of(problem: Problem, items: Sequence[Item], base: Sequence[int]) -> Levels:
     """Return the shares of the brokers that remain; ``items`` hold any allowed placement."""
     sizes = sorted({(item.may_hold, item.must_hold, item.shared_racks_max) for item in items})
-    if len(sizes) == 1 and sizes[0][1:] == (0, 0):
+    if len(sizes) == 1 and sizes[0][1:] == (0, 0) and not sizes[0][0] & ~mask_of(problem.remaining):
         return _levels_of_alike(problem, [item.held.bit_count() for item in items], sizes[0][0], base)
     return _levels_by_exchange(problem, items, base)
 

@@ -11,7 +11,7 @@ from plans.options import Aim
 from plans.problem import Problem, mask_of
 
 if TYPE_CHECKING:
-    from plans.exact import Row
+    from plans.columns import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ByteLimits:
 
     def rows(self, problem: Problem) -> list[Row]:
         """Return the rows of the solver: what movable partitions may add to those that do not move."""
-        from plans.exact import Row
+        from plans.columns import Row
 
         base = held_bytes(problem, [() if one.is_movable else one.current for one in problem.partitions])
         return [
@@ -46,7 +46,7 @@ class ByteLimits:
         for broker, most in sorted(self.most.items()):
             capacity = problem.capacities[broker]
             name = problem.brokers[broker].id
-            if capacity is not None and held[broker] > capacity:
+            if capacity is not None and held[broker] > max(capacity, most):
                 raise Infeasible(
                     f"broker {name} would hold {held[broker]} bytes, {held[broker] - capacity} above its capacity",
                     hint=f"add a broker{_rack_of(problem, broker)}, or raise its capacity",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.common.collection import collector_paused
 from engine.common.model import NO_LEADER
@@ -12,12 +12,15 @@ from plans.capping import within_caps
 from plans.digest import input_digest
 from plans.loads import byte_limits
 from plans.made import MadePlan
-from plans.options import PlanOptions, Strategy
+from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
 from plans.problem import Problem
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
+
+_REST_S = 5.0
+"""The work of so many seconds is enough to tell how many moves a cap leaves."""
 
 
 def make_plan(
@@ -54,13 +57,24 @@ class _Planner:
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
         remaining = 0
         if problem.is_capped:
-            whole = costs_of(problem, after)
-            capped = within_caps(problem, after, solved.replica_levels)
-            if capped != after:
-                after, remaining = capped, whole.moves - costs_of(problem, capped).moves
-                notes.append(f"a cap ends the plan early: {remaining} moves of the whole plan are left")
+            after = within_caps(problem, solved, limits, self.built.options.time_limit_s)
+            if after != solved.after:
+                remaining = self._remaining_moves(solved, after)
+                notes.append(f"a cap ends the plan early: {remaining} moves are left of the whole plan")
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
+
+    def _remaining_moves(self, solved: Solved, after: Lists) -> int:
+        """Return how many moves are left: those of the whole plan, or the fewest that go on from where a cap ends."""
+        problem = self.built.problem
+        every = list(zip(problem.partitions, after, solved.after, strict=True))
+        if all(lists in (one.current, planned) for one, lists, planned in every):
+            return costs_of(problem, solved.after).moves - costs_of(problem, after).moves
+        parts = tuple(replace(one, current=lists) for one, lists, _ in every)
+        rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
+        limit = self.built.options.time_limit_s
+        limit = _REST_S if limit is None else min(limit, _REST_S)
+        return costs_of(rest, solve(rest, byte_limits(rest), limit, _silent).after).moves
 
     def _score(self, after: Lists, solved: Solved, remaining: int) -> Score:
         problem, options = self.built.problem, self.built.options

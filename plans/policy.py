@@ -18,6 +18,9 @@ forbidden = [7, 8]         # never receive a replica
 
 [topics]
 forbidden = ["payments.*"] # regular expressions; the plan must not touch them
+
+[cluster]
+unchanged = true           # nothing of the planner's input has changed, not even beside the plan
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "placement": ("rack_violations", "replication_factor_min", "replication_factor_max"),
     "brokers": ("forbidden", "capacity"),
     "topics": ("forbidden",),
+    "cluster": ("unchanged",),
 }
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[\w-]+(?:\s*\.\s*[\w-]+)*)\s*=""")
@@ -64,6 +68,7 @@ class Policy:
     forbidden_brokers: frozenset[int] = frozenset()
     capacities: Mapping[int, int] = field(default_factory=dict)
     forbidden_topics: tuple[str, ...] = ()
+    is_unchanged: bool = False
     lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -103,6 +108,7 @@ def parse_policy(text: str) -> Policy:
         forbidden_brokers=frozenset(reader.brokers("brokers.forbidden")),
         capacities=reader.capacities("brokers.capacity"),
         forbidden_topics=reader.patterns("topics.forbidden"),
+        is_unchanged=reader.flag("cluster.unchanged"),
         lines=lines,
     )
 
@@ -130,6 +136,12 @@ class _Reader:
             return None if value is None else parse_duration_s(str(value))
         except ValueError as error:
             raise self._wrong(rule, value, "a duration, such as 4h") from error
+
+    def flag(self, rule: str) -> bool:
+        value = self._value(rule)
+        if not isinstance(value, bool | None):
+            raise self._wrong(rule, value, "true or false")
+        return bool(value)
 
     def brokers(self, rule: str) -> list[int]:
         value = self._value(rule)

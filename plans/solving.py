@@ -15,6 +15,7 @@ from plans.problem import Problem
 from plans.score import Bounds
 from plans.scoring import Costs, costs_of
 from plans.topic_evenness import spread_topics
+from plans.work import Work
 
 EXACT_CELLS_MAX = 600_000
 """Movable partitions times brokers up to which the solver is used; that bounds its time and memory."""
@@ -64,6 +65,31 @@ class _Proven:
     leader_changes: int | None = None
     solver: str = HEURISTIC
     notes: tuple[str, ...] = ()
+
+    def tightened(self, first: int | None, leader_changes: int | None) -> _Proven:
+        """Return what is proven with a further proof. Leader changes are those of plans at the larger bound."""
+        if first is None or (self.first is not None and first < self.first):
+            return self
+        if first == self.first:
+            leader_changes = max(leader_changes or 0, self.leader_changes or 0)
+        return replace(self, first=first, leader_changes=leader_changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A solution; ``is_good``: it meets the aim within all limits."""
+
+    solution: Solution
+    is_good: bool
+    costs: Costs
+
+    def rank(self, problem: Problem) -> tuple[bool, int, int, int]:
+        first = first_figure(problem, self.costs) or 0
+        return (not self.is_good, first, self.costs.leader_changes, self.costs.moves)
+
+    def is_proven(self, problem: Problem, proven: _Proven) -> bool:
+        first = first_figure(problem, self.costs)
+        return self.is_good and first == proven.first and self.costs.leader_changes == proven.leader_changes
 
 
 @dataclass(slots=True)
@@ -118,24 +144,38 @@ class _Solver:
         first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
         if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
             return solution, _Proven(first, counted.leader_changes)
-        cells = len(problem.movable) * len(problem.brokers)
-        limit = self.time_limit_s
-        if cells > EXACT_CELLS_MAX or (limit is not None and cells > limit * CELLS_A_SECOND):
+        if not may_use_solver(problem, self.time_limit_s):
             return solution, _Proven()
         try:
-            from plans.exact import Search, model_of
+            from plans.columns import model_of
+            from plans.exact import Search
+            from plans.whole_program import WholeProgram, is_small
         except ImportError:
             note = "the solver is not installed, so the plan may be larger than it has to be: pip install 'klamm[plan]'"
             return solution, _Proven(notes=(note,))
         model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
-        outcome = Search(model, solution, is_level, self.progress).run()
-        if outcome.solution is None:
-            return solution, _Proven(outcome.bound, None, EXACT)
-        found = self._lists(outcome.solution)
-        found_costs = costs_of(problem, found)
-        is_found_level = self._is_met(found, replica_levels, leader_levels) and self.limits.is_kept(problem, found)
-        old, new = (_rank(problem, level, cost) for level, cost in ((is_level, costs), (is_found_level, found_costs)))
-        return (outcome.solution if new <= old else solution), _Proven(outcome.bound, outcome.leader_bound, EXACT)
+        work = Work.within(self.time_limit_s, len(problem.movable))
+        best = _Candidate(solution, is_level, costs)
+        outcome = Search(model, solution, is_level, work, self.progress, share=3 if is_small(problem) else 1).run()
+        best = self._better(best, outcome.solution, replica_levels, leader_levels)
+        proven = _Proven(outcome.bound, outcome.leader_bound, EXACT)
+        if best.is_proven(problem, proven) or not is_small(problem) or work.is_over:
+            return best.solution, proven
+        self.progress("one program over every choice")
+        outcome = WholeProgram(model, best.solution, best.is_good, work).run()
+        best = self._better(best, outcome.solution, replica_levels, leader_levels)
+        return best.solution, proven.tightened(outcome.bound, outcome.leader_bound)
+
+    def _better(
+        self, best: _Candidate, found: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None
+    ) -> _Candidate:
+        """Return what was found where it is no worse than the best so far. The solver's tolerances are not ours."""
+        if found is None:
+            return best
+        problem, lists = self.problem, self._lists(found)
+        is_good = self._is_met(lists, replica_levels, leader_levels) and self.limits.is_kept(problem, lists)
+        one = _Candidate(found, is_good, costs_of(problem, lists))
+        return one if one.rank(problem) <= best.rank(problem) else best
 
     def _lists(self, solution: Solution) -> tuple[tuple[int, ...], ...]:
         problem = self.problem
@@ -145,14 +185,14 @@ class _Solver:
         return tuple(after)
 
     def _is_met(self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> bool:
-        counts, leads = _counts(self.problem, after)
+        counts, leads = broker_counts(self.problem, after)
         return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
 
 
 def level_notes(problem: Problem, solved: Solved) -> list[str]:
     """Explain shares that differ between racks, and say where a level was not reached."""
     notes = []
-    counts, leads = _counts(problem, solved.after)
+    counts, leads = broker_counts(problem, solved.after)
     for name, levels, found in (
         ("replicas", solved.replica_levels, counts),
         ("leaders", solved.leader_levels, leads),
@@ -184,7 +224,14 @@ def gap_between(achieved: int | None, bound: int | None) -> float | None:
     return round((achieved - bound) / bound, 6)
 
 
-def _counts(problem: Problem, after: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
+def may_use_solver(problem: Problem, time_limit_s: float | None) -> bool:
+    """Whether the problem is small enough for the solver, and for the time that there is."""
+    cells = len(problem.movable) * len(problem.brokers)
+    return cells <= EXACT_CELLS_MAX and (time_limit_s is None or cells <= time_limit_s * CELLS_A_SECOND)
+
+
+def broker_counts(problem: Problem, after: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
+    """Return how many replicas and how many leaders each broker has."""
     counts, leads = [0] * len(problem.brokers), [0] * len(problem.brokers)
     for lists in after:
         for broker in lists:
@@ -192,7 +239,3 @@ def _counts(problem: Problem, after: Sequence[tuple[int, ...]]) -> tuple[list[in
         for broker in lists[:1]:
             leads[broker] += 1
     return counts, leads
-
-
-def _rank(problem: Problem, is_level: bool, costs: Costs) -> tuple[bool, int, int, int]:
-    return (not is_level, first_figure(problem, costs) or 0, costs.leader_changes, costs.moves)

@@ -61,11 +61,12 @@ def _tools(bootstrap: str) -> dict[str, tuple[list[str], list[str], Callable[[st
     count = str(int(RECORDS * SCALE))
     where = ["--bootstrap-server", bootstrap]
 
-    def producing(size: int, *more: str) -> tuple[list[str], list[str], Callable[[str], float]]:
+    def producing(size: int, *more: str, is_fresh: bool = False) -> tuple[list[str], list[str], Callable[[str], float]]:
         load = ["--topic", f"p{size}", "--num-records", count, "--record-size", str(size), "--throughput", "-1"]
         theirs = [*java, "org.apache.kafka.tools.ProducerPerformance", *load, "--producer-props"]
         props = [f"bootstrap.servers={bootstrap}", *more]
-        return [KLAMM, "perf", "producer", *load, "--producer-props", *props], [*theirs, *props], _sent_rate
+        anew = ["--fresh"] if is_fresh else []
+        return [KLAMM, "perf", "producer", *load, *anew, "--producer-props", *props], [*theirs, *props], _sent_rate
 
     def consuming(*more: str) -> tuple[list[str], list[str], Callable[[str], float]]:
         read = ["--topic", "p100", "--messages", count, *where]
@@ -76,6 +77,7 @@ def _tools(bootstrap: str) -> dict[str, tuple[list[str], list[str], Callable[[st
     return {
         "producer, 100 bytes, acks=1": producing(100, "acks=1"),
         "producer, 100 bytes, acks=all": producing(100),
+        "producer, 100 bytes, acks=all, encoded anew": producing(100, is_fresh=True),
         "producer, 100 bytes, batches of 256 KB": producing(100, "batch.size=262144", "linger.ms=5"),
         "producer, 1000 bytes, zstd": producing(1000, "compression.type=zstd"),
         "consumer": consuming(),

@@ -1,7 +1,8 @@
 """Plans beside their proven optima and the best of other tools, with time and memory of a cold process.
 
-The peers' figures are frozen: they were measured once on the same files. ``KLAMM_BENCH_ROUNDS`` (1) runs each so many
-times; ``KLAMM_BENCH_LARGE=1`` adds 1,000 brokers with 200,000 replicas.
+The peers' figures are frozen: they were measured once on the same files. ``KLAMM_BENCH_PEERS=1`` installs kafka-utils
+from PyPI in an environment of its own and runs it live. ``KLAMM_BENCH_ROUNDS`` (1) runs each so many times;
+``KLAMM_BENCH_LARGE=1`` adds 1,000 brokers with 200,000 replicas.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from plan_scenarios import scenario
+from plan_peers import KafkaUtils
+from plan_scenarios import SCENARIOS, scenario
 
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "1"))
+HAS_PEERS = os.environ.get("KLAMM_BENCH_PEERS") == "1"
 IS_LARGE = os.environ.get("KLAMM_BENCH_LARGE") == "1"
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 LEVEL = ("--aim", "replicas,leaders", "--minimise", "moves")
@@ -65,15 +68,25 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "snapshot.json"
+        peer = KafkaUtils(Path(folder)) if HAS_PEERS else None
         for case in CASES:
             path.write_text(snapshot_to_json(scenario(case.name)), encoding="utf-8")
             _row(case, path)
+            if peer is not None:
+                print(f"{'':28} kafka-utils, live: {_told(peer, case)}", flush=True)
         sizes = [(10, 100), (60, 3334), *([(1000, 66667)] if IS_LARGE else [])]
         for brokers, partitions in sizes:
             path.write_text(snapshot_to_json(skewed_cluster(brokers, partitions)), encoding="utf-8")
             for minimise in ("moves", "bytes"):
                 words = ("rebalance", "--minimise", minimise)
                 _row(Case(f"{brokers} brokers, {3 * partitions} replicas", words, minimise, ""), path)
+
+
+def _told(peer: KafkaUtils, case: Case) -> str:
+    found = peer.reason or peer.plan(SCENARIOS / f"{case.name}.json", case.words)
+    if isinstance(found, str):
+        return found
+    return f"{found.moves} / {found.leader_changes}, replica range {found.replica_range}, {found.wall_s:.1f} s"
 
 
 def _row(case: Case, path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -91,7 +92,8 @@ def row(name: str, cluster: LocalCluster, python: str, given: dict[str, Any], re
     }
     ran = subprocess.run([*program, json.dumps(whole)], env=environment, capture_output=True, text=True, check=False)
     if ran.returncode:
-        print(f"{name:44} failed: {ran.stderr.strip().splitlines()[-1]}", flush=True)
+        told = [line for line in ran.stderr.splitlines() if re.match(r"\S*(Error|Exception)\b", line)]
+        print(f"{name:44} failed: {(told or ran.stderr.splitlines())[-1]}", flush=True)
         return
     told = json.loads(ran.stdout.splitlines()[-1])
     best = min(told["seconds"][1:])

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import pytest
 from plan_files import plan_of
+from small_clusters import cluster as small_cluster
 
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from plans.checking import Check, Finding, check_drift, check_plan, racks_missed
 from plans.comparing import compare_plans
 from plans.lines import plan_lines
+from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import PlanFile, encode_plan
+from plans.planning import make_plan
 from plans.policy import parse_policy
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -116,6 +119,32 @@ def test_a_dead_broker_may_keep_what_it_has() -> None:
     assert {one.check for one in findings} == {Check.DIGEST}
 
 
+def test_a_change_beside_the_plan_is_a_note_unless_a_policy_forbids_it() -> None:
+    options = PlanOptions(topics=("t",), brokers=(1, 2), minimise=Minimise.MOVES)
+    plan = make_plan(cluster(), Strategy.MOVE, options).plan
+    assert {broker for entry in plan.partitions for broker in entry.replicas} == {1, 2}
+    more = replace(cluster(), topics=(*cluster().topics, TopicSnapshot("v", (partition(0, 3, 2),))))
+    beside = [more, replace(cluster(), brokers=cluster().brokers[:3]), with_rack(3, "z")]
+    for snapshot in beside:
+        (finding,) = check_plan(plan, snapshot, parse_policy("[cluster]\nunchanged = false"))
+        assert (finding.check, finding.is_error) == (Check.DIGEST, False)
+        (finding,) = check_plan(plan, snapshot, parse_policy("[cluster]\nunchanged = true"))
+        assert (finding.check, finding.is_error, finding.rule) == (Check.DIGEST, True, "cluster.unchanged")
+    for snapshot in (with_rack(2, "z"), replace(cluster(), brokers=cluster().brokers[1:])):
+        (finding,) = check_plan(plan, snapshot)
+        assert (finding.check, finding.is_error) == (Check.DIGEST, True)
+
+
+def test_a_change_is_an_error_where_the_file_does_not_tell_of_brokers() -> None:
+    (finding,) = check_drift(PLAN, with_rack(3, "z"))
+    assert (finding.check, finding.is_error) == (Check.DIGEST, True)
+
+
+def with_rack(broker: int, rack: str) -> ClusterSnapshot:
+    brokers = (replace(one, rack=rack) if one.id == broker else one for one in cluster().brokers)
+    return replace(cluster(), brokers=tuple(brokers))
+
+
 def test_a_file_that_was_edited_by_hand_is_known_by_its_figures() -> None:
     edited = replace(PLAN, partitions=(replace(PLAN.partitions[0], replicas=(2, 3)), PLAN.partitions[1]))
     (finding,) = check_plan(edited, cluster())
@@ -202,6 +231,18 @@ def test_lines_are_those_of_the_file_however_it_is_laid_out(layout: int | str | 
     for key in ("cluster_id", "input_digest", "score"):
         assert f'"{key}":' in rows[lines.of_key(key) - 1]
     assert lines.of_partition(U0) == 1
+
+
+def test_a_digest_that_differs_says_what_has_changed() -> None:
+    start = small_cluster({0: "a", 1: "b", 2: "c", 3: "a"}, {"t": [[0, 1], [1, 2]], "u": [[0, 1]]})
+    plan = make_plan(start, Strategy.DECOMMISSION, PlanOptions(brokers=(2,))).plan
+    assert check_plan(plan, start) == []
+    now = small_cluster({0: "a", 1: "x", 3: "a", 5: "b"}, {"t": [[0, 1], [1, 2]], "u": [[0, 3], [3, 0]]})
+    (digest,) = [one for one in check_plan(plan, now) if one.check is Check.DIGEST]
+    assert digest.message.endswith(
+        "(broker 0 had 2 replicas and has 3; broker 1 was in rack b and is in x; broker 1 had 3 replicas and has 2;"
+        " broker 2 is gone; broker 3 had 0 replicas and has 2; broker 5 has come)"
+    )
 
 
 def test_findings_have_the_lines_of_the_plan() -> None:

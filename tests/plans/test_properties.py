@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,18 @@ def test_a_time_limit_bounds_the_work_and_not_the_outcome_of_a_race() -> None:
     }
     assert len(texts) == 1
     assert '"solver": "heuristic"' in texts.pop()
+
+
+def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
+    """In the middle of the solver's work: it takes less of it, keeps the aim, and gives the same bytes every time."""
+    snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
+    options = PlanOptions(aim=(Aim.REPLICAS, Aim.BYTES), minimise=Minimise.BYTES)
+    whole = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    cut = replace(options, time_limit_s=0.5)
+    plans = [make_plan(snapshot, Strategy.REBALANCE, cut).plan for _ in range(2)]
+    assert encode_plan(plans[0]) == encode_plan(plans[1])
+    score = plans[0].klamm.score
+    assert (score.solver, score.after.replica_range) == ("highs", whole.after.replica_range)
+    assert score.gap is not None
+    assert whole.gap is not None
+    assert (score.gap, score.leader_changes) > (whole.gap, whole.leader_changes)

@@ -93,6 +93,12 @@ def test_the_fewest_bytes_are_found_and_proven(name: str, gib: float) -> None:
     assert (score.gap, score.is_optimal, score.lower_bound.bytes) == (0.0, True, score.bytes)
 
 
+def test_a_move_less_is_asked_for_where_the_bound_is_too_low() -> None:
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES)
+    score = make_plan(scenario("s4_add3"), Strategy.REBALANCE, options).plan.klamm.score
+    assert (score.moves, score.lower_bound.moves, score.leader_changes, score.is_optimal) == (33, 33, 6, True)
+
+
 @pytest.mark.parametrize(("name", "moves"), [("s4_add3", 252), ("s5_rebalance_skew", 149)])
 def test_all_three_aims_together_cost_no_more_moves(name: str, moves: int) -> None:
     options = PlanOptions(aim=(*LEVEL, Aim.BYTES), minimise=Minimise.MOVES)
@@ -101,3 +107,24 @@ def test_all_three_aims_together_cost_no_more_moves(name: str, moves: int) -> No
     held = [row.bytes_after for row in score.brokers if row.bytes_after is not None]
     mean = sum(held) / len(held)
     assert all(0.95 * mean <= each <= 1.05 * mean for each in held)
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "options", "moves", "left"),
+    [
+        # A part of the plan of fewest moves would move 81 replicas with these bytes.
+        (
+            "s4_add3", Strategy.REBALANCE,
+            PlanOptions(aim=(Aim.REPLICAS,), minimise=Minimise.MOVES, max_bytes=60 * GIB), 231, 21,
+        ),
+        ("s8_uneven_racks_rebalance", Strategy.REBALANCE, PlanOptions(aim=LEVEL, max_bytes=5 * GIB), 5, 11),
+    ],
+)  # fmt: skip
+def test_the_best_plan_within_a_cap(name: str, strategy: Strategy, options: PlanOptions, moves: int, left: int) -> None:
+    score = make_plan(scenario(name), strategy, options).plan.klamm.score
+    assert (score.moves, score.remaining_moves) == (moves, left)
+    assert options.max_bytes is not None
+    assert score.bytes is not None
+    assert score.bytes <= options.max_bytes
+    if Aim.LEADERS in (options.aim or ()):
+        assert score.after.leader_range == 1

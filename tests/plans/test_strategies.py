@@ -225,3 +225,12 @@ def test_a_bad_capacity_file_names_the_place(text: str, message: str) -> None:
 def test_an_empty_cluster_needs_no_plan() -> None:
     nothing: ClusterSnapshot = cluster({1: None}, {})
     assert make_plan(nothing, Strategy.REBALANCE, PlanOptions()).plan.partitions == ()
+
+
+def test_a_lower_factor_drops_dead_replicas_first() -> None:
+    snapshot = cluster({1: "a", 2: "b"}, {"t": [[3, 1], [3, 1, 2], [4, 3, 1]]})
+    after = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=1)).plan
+    assert [entry.replicas for entry in after.partitions] == [(1,), (1,), (1,)]
+    one_lives = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=2)).plan
+    assert {entry.name.partition: set(entry.replicas) for entry in one_lives.partitions}[1] == {1, 2}
+    assert all(1 in entry.replicas for entry in one_lives.partitions)

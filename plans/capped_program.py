@@ -1,0 +1,249 @@
+"""The best plan within a cap on moves or bytes, as one integer program, for clusters that are small enough.
+
+Every partition either stays as it is or gets a set of replicas that the whole plan could give it. The aims come one
+after the other, in the order of ``capping.rank``: what is reached for one is a row when the next one is minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import highspy
+import numpy as np
+
+from plans.capping import byte_room, is_allowed, undone_of
+from plans.construction import choose_leaders
+from plans.exact import CHECK, new_solver, run_limited
+from plans.levels import Levels, fixed_counts
+from plans.loads import ByteLimits, held_bytes
+from plans.options import Aim
+from plans.ordering import ordered
+from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.work import Work
+
+_NODES_MAX = 5_000
+_HALF = 0.5
+"""So much more than a count is what no rounding forbids, and no other count reaches."""
+
+Terms = dict[int, float]
+"""What each variable counts in a row or an aim."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """An aim: a sum that is minimised. ``slack``: how much more the later ones may spend."""
+
+    terms: Terms
+    slack: float
+
+
+@dataclass(slots=True)
+class CappedProgram:
+    """One program. Its variables are the replicas, the leaders and whether a partition that has to change does so."""
+
+    problem: Problem
+    replica_levels: Levels | None
+    leader_levels: Levels | None
+    limits: ByteLimits
+    work: Work
+    _parts: list[ProblemPartition] = field(init=False)
+    _unit: float = 1.0
+    _solver: Any = field(default_factory=lambda: new_solver())
+    _holds: dict[tuple[int, int], int] = field(default_factory=dict)
+    _leads: dict[tuple[int, int], int] = field(default_factory=dict)
+    _done: dict[int, int] = field(default_factory=dict)
+
+    def run(self) -> tuple[tuple[int, ...], ...] | None:
+        """Return the lists of all partitions; None where the work does not suffice for a single plan."""
+        self._parts = [self.problem.partitions[index] for index in self.problem.movable]
+        sizes = [one.size or 0 for one in self._parts]
+        self._unit = max(1.0, sum(sizes) / len(sizes)) if sizes else 1.0
+        for number, one in enumerate(self._parts):
+            self._add_partition(number, one)
+        self._add_caps()
+        found = None
+        for stage in self._stages():
+            value, values = self._minimise(stage, found)
+            if values is None:
+                break
+            found = values
+            self._add_row(-highspy.kHighsInf, value + stage.slack, stage.terms)
+        return None if found is None else self._lists(found)
+
+    def _add_partition(self, number: int, one: ProblemPartition) -> None:
+        """Let the partition have any allowed set; one whose set is not allowed now may stay as it is as well."""
+        held = mask_of(one.current)
+        done = None if is_allowed(self.problem, one, held) else self._add_var(0, 1)
+        if done is not None:
+            self._done[number] = done
+        for broker in bits(one.may_hold | held):
+            cell = self._holds[number, broker] = self._add_var(one.must_hold >> broker & 1, 1)
+            if done is None:
+                continue
+            if not held >> broker & 1:
+                self._add_row(-highspy.kHighsInf, 0, {cell: 1, done: -1})
+            else:
+                self._add_row(1, highspy.kHighsInf if one.may_hold >> broker & 1 else 1, {cell: 1, done: 1})
+        cells = {self._holds[number, broker]: 1.0 for broker in bits(one.may_hold | held)}
+        change = {} if done is None else {done: float(len(one.current) - one.factor)}
+        self._add_row(*2 * (one.factor if done is None else len(one.current),), cells | change)
+        self._add_racks(number, one, done)
+        if self.leader_levels is not None:
+            self._add_leader(number, one, done)
+
+    def _add_racks(self, number: int, one: ProblemPartition, done: int | None) -> None:
+        held = mask_of(one.current)
+        racks = [rack & (one.may_hold | held) for rack in self.problem.racks()]
+        if one.shared_racks_max == 0:
+            for rack in racks:
+                # A partition that stays as it is may share the racks that it shares now.
+                more = max(0, (held & rack).bit_count() - 1) if done is not None else 0
+                terms = {self._holds[number, broker]: 1.0 for broker in bits(rack)}
+                if done is not None:
+                    terms[done] = float(more)
+                self._add_row(-highspy.kHighsInf, 1 + more, terms)
+        elif one.factor - one.shared_racks_max > 1:
+            used = {}
+            for rack in racks:
+                taken = self._add_var(0, 1, is_whole=False)
+                used[taken] = 1.0
+                self._add_row(0, highspy.kHighsInf, {taken: -1, **{self._holds[number, b]: 1.0 for b in bits(rack)}})
+            wanted = float(one.factor - one.shared_racks_max)
+            if done is None:
+                self._add_row(wanted, highspy.kHighsInf, used)
+            else:
+                self._add_row(0, highspy.kHighsInf, {**used, done: -wanted})
+
+    def _add_leader(self, number: int, one: ProblemPartition, done: int | None) -> None:
+        first, able = one.current[0], one.may_hold & one.may_lead
+        found = {}
+        for broker in bits(able if done is None else able | 1 << first):
+            found[broker] = self._leads[number, broker] = self._add_var(0, 1)
+            self._add_row(0, highspy.kHighsInf, {self._holds[number, broker]: 1, found[broker]: -1})
+        self._add_row(1, 1, dict.fromkeys(found.values(), 1.0))
+        if done is not None:
+            most = highspy.kHighsInf if able >> first & 1 else 1
+            self._add_row(1, most, {found[first]: 1, done: 1})
+
+    def _add_caps(self) -> None:
+        problem = self.problem
+        fresh = self._fresh()
+        if problem.max_moves is not None:
+            self._add_row(-highspy.kHighsInf, problem.max_moves, dict.fromkeys(fresh, 1.0))
+        if problem.max_bytes is not None:
+            self._add_row(-highspy.kHighsInf, problem.max_bytes / self._unit, self._sized(fresh))
+        for broker, room in byte_room(problem).items():
+            others = sum(one.size or 0 for one in problem.partitions if not one.is_movable and broker in one.current)
+            self._add_row(-highspy.kHighsInf, (room - others) / self._unit, self._sized(self._on(broker)))
+
+    def _stages(self) -> Iterable[_Stage]:
+        """Give the aims in their order; what is not asked for has no terms and is left out."""
+        brokers = self.problem.brokers
+        undone, shared = {}, {}
+        for number, done in self._done.items():
+            one = self._parts[number]
+            undone[done] = -float(undone_of(one, one.current))
+            shared[done] = -float(max(0, shared_racks(brokers, one.current) - one.shared_racks_max))
+        weights = [self.problem.weight(one) for one in self._parts]
+        unit = max(1.0, sum(weights) / len(weights)) if weights else 1.0
+        copied = {var: weights[number] / unit for var, number in self._fresh().items()}
+        kept = self._leads if self.leader_levels is not None else self._holds
+        changed = {kept[n, one.current[0]]: -1.0 for n, one in enumerate(self._parts) if (n, one.current[0]) in kept}
+        for stage in (
+            _Stage(undone, _HALF),
+            _Stage(shared, _HALF),
+            _Stage(self._above(self.replica_levels, Aim.REPLICAS), _HALF),
+            _Stage(self._above(self.leader_levels, Aim.LEADERS), _HALF),
+            _Stage(self._outside(), 1e-6),
+            _Stage(copied, (gcd(*weights) or 1) / 2 / unit),
+            _Stage(changed, _HALF),
+        ):
+            if any(stage.terms.values()):
+                yield stage
+
+    def _above(self, levels: Levels | None, kind: Aim) -> Terms:
+        """Return variables for what brokers have above their shares; brokers of a group may divide theirs."""
+        if levels is None:
+            return {}
+        base = fixed_counts(self.problem, leaders=kind is Aim.LEADERS)
+        found, shares = {}, {}
+        for broker, low in levels.low.items():
+            cells = (
+                self._on(broker) if kind is Aim.REPLICAS else {v: n for (n, b), v in self._leads.items() if b == broker}
+            )
+            above = self._add_var(0, highspy.kHighsInf)
+            shares[broker] = self._add_var(low, levels.high[broker])
+            found[above] = 1.0
+            terms = {**dict.fromkeys(cells, 1.0), above: -1.0, shares[broker]: -1.0}
+            self._add_row(-highspy.kHighsInf, -base[broker], terms)
+        for group in levels.groups:
+            self._add_row(group.total, group.total, {shares[broker]: 1.0 for broker in group.brokers})
+        return found
+
+    def _outside(self) -> Terms:
+        """Return variables for the bytes by which brokers are outside of their limits."""
+        found = {}
+        held = held_bytes(self.problem, [() if one.is_movable else one.current for one in self.problem.partitions])
+        for limit, sign in ((self.limits.most, 1.0), (self.limits.least, -1.0)):
+            for broker, value in limit.items():
+                outside = self._add_var(0, highspy.kHighsInf, is_whole=False)
+                found[outside] = 1.0
+                terms = {var: sign * size for var, size in self._sized(self._on(broker)).items()}
+                self._add_row(-highspy.kHighsInf, sign * (value - held[broker]) / self._unit, {**terms, outside: -1.0})
+        return found
+
+    def _fresh(self) -> dict[int, int]:
+        """Return the variables of replicas that would be copied, with their partitions."""
+        return {var: n for (n, broker), var in self._holds.items() if broker not in self._parts[n].current}
+
+    def _on(self, broker: int) -> dict[int, int]:
+        return {var: n for (n, b), var in self._holds.items() if b == broker}
+
+    def _sized(self, cells: dict[int, int]) -> Terms:
+        return {var: (self._parts[number].size or 0) / self._unit for var, number in cells.items()}
+
+    def _add_var(self, low: float, high: float, *, is_whole: bool = True) -> int:
+        self._solver.addVar(low, high)
+        index = int(self._solver.getNumCol()) - 1
+        if is_whole:
+            self._solver.changeColIntegrality(index, highspy.HighsVarType.kInteger)
+        return index
+
+    def _add_row(self, low: float, high: float, terms: Terms) -> None:
+        found = {index: value for index, value in terms.items() if value}
+        indexes, values = np.array(list(found), np.int32), np.array(list(found.values()), np.float64)
+        self._solver.addRow(low, high, len(found), indexes, values)
+
+    def _minimise(self, stage: _Stage, start: list[float] | None) -> tuple[float, list[float] | None]:
+        """Return the least sum that was found and the values of all variables."""
+        solver, size = self._solver, int(self._solver.getNumCol())
+        costs = np.zeros(size)
+        costs[list(stage.terms)] = list(stage.terms.values())
+        solver.changeColsCost(size, np.arange(size, dtype=np.int32), costs)
+        for name, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
+            solver.setOptionValue(name, value)
+        if start is not None and len(start) == size:
+            given = highspy.HighsSolution()
+            given.col_value = start
+            solver.setSolution(given)
+        self.work.spend(CHECK * run_limited(solver, max(0, self.work.left) // CHECK))
+        if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return 0.0, None
+        values = list(solver.getSolution().col_value)
+        return float(np.dot(costs, values)), values
+
+    def _lists(self, values: list[float]) -> tuple[tuple[int, ...], ...]:
+        held, after = [0] * len(self._parts), [one.current for one in self.problem.partitions]
+        for (number, broker), var in self._holds.items():
+            held[number] |= (values[var] > _HALF) << broker
+        leaders = choose_leaders(self.problem, held, None)
+        for (number, broker), var in self._leads.items():
+            if values[var] > _HALF:
+                leaders[number] = broker
+        for number, index in enumerate(self.problem.movable):
+            if number not in self._done or values[self._done[number]] > _HALF:
+                after[index] = ordered(self._parts[number].current, held[number], leaders[number])
+        return tuple(after)

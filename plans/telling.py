@@ -1,0 +1,95 @@
+"""A plan told to people: the sentence that sums it up, the score card's rows, its moves. Pure.
+
+Sizes and times are written by whoever shows them: ``Units`` has the two functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from engine.common.model import TopicPartition
+from plans.options import Minimise
+from plans.plan_file import PlanFile
+from plans.score import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How a face writes bytes, and seconds."""
+
+    size: Callable[[int], str]
+    span: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One partition of a plan. ``copies`` counts the replicas that are copied; ``bytes`` is None where unknown."""
+
+    name: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    copies: int
+    bytes: int | None
+
+
+def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
+    """Return the plan in a sentence: what it takes, and what is proven."""
+    if not partition_count:
+        return "Nothing has to be done: no plan is needed."
+    copied = "" if score.bytes is None else f", {units.size(score.bytes)}"
+    took = "" if score.makespan_s is None else f", at least {units.span(score.makespan_s)}"
+    text = f"{_count(score.moves, 'move')}{copied}, {_count(score.leader_changes, 'leader change')}{took}"
+    if score.remaining_moves:
+        return f"{text}: as much as the cap allows, {_count(score.remaining_moves, 'move')} are left."
+    bound = score.lower_bound
+    is_bytes = first is Minimise.BYTES and bound.bytes is not None and score.bytes is not None
+    least = units.size(bound.bytes or 0) if is_bytes else f"{bound.moves:,}"
+    achieved = score.bytes if is_bytes else score.moves
+    if achieved == (bound.bytes if is_bytes else bound.moves):
+        also = "" if score.is_optimal else "; there may be one with fewer leader changes"
+        return f"{text}: no plan can do with fewer{' bytes' if is_bytes else ' moves'}{also}."
+    return f"{text}: at least {least}{'' if is_bytes else ' moves'} are needed."
+
+
+Figure = int | str | None
+
+
+def card_rows(score: Score) -> list[tuple[str, Figure, Figure]]:
+    """Return the measures of the brokers that remain, each before and after."""
+    old, new = score.before, score.after
+    return [
+        ("replicas, fullest less emptiest", old.replica_range, new.replica_range),
+        ("leaders, fullest less emptiest", old.leader_range, new.leader_range),
+        ("bytes, deviation from the mean", _percent(old.bytes_cv), _percent(new.bytes_cv)),
+        ("rack violations", old.rack_violations, new.rack_violations),
+        ("replicas above their topic's share", old.topic_excess, new.topic_excess),
+    ]
+
+
+def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list[PlannedMove]:
+    """Return the partitions of a plan, in its order."""
+    before = {entry.name: entry for entry in plan.klamm.rollback}
+    found = []
+    for entry in plan.partitions:
+        old = before[entry.name]
+        placed = set(zip(old.replicas, old.log_dirs, strict=True))
+        copies = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
+        size = sizes.get(entry.name)
+        found.append(
+            PlannedMove(entry.name, old.replicas, entry.replicas, copies, None if size is None else size * copies)
+        )
+    return found
+
+
+def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
+    """Return the moves that copy most, the largest first; what copies nothing is none of them."""
+    return sorted((one for one in moves if one.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{100 * value:.1f} %"

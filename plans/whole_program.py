@@ -1,0 +1,211 @@
+"""The smallest plan by one integer program over every choice, for clusters that are small enough.
+
+The columns of ``exact`` prove most plans with little work. Where bytes are an aim their bound is often too low, for it
+lets parts of partitions move. Here every partition has a variable for each broker, and HiGHS branches until nothing
+better is left, or the work is used up. First the figure that is minimised; at its least, the leader changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil, gcd
+from typing import Any
+
+import highspy
+import numpy as np
+
+from plans.columns import Model
+from plans.construction import Solution, choose_leaders
+from plans.exact import CHECK, Outcome, new_solver, run_limited
+from plans.options import Aim
+from plans.problem import Problem
+from plans.work import Work
+
+_VARIABLES_MAX = 12_000
+"""With more of them it finds less than the program over columns does in the same time."""
+
+_NOISE = 2e-6
+"""By how much the solver's bound may be wrong, in units of the objective, which are near 1 for one partition."""
+
+_NODES_MAX = 5_000
+
+_SHARE = 2
+"""Where moves are counted, the first run takes one part in so many of the work; the rest asks for one move less."""
+
+Entry = tuple[int, float]
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the program is small enough."""
+    return variables_of(problem) <= _VARIABLES_MAX
+
+
+def variables_of(problem: Problem) -> int:
+    """Return how many variables it has: one for each movable partition and broker, two with leaders."""
+    cells = len(problem.movable) * len(problem.brokers)
+    return cells * (1 + (Aim.LEADERS in problem.aim))
+
+
+@dataclass(slots=True)
+class WholeProgram:
+    """One program. ``start`` is the best plan so far; ``is_start_good``: it meets the aim."""
+
+    model: Model
+    start: Solution
+    is_start_good: bool
+    work: Work
+    _solver: Any = field(default_factory=lambda: new_solver())
+    _has_leaders: bool = False
+    _size: int = 0
+
+    def run(self) -> Outcome:
+        """Return the best plan that was found, with the bounds that are proven; ``leader_bound`` holds at the bound."""
+        self._build()
+        weights = [int(weight) for weight in self.model.weight]
+        unit = max(1.0, float(self.model.weight.mean())) if weights else 1.0
+        costs = np.where(self.model.is_held, 0.0, self.model.weight[:, None] / unit).ravel()
+        is_counted = len(set(weights)) == 1
+        found, dual = self._minimise(costs, share=_SHARE if is_counted else 1)
+        grain = gcd(*weights) or 1
+        least = max(0, ceil((dual - _NOISE) * unit / grain)) * grain
+        if is_counted and found is not None:
+            found, least = self._one_less(costs, found, least)
+        if found is None or self._first(found) > least or self.work.is_over:
+            return Outcome(found, least, None)
+        # Half a grain more, so that no rounding forbids what was found.
+        self._begin_again(costs, (least + grain / 2) / unit)
+        self.start, self.is_start_good = found, True
+        fewer, dual = self._minimise(self._leader_costs())
+        changes = len(weights) + dual
+        return Outcome(fewer or found, least, max(0, ceil(changes - _NOISE)))
+
+    def _one_less(self, costs: Any, found: Solution, least: int) -> tuple[Solution, int]:
+        """Ask whether a move less would do, until none does. The no often takes less than the bound that says it."""
+        while self._first(found) > least and not self.work.is_over:
+            self.is_start_good = False
+            self._begin_again(costs, self._first(found) - 0.5)
+            fewer, _ = self._minimise(costs)
+            if fewer is None:
+                is_proven = self._solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
+                return found, self._first(found) if is_proven else least
+            found = fewer
+        return found, least
+
+    def _begin_again(self, costs: Any, most: float) -> None:
+        """Let the figure be no more than this. The solver is a new one, for one that was interrupted stays so."""
+        self._solver = new_solver()
+        self._build()
+        self._add_row(-highspy.kHighsInf, most, ((int(cell), float(costs[cell])) for cell in np.flatnonzero(costs)))
+
+    def _first(self, solution: Solution) -> int:
+        held = self.model.is_held
+        return sum(
+            int(self.model.weight[number]) * sum(not held[number, b] for b in range(held.shape[1]) if mask >> b & 1)
+            for number, mask in enumerate(solution.held)
+        )
+
+    def _leader_costs(self) -> Any:
+        """A leader that stays takes one off the count of partitions. Without levels it stays where its replica does."""
+        count, brokers = self.model.is_held.shape
+        costs = np.zeros(self._size)
+        offset = count * brokers if self._has_leaders else 0
+        costs[offset + np.arange(count) * brokers + self.model.first] = -1.0
+        return costs
+
+    def _build(self) -> None:
+        model = self.model
+        count, brokers = model.is_held.shape
+        cells = count * brokers
+        self._has_leaders = any(row.kind is Aim.LEADERS for row in model.rows)
+        low, high = model.must.astype(float).ravel(), model.allowed.astype(float).ravel()
+        if self._has_leaders:
+            low = np.concatenate([low, np.zeros(cells)])
+            high = np.concatenate([high, (model.allowed & model.leads).astype(float).ravel()])
+        self._size = len(low)
+        self._solver.addVars(self._size, low, high)
+        every = np.arange(self._size, dtype=np.int32)
+        self._solver.changeColsIntegrality(self._size, every, np.ones(self._size, np.uint8))
+        for number in range(count):
+            self._add_partition(number, brokers, cells)
+        for row in model.rows:
+            offset = cells if row.kind is Aim.LEADERS else 0
+            sizes = model.size.tolist() if row.kind is Aim.BYTES else [1.0] * count
+            self._add_row(
+                row.low, row.high, ((offset + n * brokers + b, sizes[n]) for n in range(count) for b in row.brokers)
+            )
+
+    def _add_partition(self, number: int, brokers: int, cells: int) -> None:
+        model, base = self.model, number * brokers
+        factor, shared = int(model.factor[number]), int(model.shared[number])
+        self._add_row(factor, factor, ((base + b, 1.0) for b in range(brokers)))
+        racks = [[base + int(b) for b in rack] for rack in model.racks]
+        if shared == 0:
+            for rack in racks:
+                if len(rack) > 1:
+                    self._add_row(0, 1, ((cell, 1.0) for cell in rack))
+        elif factor - shared > 1:
+            # One more variable for each rack, which is at most 1 and at most the rack's replicas.
+            first = self._solver.getNumCol()
+            self._solver.addVars(len(racks), np.zeros(len(racks)), np.ones(len(racks)))
+            for offset, rack in enumerate(racks):
+                self._add_row(0, highspy.kHighsInf, [(first + offset, -1.0), *((cell, 1.0) for cell in rack)])
+            self._add_row(factor - shared, highspy.kHighsInf, ((first + n, 1.0) for n in range(len(racks))))
+        if self._has_leaders:
+            self._add_row(1, 1, ((cells + base + b, 1.0) for b in range(brokers)))
+            for broker in np.flatnonzero(model.allowed[number] & model.leads[number]).tolist():
+                self._add_row(0, highspy.kHighsInf, [(base + broker, 1.0), (cells + base + broker, -1.0)])
+
+    def _add_row(self, low: float, high: float, entries: Iterable[Entry]) -> None:
+        found = [(index, value) for index, value in entries if value]
+        indexes = np.array([index for index, _ in found], np.int32)
+        self._solver.addRow(low, high, len(found), indexes, np.array([value for _, value in found]))
+
+    def _minimise(self, costs: Any, share: int = 1) -> tuple[Solution | None, float]:
+        """Return the best plan and the solver's bound. Takes one part in ``share`` of the work that is left."""
+        solver = self._solver
+        solver.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), np.asarray(costs, float))
+        for name, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
+            solver.setOptionValue(name, value)
+        if self.is_start_good:
+            given = highspy.HighsSolution()
+            given.col_value = self._values(self.start)
+            solver.setSolution(given)
+        self.work.spend(CHECK * run_limited(solver, self.work.left // CHECK // share))
+        info = solver.getInfo()
+        bound = float(info.mip_dual_bound)
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return None, max(bound, -float(self._size))
+        return self._solution(solver.getSolution().col_value), max(bound, -float(self._size))
+
+    def _values(self, solution: Solution) -> list[float]:
+        count, brokers = self.model.is_held.shape
+        values = [0.0] * self._solver.getNumCol()
+        for number, (mask, leader) in enumerate(zip(solution.held, solution.leaders, strict=True)):
+            for broker in range(brokers):
+                values[number * brokers + broker] = float(mask >> broker & 1)
+            if self._has_leaders:
+                values[count * brokers + number * brokers + leader] = 1.0
+        return self._with_racks(values)
+
+    def _with_racks(self, values: list[float]) -> list[float]:
+        """Fill in the variables of racks, in the order in which they were added."""
+        at, brokers = self._size, self.model.is_held.shape[1]
+        for number in range(len(self.model.factor)):
+            shared = int(self.model.shared[number])
+            if shared and int(self.model.factor[number]) - shared > 1:
+                for rack in self.model.racks:
+                    values[at] = min(1.0, sum(values[number * brokers + int(b)] for b in rack))
+                    at += 1
+        return values
+
+    def _solution(self, values: Sequence[float]) -> Solution:
+        count, brokers = self.model.is_held.shape
+        cells = np.array(values[: self._size]) > 0.5
+        held = [
+            sum(1 << int(b) for b in np.flatnonzero(row)) for row in cells[: count * brokers].reshape(count, brokers)
+        ]
+        if not self._has_leaders:
+            return Solution(tuple(held), tuple(choose_leaders(self.model.problem, held, None)))
+        leads = cells[count * brokers :].reshape(count, brokers)
+        return Solution(tuple(held), tuple(int(row.argmax()) for row in leads))

@@ -1,0 +1,149 @@
+"""Clusters of unusual shape: whatever is asked there is a plan or a reason, and no plan makes a hard measure worse."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from odd_clusters import Odd, odd_case
+from small_clusters import applied
+
+from plans.errors import PlanError
+from plans.loads import held_bytes
+from plans.made import MadePlan
+from plans.options import Aim, Strategy
+from plans.plan_file import encode_plan
+from plans.planning import make_plan
+from plans.problem import Problem, mask_of
+
+SEEDS = 60
+BATCH = 12
+LIMIT_S = 0.3
+"""Runs are cut short; what holds for every plan holds for those too."""
+
+
+def planned(odd: Odd) -> MadePlan | None:
+    """Return the plan, None where the planner says why there is none."""
+    try:
+        return make_plan(odd.snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S))
+    except PlanError as error:
+        assert str(error)
+        assert error.hint
+        return None
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_no_plan_is_worse_than_its_input(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        odd = odd_case(seed)
+        made = planned(odd)
+        if made is None:
+            continue
+        told = f"seed {seed}"
+        problem, after = made.problem, made.after
+        before = [one.current for one in problem.partitions]
+        check_each_partition(problem, after, odd, told)
+        assert made.plan.klamm.score.after.rack_violations <= made.plan.klamm.score.before.rack_violations + (
+            forced_violations(problem) if odd.strategy in FORCING else 0
+        ), told
+        if Aim.REPLICAS in problem.aim and odd.strategy in LEVELLING and not problem.leaving:
+            assert squares(problem, after, 99) <= squares(problem, before, 99), told
+        if Aim.LEADERS in problem.aim and odd.strategy in LEVELLING and not problem.leaving:
+            assert squares(problem, after, 1) <= squares(problem, before, 1), told
+        for index, capacity in enumerate(problem.capacities):
+            if capacity is not None:
+                assert held_bytes(problem, after)[index] <= max(capacity, held_bytes(problem, before)[index]), told
+        check_bounds(made, told)
+
+
+FORCING = (Strategy.DECOMMISSION, Strategy.REPLACE, Strategy.FACTOR, Strategy.MOVE)
+LEVELLING = (Strategy.REBALANCE, Strategy.RACKS, Strategy.LEADERS, Strategy.EXPAND)
+
+
+def check_each_partition(problem: Problem, after: Sequence[tuple[int, ...]], odd: Odd, told: str) -> None:
+    dead = {number for number, broker in enumerate(problem.brokers) if not broker.is_alive}
+    excluded = {n for n, broker in enumerate(problem.brokers) if broker.id in odd.options.exclude_brokers}
+    is_capped = problem.is_capped
+    for one, lists in zip(problem.partitions, after, strict=True):
+        name = f"{told}, {one.name}"
+        fresh = set(lists) - set(one.current)
+        assert len(set(lists)) == len(lists), name
+        assert not fresh & (dead | excluded | problem.leaving), name
+        assert set(lists) - dead or set(one.current) <= dead, f"{name} has lost its living replicas"
+        if not one.is_movable:
+            assert lists == one.current, name
+            continue
+        if is_capped and lists == one.current:
+            continue
+        assert len(lists) == one.factor, name
+        assert not set(lists) & problem.leaving, name
+        assert not mask_of(lists) & ~one.may_hold, name
+        if odd.strategy is Strategy.LEADERS:
+            assert set(lists) == set(one.current), name
+
+
+def forced_violations(problem: Problem) -> int:
+    """Return how many rack violations the strategy may have to add: what each partition is allowed."""
+    return sum(one.shared_racks_max for one in problem.partitions if one.is_movable)
+
+
+def squares(problem: Problem, lists: Sequence[tuple[int, ...]], places: int) -> int:
+    counts = [0] * len(problem.brokers)
+    for one in lists:
+        for broker in one[:places]:
+            counts[broker] += 1
+    return sum(counts[broker] ** 2 for broker in problem.remaining)
+
+
+def check_bounds(made: MadePlan, told: str) -> None:
+    score, bound = made.plan.klamm.score, made.plan.klamm.score.lower_bound
+    if score.remaining_moves or made.problem.is_capped:
+        return
+    if any("not as level" in note for note in made.notes):
+        return
+    assert score.moves >= bound.moves, told
+    assert score.leader_changes >= bound.leader_changes, told
+    assert score.bytes is None or bound.bytes is None or score.bytes >= bound.bytes, told
+    if score.is_optimal:
+        assert score.gap == 0.0, told
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_planning_again_changes_nothing(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        odd = odd_case(seed)
+        made = planned(odd)
+        if made is None or made.problem.is_capped or not made.plan.klamm.score.is_optimal:
+            continue
+        again = planned(replace(odd, snapshot=applied(odd.snapshot, made.plan.partitions)))
+        assert again is not None
+        assert again.plan.partitions == (), f"seed {seed}"
+
+
+def test_the_same_bytes_whatever_the_hashes(tmp_path: Path) -> None:
+    """In processes of their own, whose hashes are random."""
+    told = set()
+    for hash_seed in ("0", "4711"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        ran = subprocess.run(
+            [sys.executable, __file__], check=True, capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+        told.add(ran.stdout)
+    assert len(told) == 1
+
+
+def digests() -> None:
+    """Print a digest of each plan."""
+    for seed in range(SEEDS):
+        made = planned(odd_case(seed))
+        print(seed, None if made is None else hashlib.sha256(encode_plan(made.plan).encode()).hexdigest())
+
+
+if __name__ == "__main__":
+    digests()
