@@ -7,13 +7,17 @@ a piece reads a little more on both sides and takes what is of its own time. It 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 from engine.admin.state_changes.merge import MergePlan
-from engine.admin.state_changes.zones import UtcClock
+from engine.admin.state_changes.selection import ORDER_SLACK
+from engine.admin.state_changes.zones import UtcClock, shifted
 from engine.formats.state_change_lines import is_start, start_of
 
 SLACK_BYTES = 32 * 1024
@@ -24,6 +28,7 @@ _SAMPLES_PER_PIECE = 16
 _LOOK_BYTES = 16 * 1024
 _LOOK_BYTES_MAX = 16 * 1024 * 1024
 _BLOCK_BYTES = 64 * 1024
+_LOGS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,12 @@ class Piece:
 def cut(plan: MergePlan, paths: Sequence[Path], piece_bytes: int) -> list[Piece]:
     """Return pieces of about so many bytes, in the order of time. ``paths`` are the plan's logs, uncompressed."""
     logs = [_Log(path, plan.clock_of(file)) for path, file in zip(paths, plan.files, strict=True)]
+    distance = min(max(piece_bytes // _SAMPLES_PER_PIECE, 1), _SAMPLE_BYTES_MAX)
     try:
-        bounds = _boundaries(logs, piece_bytes)
-        edges = [[0, *(log.cut_at(bound) for bound in bounds), log.size] for log in logs]
+        # In stores each look is a request: logs are looked at side by side.
+        with ThreadPoolExecutor(_LOGS_AT_ONCE) as pool:
+            bounds = _boundaries(list(pool.map(lambda log: log.samples(distance), logs)), piece_bytes)
+            edges = list(pool.map(lambda log: [0, *map(log.cut_at, bounds), log.size], logs))
         leads = [plan.lead_start(number) for number in range(len(logs))]
         times: list[bytes | None] = [None, *bounds, None]
         return [
@@ -69,11 +77,14 @@ def _segments(
     start: bytes | None,
     stop: bytes | None,
 ) -> Iterator[Segment]:
-    """Yield what a piece reads: a log has a part in it, or lines without a time at its beginning that belong there."""
+    """Yield what a piece reads: a log has a part in it, or lines without a time at its beginning that belong there.
+
+    Where two cuts are one, single entries around it may still be of that time.
+    """
     for number, (log, lead) in enumerate(zip(logs, leads, strict=True)):
         low, high = edges[number][index], edges[number][index + 1]
         has_lead = (start is None or start <= lead) and (stop is None or lead < stop)
-        if low < high or has_lead:
+        if low < high or has_lead or log.may_have_around(low, start, stop):
             yield Segment(number, log.entry_before(low), log.entry_after(high))
 
 
@@ -105,6 +116,31 @@ def is_nearly_in_order(path: Path) -> bool:
     return not is_start(rest) or start_of(rest) >= earliest
 
 
+def is_in_order_near_cuts(path: Path) -> bool:
+    """Whether each entry stands within ``SLACK_BYTES`` of its place, and no more than an hour out of order.
+
+    Then pieces miss nothing, and neither they nor the local merge meet an entry too late, whichever of them are wanted.
+    """
+    greatest = settled = b""
+    recent: deque[tuple[int, bytes]] = deque()
+    position = 0
+    with path.open("rb") as file:
+        for line in file:
+            if b"\0" in line:
+                return False
+            if is_start(line):
+                start = start_of(line)
+                while recent and recent[0][0] <= position - SLACK_BYTES:
+                    settled = recent.popleft()[1]
+                if start >= greatest:
+                    greatest = start
+                    recent.append((position, start))
+                elif start < settled or shifted(start, ORDER_SLACK) < greatest:
+                    return False
+            position += len(line)
+    return True
+
+
 class _Log:
     """One log, open for looking at single places."""
 
@@ -115,6 +151,30 @@ class _Log:
 
     def close(self) -> None:
         self._file.close()
+
+    def may_have_around(self, cut: int, start: bytes | None, stop: bytes | None) -> bool:
+        """Whether entries around a cut may be from ``start`` to before ``stop``."""
+        if cut == 0:
+            return stop is None or self._head_times[0] < stop
+        return cut < self.size or start is None or self._tail_times[1] >= start
+
+    @cached_property
+    def _head_times(self) -> tuple[bytes, bytes]:
+        return self._times_between(0, 2 * SLACK_BYTES)
+
+    @cached_property
+    def _tail_times(self) -> tuple[bytes, bytes]:
+        return self._times_between(max(0, self.size - 2 * SLACK_BYTES), self.size)
+
+    def _times_between(self, begin: int, end: int) -> tuple[bytes, bytes]:
+        """Return the first and the last time that some bytes of the log have."""
+        self._file.seek(begin)
+        starts = [start_of(line) for line in self._file.read(end - begin).split(b"\n") if is_start(line)]
+        if not starts:
+            return b"\xff", b""
+        found = [min(starts), max(starts)]
+        first, last = found if self._clock is None else self._clock.starts(found)
+        return first, last
 
     def samples(self, distance: int) -> list[tuple[bytes, int]]:
         """Return times at even distances, each with the bytes up to the next one."""
@@ -172,12 +232,11 @@ class _Log:
             look *= 4
 
 
-def _boundaries(logs: Sequence[_Log], piece_bytes: int) -> list[bytes]:
+def _boundaries(samples: Sequence[Sequence[tuple[bytes, int]]], piece_bytes: int) -> list[bytes]:
     """Return the times at which so many bytes of all logs have gone by."""
     bounds: list[bytes] = []
     passed = 0
-    distance = min(max(piece_bytes // _SAMPLES_PER_PIECE, 1), _SAMPLE_BYTES_MAX)
-    for start, size in sorted(sample for log in logs for sample in log.samples(distance)):
+    for start, size in sorted(sample for log in samples for sample in log):
         if passed >= piece_bytes and (not bounds or start > bounds[-1]):
             bounds.append(start)
             passed = 0

@@ -9,11 +9,13 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.admin.cluster.errors import Unreachable
 from engine.admin.state_changes.entry_reader import Block, EntryReader, TagOf
 from engine.admin.state_changes.log_input import DamagedLog, LogInput
 from engine.admin.state_changes.merge import MergePlan
@@ -23,7 +25,15 @@ from engine.admin.state_changes.problems import LogProblem, ProblemCounter, Prob
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import shifted
 from engine.common.errors import OperationError
-from engine.pipeline.log_cuts import Piece, Segment, cut, expected_bytes, is_nearly_in_order
+from engine.pipeline.log_cuts import (
+    Piece,
+    Segment,
+    cut,
+    expected_bytes,
+    is_in_order_near_cuts,
+    is_nearly_in_order,
+)
+from engine.pipeline.store_path import StorePath
 from engine.pipeline.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -66,6 +76,7 @@ class PartResult:
     size_bytes: int
     taken_bytes: dict[int, int]
     problems: tuple[LogProblem, ...]
+    topics_met: frozenset[bytes]
 
 
 def refuse_existing(out: Path) -> None:
@@ -83,6 +94,8 @@ def merge_logs(
 ) -> MergeResult:
     """Merge into the folder ``out``, or into one file of this name; it is there only once it is whole.
 
+    In a store, which cannot rename a folder, the parts come one by one, and ``_SUCCESS`` when all are there.
+
     Raises:
         OperationError: the output exists, or a log is a pipe.
     """
@@ -92,23 +105,38 @@ def merge_logs(
         raise OperationError(f"a pipe can be read only once, and only here: {pipe}", hint="name files or folders")
     work = out.absolute().with_name(f".{out.name}.{uuid.uuid4().hex[:8]}")
     work.mkdir(parents=True)
+    is_in_place = isinstance(out, StorePath)
+    parts = out if is_in_place and not is_single else work / "parts"
     try:
-        result = _merge_into(spark, plan, work, piece_bytes or _piece_bytes(spark, plan))
-        return _as_file(result, work / "file", out) if is_single else _as_folder(result, work / "folder", out)
+        result = _merge_into(spark, plan, work, parts, piece_bytes or _piece_bytes(spark, plan))
+        if is_single:
+            return _as_file(result, out if is_in_place else work / "file", out)
+        if is_in_place:
+            (out / _DONE).touch()
+            return result
+        return _as_folder(result, work / "folder", out)
+    except BaseException:
+        if is_in_place:
+            _remove(out)
+        raise
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _remove(work)
 
 
 def write_part(task: PartTask) -> PartResult:
     """Merge one part into its file. A second attempt writes the same bytes under the same name."""
     merge = PieceMerge(task.plan, task.paths, task.piece)
-    unfinished = task.path.with_name(f".{task.path.name}.{uuid.uuid4().hex[:8]}")
+    is_in_place = isinstance(task.path, StorePath)
+    unfinished = task.path if is_in_place else task.path.with_name(f".{task.path.name}.{uuid.uuid4().hex[:8]}")
     size = 0
     with unfinished.open("wb") as file:
         for chunk in text_chunks(merge.batches(text_tags(task.plan))):
             size += file.write(chunk)
-    unfinished.replace(task.path)
-    return PartResult(task.path, size, merge.taken_bytes, tuple(merge.problems))
+    if not is_in_place:
+        unfinished.replace(task.path)
+    elif not size:
+        unfinished.unlink()
+    return PartResult(task.path, size, merge.taken_bytes, tuple(merge.problems), merge.topics_met)
 
 
 def unpack(task: tuple[Path, Path]) -> LogProblem | None:
@@ -140,8 +168,16 @@ class PieceMerge:
     @property
     def problems(self) -> list[LogProblem]:
         """What was wrong with the logs, as far as they were read."""
-        counters = self.plan.counters if self.piece is None else self.counters
-        return [problem for counter in counters for problem in counter.problems]
+        return [problem for counter in self._used_counters for problem in counter.problems]
+
+    @property
+    def topics_met(self) -> frozenset[bytes]:
+        """The wanted topics that the logs name."""
+        return frozenset(topic for counter in self._used_counters for topic in counter.topics_met)
+
+    @property
+    def _used_counters(self) -> Sequence[ProblemCounter]:
+        return self.plan.counters if self.piece is None else self.counters
 
     def batches(self, tag_of: TagOf[bytes]) -> Iterator[Batch[bytes]]:
         """Yield the merge."""
@@ -154,9 +190,7 @@ class PieceMerge:
         file, lead = self.plan.files[segment.number], self.plan.lead_start(segment.number)
         counter = ProblemCounter(file.source)
         self.counters.append(counter)
-        selection = Selection(
-            piece.start, None if piece.stop is None else shifted(piece.stop, -timedelta(milliseconds=1))
-        )
+        selection = _within(self.plan.selection, piece)
 
         def count(size_bytes: int) -> None:
             self.taken_bytes[segment.number] = self.taken_bytes.get(segment.number, 0) + size_bytes
@@ -191,20 +225,42 @@ class _CountingReader(EntryReader[bytes]):
         return block
 
 
+def _within(selection: Selection, piece: Piece) -> Selection:
+    """Return what is wanted of a piece."""
+    end = None if piece.stop is None else shifted(piece.stop, -timedelta(milliseconds=1))
+    starts = [start for start in (piece.start, selection.start) if start is not None]
+    ends = [one for one in (end, selection.end) if one is not None]
+    return replace(selection, start=max(starts, default=None), end=min(ends, default=None))
+
+
 def _piece_bytes(spark: SparkSession, plan: MergePlan) -> int:
     wanted = plan.size_bytes // (spark.sparkContext.defaultParallelism * _PIECES_PER_CORE)
     return min(max(wanted, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
 
 
-def _merge_into(spark: SparkSession, plan: MergePlan, work: Path, piece_bytes: int) -> MergeResult:
+def _remove(path: Path) -> None:
+    if isinstance(path, StorePath):
+        # What went wrong before is what is told.
+        with suppress(OSError, Unreachable):
+            path.remove()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _merge_into(spark: SparkSession, plan: MergePlan, work: Path, parts: Path, piece_bytes: int) -> MergeResult:
     reason = _why_not_cut(plan)
     if reason is None:
         paths, damages = _unpacked(spark, plan, work)
-        results = _run(spark, plan, paths, cut(plan, paths, piece_bytes), work / "parts")
-        reason = _why_unsound(spark, plan, paths, results)
+        # What is left out cannot be counted afterwards.
+        reason = _why_doubtful(spark, plan, paths) if plan.selection != Selection() else None
+    if reason is None:
+        pieces = [piece for piece in cut(plan, paths, piece_bytes) if _has_wanted(plan.selection, piece)]
+        results = _run(spark, plan, paths, pieces, parts)
+        reason = _why_unsound(spark, plan, paths, results) if plan.selection == Selection() else None
         if reason is None:
             return _result(plan, results, damages)
-    whole = _run(spark, plan, tuple(file.path for file in plan.files), [None], work / "whole")
+    _remove(parts)
+    whole = _run(spark, plan, tuple(file.path for file in plan.files), [None], parts)
     return replace(_result(plan, whole, ()), reason=reason)
 
 
@@ -227,7 +283,7 @@ def _run(
     spark: SparkSession, plan: MergePlan, paths: tuple[Path, ...], pieces: Sequence[Piece | None], folder: Path
 ) -> list[PartResult]:
     folder.mkdir()
-    tasks = [PartTask(plan, paths, piece, folder / f"part-{number:05d}") for number, piece in enumerate(pieces)]
+    tasks = [PartTask(plan, paths, piece, folder / f"part-{number:05d}.log") for number, piece in enumerate(pieces)]
     return run_in_workers(spark, write_part, tasks)
 
 
@@ -236,6 +292,21 @@ def _why_not_cut(plan: MergePlan) -> str | None:
     if merged is not None:
         return f"{merged} comes out of a merge"
     return "clocks were changed meanwhile" if plan.has_changed_clocks else None
+
+
+def _has_wanted(selection: Selection, piece: Piece) -> bool:
+    is_before = selection.start is not None and piece.stop is not None and piece.stop <= selection.start
+    is_after = selection.end is not None and piece.start is not None and piece.start > selection.end
+    return not (is_before or is_after)
+
+
+def _why_doubtful(spark: SparkSession, plan: MergePlan, paths: Sequence[Path]) -> str | None:
+    """Return why parts of what is wanted may differ from the local merge: an entry stands too far from its place."""
+    answers = run_in_workers(spark, is_in_order_near_cuts, paths)
+    for file, is_fine in zip(plan.files, answers, strict=True):
+        if not is_fine:
+            return f"lines of {file.source} stand too far from their place"
+    return None
 
 
 def _why_unsound(
@@ -266,9 +337,11 @@ def _result(plan: MergePlan, results: Sequence[PartResult], damages: Sequence[Lo
             counters[problem.source].count(problem.kind, problem.count)
         else:
             counters[problem.source].tell(problem.kind, problem.message)
-    told = [problem for counter in counters.values() for problem in counter.problems]
+    for counter in counters.values():
+        counter.topics_met.update(topic for result in results for topic in result.topics_met)
+    told = replace(plan, counters=tuple(counters.values())).problems
     parts = tuple(result.path for result in results if result.size_bytes)
-    return MergeResult(parts, sum(result.size_bytes for result in results), (*plan.found_problems, *told))
+    return MergeResult(parts, sum(result.size_bytes for result in results), tuple(told))
 
 
 def _as_folder(result: MergeResult, staged: Path, out: Path) -> MergeResult:
@@ -289,6 +362,7 @@ def _as_file(result: MergeResult, staged: Path, out: Path) -> MergeResult:
             with part.open("rb") as source:
                 shutil.copyfileobj(source, target, _COPY_BYTES)
             part.unlink()
-    refuse_existing(out)
-    staged.replace(out)
+    if staged != out:
+        refuse_existing(out)
+        staged.replace(out)
     return replace(result, parts=(out,))

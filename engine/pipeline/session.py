@@ -222,7 +222,13 @@ def _processes_noted() -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(*arguments, **named))
+        # Popen returns only once the child has replaced its program. An interrupt before that would leave us without
+        # the child's number, and a JVM whose driver went while it started never ends by itself.
+        interrupts: list[int] = []
+        with _on_interrupt(lambda: interrupts.append(signal.SIGINT)):
+            started.append(subprocess.Popen(*arguments, **named))
+        if interrupts:
+            raise KeyboardInterrupt
         return started[-1]
 
     module: Any = java_gateway
@@ -233,11 +239,30 @@ def _processes_noted() -> Iterator[list[subprocess.Popen[bytes]]]:
         module.Popen = before
 
 
+@contextmanager
+def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
+    """Have Ctrl-C do this inside, and nothing else."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: act())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _end(gateway: Any, processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End session and JVM. One that had not come up yet does not notice that nobody is there: it is killed."""
+    """End session and JVM. A JVM that was still starting is killed, and so is every JVM at a second Ctrl-C."""
     from pyspark import SparkContext
 
-    try:
+    def kill() -> None:
+        for process in processes:
+            process.kill()
+
+    with _on_interrupt(kill):
+        if gateway is None:
+            kill()
         context = SparkContext._active_spark_context
         if context is not None:
             stopping = threading.Thread(target=_stop_quietly, args=(context,), name="spark-stop", daemon=True)
@@ -246,11 +271,8 @@ def _end(gateway: Any, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         if gateway is not None:
             with suppress(Exception):
                 gateway.shutdown()
-    finally:
         SparkContext._gateway = SparkContext._jvm = None
         for process in processes:
-            if gateway is None:
-                process.kill()
             _end_process(process)
 
 
@@ -268,7 +290,7 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
             with suppress(OSError):
                 process.stdin.close()
         process.wait(_STOP_PATIENCE_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 

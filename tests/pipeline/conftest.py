@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from live_cluster import live_cluster, topic_name
 from spark_sessions import spark
+from topic_program import commands, program
 
-__all__ = ["live_cluster", "spark", "topic_name"]
+__all__ = ["commands", "live_cluster", "program", "spark", "topic_name"]

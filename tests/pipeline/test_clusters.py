@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -28,17 +29,21 @@ from engine.local.java import find_java
 
 pytestmark = pytest.mark.timeout(900)
 
+SPARK_HOME = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
 JOB = """\
 import json
 import sys
 from pathlib import Path
 
+import dying
 import klamm._path
 from klamm.spark import register
 
+from cli.main import main
 from engine.admin.state_changes.find_logs import find_logs
 from engine.admin.state_changes.log_files import look_at_logs
 from engine.admin.state_changes.merge import MergeWish, plan_merge
+from engine.pipeline import log_merge
 from engine.pipeline.log_merge import merge_logs
 from engine.pipeline.session import SparkOptions, spark_session
 
@@ -58,7 +63,40 @@ with spark_session("test", options, java_home=Path(given["java_home"])) as spark
     values = sorted(bytes(row.value).decode() for row in data.collect())
     plan = plan_merge(look_at_logs(find_logs([Path(given["logs"])])), MergeWish())
     result = merge_logs(spark, plan, Path(given["out"]), piece_bytes=50_000)
+    words = ["--single", "--topic", "orders", "--partition", "7", "--quiet"]
+    assert main(["spark", "merge", given["logs"], "--out", given["out"] + "-7", *words]) == 0
+    spark.sparkContext.addPyFile(dying.__file__)
+    log_merge.write_part = dying.write_part
+    merge_logs(spark, plan, Path(given["out"] + "-killed"), piece_bytes=50_000)
 print(json.dumps({"found": missing, "values": values, "parts": [str(part) for part in result.parts]}))
+"""
+DYING = """\
+import os
+import signal
+from pathlib import Path
+
+import klamm._path
+
+from engine.pipeline import log_merge
+
+
+def write_part(task):
+    \"""Writes a part; the first that writes the third one takes its executor with it when a piece of it is written.\"""
+    if task.path.name == "part-00002.log" and not DIED.exists():
+        log_merge.text_chunks = until_death
+    return log_merge.write_part(task)
+
+
+def until_death(batches):
+    yield next(text_chunks(batches))
+    DIED.touch()
+    daemon = os.getppid()
+    executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+    for process in (executor, daemon, os.getpid()):
+        os.kill(process, signal.SIGKILL)
+
+
+text_chunks = log_merge.text_chunks
 """
 
 
@@ -83,16 +121,15 @@ def standalone(folder: Path) -> Iterator[str]:
     """A master and one worker of Spark's own kind, on an address of their own."""
     host, port = own_loopback_address(), 7077
     started: list[subprocess.Popen[bytes]] = []
-    spark_home = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
     environment = os.environ | {
-        "SPARK_HOME": str(spark_home),
+        "SPARK_HOME": str(SPARK_HOME),
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
         "SPARK_LOCAL_IP": host,
         "SPARK_WORKER_DIR": str(folder / "work"),
     }
 
     def start(kind: str, *words: str) -> None:
-        command = [spark_home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host, *words]
+        command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host, *words]
         with (folder / f"{kind}.log").open("wb") as log:
             started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
 
@@ -126,9 +163,26 @@ def local_cluster(folder: Path) -> Iterator[str]:
     yield "local-cluster[2,1,1024]"
 
 
-@pytest.mark.parametrize("cluster", [local_cluster, standalone])
+def run_here(given: dict[str, Any]) -> list[str]:
+    """The job starts Spark itself."""
+    return [sys.executable, "job.py", json.dumps(given)]
+
+
+def submit(given: dict[str, Any]) -> list[str]:
+    """``spark-submit`` starts the job in a session that is there already."""
+    conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]
+    words = [word for name, value in conf for word in ("--conf", f"{name}={value}")]
+    return [str(SPARK_HOME / "bin" / "spark-submit"), "--master", given["master"], *words, "job.py", json.dumps(given)]
+
+
+@pytest.mark.parametrize(("cluster", "command"), [(local_cluster, run_here), (standalone, submit)])
 def test_executors_without_klamm(
-    cluster: object, plain_python: Path, live_cluster: LocalCluster, topic_name: str, tmp_path: Path
+    cluster: object,
+    command: Callable[[dict[str, Any]], list[str]],
+    plain_python: Path,
+    live_cluster: LocalCluster,
+    topic_name: str,
+    tmp_path: Path,
 ) -> None:
     admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
     admin.create_topics([NewTopic(topic_name, num_partitions=2)])[topic_name].result(30)
@@ -139,6 +193,7 @@ def test_executors_without_klamm(
     logs = tmp_path / "logs"
     write_logs(logs, random.Random(8), brokers=2, entries=2000, disorder=2, is_gzip=True)
     (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "dying.py").write_text(f"{DYING}DIED = Path({str(tmp_path / 'died')!r})\n")
     with cluster(tmp_path) as master:  # type: ignore[operator]
         given = {
             "master": master,
@@ -148,15 +203,22 @@ def test_executors_without_klamm(
             "logs": str(logs),
             "out": str(tmp_path / "out"),
         }
+        env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         ran = subprocess.run(
-            [sys.executable, "job.py", json.dumps(given)], cwd=tmp_path, capture_output=True, text=True, timeout=800,
-            env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, check=False,
+            command(given), cwd=tmp_path, capture_output=True, text=True, timeout=800,
+            env=env | {"JAVA_HOME": given["java_home"], "SPARK_HOME": str(SPARK_HOME)}, check=False,
         )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["found"] == [False, False, False], "the executors' Python must not have klamm, nor its libraries"
     assert found["values"] == sorted(str(number) for number in range(100))
     assert b"".join(Path(part).read_bytes() for part in found["parts"]) == locally(plan_of(logs))
+    assert (tmp_path / "out-7").read_bytes() == locally(plan_of(logs, topics=["orders"], partitions=["7"]))
+    assert (tmp_path / "died").exists(), "an executor died in the middle of a part"
+    after = sorted(path.name for path in (tmp_path / "out-killed").iterdir())
+    assert after == ["_SUCCESS", *(Path(part).name for part in found["parts"])]
+    assert b"".join((tmp_path / "out-killed" / name).read_bytes() for name in after) == locally(plan_of(logs))
+    assert not list(tmp_path.glob(".out*")), "what the dead executor began is gone"
 
 
 def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:

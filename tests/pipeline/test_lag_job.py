@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from group_members import commit, fill
-from klamm_program import Ran, in_process
+from klamm_program import PROGRAM, environment
+from soak import rounds
+from spark_sessions import SETTINGS
 from spark_traces import one_source, write_checkpoint
+from topic_program import Program
 
 import engine.pipeline.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target
@@ -23,28 +29,15 @@ from engine.admin.lag.lake_sampling import ChunkTask, Watched
 from engine.local.cluster import LocalCluster
 from engine.pipeline.lag_job import LagJob, SampleTold, run_lag_job
 
-Program = Callable[..., Ran]
+FAULT_SEED = int(os.environ.get("KLAMM_FAULT_SEED", "13"))
 
 
 @pytest.fixture
-def program(
-    live_cluster: LocalCluster,
-    topic_name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Program:
-    """Runs commands against the cluster, with a topic of two partitions of 100 records, and a group that is behind."""
-    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        return in_process(*words, capture=capsys)
-
-    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+def program(program: Program, live_cluster: LocalCluster, topic_name: str) -> Program:
+    """There is a topic of two partitions of 100 records, and a group that is behind."""
     fill(live_cluster.bootstrap_servers, topic_name, 2, 100)
     commit(live_cluster.bootstrap_servers, f"{topic_name}-g", {(topic_name, 0): 40, (topic_name, 1): 100})
-    return run
+    return program
 
 
 @pytest.fixture
@@ -122,18 +115,55 @@ def test_no_gap_and_no_duplicate_after_ten_deaths(
         except Exception as error:
             assert "killed" in str(error)
     assert set(deaths) == {"before", "midst", "after"}
-    rows = rows_of(out)
+    check_whole(rows_of(out), f"{topic_name}-g")
+
+
+def check_whole(rows: list[dict[str, Any]], group: str) -> None:
+    """Check that no sample is missing, none is there twice, and each has both partitions of the group."""
     keys = Counter((row["sample"], row["kind"], row["group"], row["topic"], row["partition"]) for row in rows)
     assert set(keys.values()) == {1}
     samples = sorted({row["sample"] for row in rows})
     # The first batch of a new query has no moment, and takes no sample.
     assert samples == list(range(samples[0], samples[0] + len(samples)))
     assert samples[0] in (0, 1)
-    mine = Counter(row["sample"] for row in rows if row["group"] == f"{topic_name}-g")
+    mine = Counter(row["sample"] for row in rows if row["group"] == group)
     assert mine == dict.fromkeys(samples, 2), "each sample is whole"
     times = {row["sample"]: row["time"] for row in rows}
     assert sorted(times.values()) == [times[sample] for sample in samples]
     assert len(set(times.values())) == len(samples)
+
+
+def test_no_gap_and_no_duplicate_after_kill_9(program: Program, topic_name: str, tmp_path: Path) -> None:
+    """The command itself is killed at random moments, alone or with its JVM and all workers."""
+    out, dice = tmp_path / "lag", random.Random(FAULT_SEED)
+    (tmp_path / "scratch").mkdir()
+    env = environment(tmp_path) | {
+        "TMPDIR": str(tmp_path / "scratch"),
+        "KLAMM_BOOTSTRAP_SERVER": os.environ["KLAMM_BOOTSTRAP_SERVER"],
+    }
+    settings = [word for name, value in SETTINGS for word in ("--conf", f"{name}={value}")]
+    command = [PROGRAM, "spark", "lag", "--out", out, "--interval", "1s", "--master", "local[1]", *settings]
+
+    def kept() -> int:
+        return len({path.name[:24] for path in out.glob("day=*/*.parquet")})
+
+    for _ in range(rounds("KLAMM_LAG_KILLS", 1)):
+        wanted = kept() + dice.choice([1, 2])
+        with subprocess.Popen(command, env=env, start_new_session=True, stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + 300
+            while kept() < wanted:
+                assert process.poll() is None, process.communicate()[1].decode()
+                assert time.monotonic() < deadline, "it takes no samples"
+                time.sleep(0.05)
+            time.sleep(dice.uniform(0, 1.5))
+            if dice.random() < 0.5:
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+    before = kept()
+    subprocess.run([*command, "--samples", "2"], env=env, check=True, capture_output=True, timeout=300)
+    assert kept() >= before + 1
+    check_whole(rows_of(out), f"{topic_name}-g")
 
 
 def test_a_cluster_that_is_not_there_leaves_the_others(spark: Any, watched: Watched, tmp_path: Path) -> None:
@@ -143,4 +173,6 @@ def test_a_cluster_that_is_not_there_leaves_the_others(spark: Any, watched: Watc
     run_lag_job(spark, job, told.append, threading.Event())
     assert len(told[0].failures) == 1
     assert told[0].failures[0].startswith("127.0.0.1:9: ")
-    assert told[0].row_count > 0
+    assert told[0].row_count > 1
+    (row,) = (row for row in rows_of(tmp_path / "lag") if row["cluster"] == "127.0.0.1:9")
+    assert (row["kind"], row["group_status"], row["error"] in told[0].failures[0]) == ("cluster", "UNKNOWN", True)

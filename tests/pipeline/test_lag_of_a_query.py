@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from klamm_program import Ran, in_process
+from topic_program import Program
 
 from engine.admin.lag.checkpoints import read_checkpoint
 from engine.admin.lag.event_logs import find_event_logs, read_event_logs
@@ -24,26 +24,6 @@ from engine.formats.spark_checkpoints import Offsets, kafka_offsets
 from engine.local.cluster import LocalCluster
 
 DEADLINE_S = 60.0
-Program = Callable[..., Ran]
-
-
-@pytest.fixture
-def program(
-    live_cluster: LocalCluster,
-    topic_name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made."""
-    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        return in_process(*words, capture=capsys)
-
-    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
-    return run
 
 
 @pytest.fixture

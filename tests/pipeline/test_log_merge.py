@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from klamm_program import in_process
 from merged_logs import BEGIN, entry, locally, plan_of, write_logs
 
+from engine.admin.state_changes.problems import ProblemKind
 from engine.common.errors import OperationError
 from engine.pipeline import log_cuts, log_merge
 from engine.pipeline.log_merge import MergeResult, merge_logs
@@ -50,7 +51,7 @@ def in_pieces(folder: Path, piece_bytes: int, **wish: Any) -> tuple[bytes, Merge
     st.integers(200, 9000),
     st.booleans(),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_bytes_of_the_local_merge(
     chance: random.Random, brokers: int, entries: int, disorder: int, piece_bytes: int, is_gzip: bool
 ) -> None:
@@ -62,6 +63,65 @@ def test_the_bytes_of_the_local_merge(
             patch.setattr(log_cuts, "SLACK_BYTES", chance.choice([0, 300, 5000]))
             merged, _ = in_pieces(folder, piece_bytes)
         assert merged == locally(plan_of(folder))
+
+
+def wishes() -> st.SearchStrategy[dict[str, Any]]:
+    """Topics that are there and one that is not, brokers, and times within and around the logs."""
+    times = st.integers(-60, 240).map(lambda seconds: f"{BEGIN + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}")
+    about = st.sampled_from(
+        [{}, {"topics": ["orders"]}, {"topics": ["orders"], "partitions": ["1,5,77"]}, {"topics": ["absent"]}]
+    )
+    bounds = st.lists(st.none() | times, min_size=2, max_size=2)
+    return st.builds(
+        lambda about, bounds, brokers: {
+            **about,
+            "brokers": brokers,
+            "start": min((one for one in bounds if one), default=None) if bounds[0] else None,
+            "end": max((one for one in bounds if one), default=None) if bounds[1] else None,
+        },
+        about,
+        bounds,
+        st.sampled_from([[], ["1"], ["2,3"]]),
+    )
+
+
+@given(st.integers(0, 10_000), wishes(), st.integers(0, 5), st.integers(1000, 9000))
+@settings(max_examples=25)
+def test_the_filters_of_the_local_merge(seed: int, wish: dict[str, Any], disorder: int, piece_bytes: int) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "logs"
+        write_logs(folder, random.Random(seed), brokers=3, entries=200, disorder=disorder)
+        plan = plan_of(folder, **wish)
+        expected = locally(plan)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log_merge, "run_in_workers", run_here)
+            merged, result = in_pieces(folder, piece_bytes, **wish)
+        assert merged == expected
+        is_missing = [problem.kind is ProblemKind.NO_MENTION for problem in plan.problems]
+        assert any(is_missing) == any(problem.kind is ProblemKind.NO_MENTION for problem in result.problems)
+
+
+@pytest.mark.parametrize("entries_between", [100, 1000])
+def test_a_filtered_line_far_from_its_place_is_not_lost(folder: Path, entries_between: int) -> None:
+    folder.mkdir()
+    lines = [entry(BEGIN + timedelta(seconds=number), 1, f"other-{number}") for number in range(2000)]
+    lines.insert(500 + entries_between, entry(BEGIN + timedelta(seconds=500), 1, "Leader orders-1 starts"))
+    (folder / "state-change.log").write_text("".join(lines))
+    merged, result = in_pieces(folder, 20_000, topics=["orders"])
+    assert merged == locally(plan_of(folder, topics=["orders"]))
+    assert b"orders-1" in merged
+    assert (result.reason is None) == (entries_between == 100)
+
+
+def test_a_line_an_hour_out_of_order_among_few(folder: Path) -> None:
+    """The local merge passes over what ends more than an hour before the start."""
+    folder.mkdir()
+    hours = [entry(BEGIN + timedelta(hours=number), 1, f"Leader orders-{number} starts") for number in range(12)]
+    (folder / "state-change.log").write_text("".join([*hours[:4], hours[9], *hours[4:9], *hours[10:]]))
+    wish = {"start": f"{BEGIN + timedelta(hours=8, minutes=30):%Y-%m-%d %H:%M:%S}", "topics": ["orders"]}
+    merged, result = in_pieces(folder, 100, **wish)
+    assert merged == locally(plan_of(folder, **wish))
+    assert result.reason is not None and "too far from their place" in result.reason
 
 
 @pytest.fixture
@@ -163,5 +223,15 @@ def test_the_command_on_a_session(spark: Any, folder: Path, tmp_path: Path, caps
     single = tmp_path / "night.log"
     assert in_process("spark", "merge", folder, "--out", single, "--single", capture=capsys).code == 0
     assert single.read_bytes() == locally(plan_of(folder))
+    orders = tmp_path / "orders.log"
+    words = ("--single", "--topic", "orders", "--partition", "7", "--start", "2026-11-21 06:00:01", "--broker", "2")
+    ran = in_process("spark", "merge", folder, "--out", f"file://{orders}", *words, capture=capsys)
+    assert ran.code == 0, ran.err
+    wish = {"topics": ["orders"], "partitions": ["7"], "start": "2026-11-21 06:00:01", "brokers": ["2"]}
+    assert orders.read_bytes() == locally(plan_of(folder, **wish))
+    for words in (("alluxio://h/logs", "--out", tmp_path / "x"), (folder, "--out", "alluxio://h/x")):
+        refused = in_process("spark", "merge", *words, "-o", "json", capture=capsys)
+        assert (refused.code, "alluxio:// cannot be read or written here" in refused.error["message"]) == (2, True)
+        assert "a folder that every executor sees" in refused.error["hint"]
     nowhere = in_process("spark", "merge", folder, "-o", "json", capture=capsys)
     assert (nowhere.code, nowhere.error["hint"]) == (2, "give --out FOLDER")

@@ -155,10 +155,48 @@ def test_ctrl_c_ends_spark_too(tmp_path: Path) -> None:
     assert process.wait(60) == 130, told
     assert "error: interrupted" in told
     assert log.parent.exists(), "--verbose keeps it"
+    # A child of the JVM's own start script may outlive it by a moment.
+    deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() for pid in jvms):
-        assert time.monotonic() < deadline, "the JVM has not noticed that nobody is there any more"
+        assert time.monotonic() < deadline, "the JVM is left running"
         time.sleep(0.05)
     assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_while_the_jvm_is_being_forked(tmp_path: Path) -> None:
+    """The JVM is killed even when the interrupt comes after the fork and before Popen has returned."""
+    code = (
+        "import os, signal, sys, threading, time; from pathlib import Path; from pyspark import java_gateway\n"
+        "from engine.pipeline.session import _end, _processes_noted\n"
+        "def fork():\n"
+        "    Path(sys.argv[1]).write_text(str(os.getpid()))\n"
+        "    time.sleep(1)\n"
+        "threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+        "with _processes_noted() as processes:\n"
+        "    try: java_gateway.Popen(['sleep', '60'], preexec_fn=fork)\n"
+        "    except KeyboardInterrupt: print('interrupted')\n"
+        "    finally: _end(None, processes)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "pid")], capture_output=True, text=True)
+    pid = int((tmp_path / "pid").read_text())
+    is_left = Path(f"/proc/{pid}").exists()
+    if is_left:
+        os.kill(pid, signal.SIGKILL)
+    assert (ran.stdout, ran.stderr, is_left) == ("interrupted\n", "", False)
+
+
+def test_a_second_ctrl_c_kills_a_jvm_that_does_not_end() -> None:
+    code = (
+        "import os, signal, subprocess, threading, time; from engine.pipeline import session\n"
+        "deaf = subprocess.Popen(['sleep', '600'], stdin=subprocess.PIPE)\n"
+        "session._STOP_PATIENCE_S = 60\n"
+        "class Gateway:\n"
+        "    def shutdown(self): threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+        "session._end(Gateway(), [deaf])\n"
+        "print(deaf.returncode)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert (ran.stdout, ran.stderr) == ("-9\n", "")
 
 
 def children(pid: int) -> list[int]:

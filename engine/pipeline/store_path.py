@@ -1,0 +1,163 @@
+"""Paths in object stores, for code that reads and writes logs by ``pathlib``: S3, Google Cloud, Azure and HDFS.
+
+The URI is the path, so it travels to executors as it is. Each process opens the store for itself through pyarrow, which
+executors have, with the credentials that its environment gives: no jar is needed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterator
+from functools import cache
+from pathlib import PosixPath
+from typing import Any
+
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.lag.stores import arrow_place
+
+SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+
+_THROUGH_LIBHDFS = ("hdfs", "viewfs")
+_AHEAD_BYTES_MIN = 1 << 16
+_AHEAD_BYTES_MAX = 1 << 22
+
+
+class StorePath(PosixPath):
+    """A file or folder in a store. Objects are there once they are whole; folders are what their names say."""
+
+    def __str__(self) -> str:
+        scheme, _, rest = super().__str__().partition(":/")
+        return f"{scheme}://{rest}"
+
+    def absolute(self) -> StorePath:
+        return self
+
+    def exists(self, **named: Any) -> bool:
+        from pyarrow import fs
+
+        return self._info().type is not fs.FileType.NotFound
+
+    def is_dir(self, **named: Any) -> bool:
+        from pyarrow import fs
+
+        return self._info().type is fs.FileType.Directory
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, **named: Any) -> os.stat_result:
+        info = self._info()
+        if not info.is_file:
+            raise FileNotFoundError(str(self))
+        return os.stat_result((stat.S_IFREG, 0, 0, 0, 0, 0, info.size, 0, 0, 0))
+
+    def walk(self, *words: Any, **named: Any) -> Iterator[tuple[Any, list[str], list[str]]]:
+        """Yield folders with the names of the files in them, as Path does since Python 3.12."""
+        from pyarrow import fs
+
+        files, path = self._place()
+        head = len(path.rstrip("/")) + 1
+        for info in files.get_file_info(fs.FileSelector(path, recursive=True)):
+            if info.is_file:
+                found = self / info.path[head:]
+                yield found.parent, [], [found.name]
+
+    def open(self, mode: str = "r", buffering: int = -1, *words: Any, **named: Any) -> Any:
+        """Open for reading or writing bytes. An object is read ahead in growing pieces, for each is a request."""
+        files, path = self._place()
+        if mode == "wb":
+            return files.open_output_stream(path)
+        raw = _Ahead(files.open_input_file(path))
+        return io.BufferedReader(raw) if buffering else raw
+
+    def touch(self, *words: Any, **named: Any) -> None:
+        self.open("wb").close()
+
+    def mkdir(self, *words: Any, **named: Any) -> None:
+        """Do nothing: a folder comes with the first file in it."""
+
+    def unlink(self, *words: Any, **named: Any) -> None:
+        files, path = self._place()
+        files.delete_file(path)
+
+    def remove(self) -> None:
+        """Remove a file, or a folder with all that is in it; it may be gone."""
+        if self.is_dir():
+            files, path = self._place()
+            files.delete_dir(path)
+        elif self.exists():
+            self.unlink()
+
+    def _info(self) -> Any:
+        files, path = self._place()
+        try:
+            return files.get_file_info(path)
+        except OSError as error:
+            raise Unreachable(f"the store does not answer: {error}", where=str(self)) from error
+
+    def _place(self) -> tuple[Any, str]:
+        scheme, bucket, *rest = self.parts
+        files, root = _opened(f"{scheme}//{bucket}")
+        return files, "/".join([root.rstrip("/"), *rest])
+
+
+class _Ahead(io.RawIOBase):
+    """Reads a file of a store: around a place that is looked at, and in growing pieces as long as it is read on."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._position = 0
+        self._ahead = memoryview(b"")
+        self._ahead_begin = 0
+        self._piece_bytes = _AHEAD_BYTES_MIN
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size()}
+        self._position = bases[whence] + offset
+        return self._position
+
+    def readinto(self, target: Any) -> int:
+        done = 0
+        while done < len(target) and (found := self._from_here()):
+            size = min(len(target) - done, len(found))
+            target[done : done + size] = found[:size]
+            self._position += size
+            done += size
+        return done
+
+    def _from_here(self) -> memoryview:
+        """Return what is known from the position on, after asking where nothing is; nothing at the end."""
+        within = self._position - self._ahead_begin
+        if not 0 <= within < len(self._ahead):
+            is_next = within == len(self._ahead)
+            self._piece_bytes = min(2 * self._piece_bytes, _AHEAD_BYTES_MAX) if is_next else _AHEAD_BYTES_MIN
+            size = min(self._piece_bytes, max(0, self._file.size() - self._position))
+            self._ahead = memoryview(self._file.read_at(size, self._position) if size else b"")
+            self._ahead_begin, within = self._position, 0
+        return self._ahead[within:]
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+@cache
+def _opened(uri: str) -> tuple[Any, str]:
+    """Return the file system of a bucket or cluster, and the path of its root."""
+    if not uri.startswith(_THROUGH_LIBHDFS):
+        return arrow_place(uri)
+    from pyarrow import fs
+
+    try:
+        return fs.HadoopFileSystem.from_uri(uri), ""
+    except OSError as error:
+        hint = "set HADOOP_HOME, and CLASSPATH to what hadoop classpath --glob prints, here and on executors"
+        raise Unreachable(f"HDFS cannot be opened: {error}", where=uri, hint=hint) from error
