@@ -18,6 +18,7 @@ class Group(StrEnum):
     ROWS = "Rows"
     VIEW = "View"
     CHANGES = "Changes"
+    PLANS = "Plans"
     RECORDING = "Recording"
     PROGRAM = "Program"
 
@@ -75,11 +76,11 @@ _PAGE_HELP = {
     "partitions": "Leader, ISR and offsets of every partition.",
     "groups": "Consumer groups: lag in records and time, and its trend.",
     "reassignments": "What is being moved: bytes, rate, time left, and what stands still.",
-    "plans": "A plan file beside the cluster: :plan FILE opens one.",
+    "plans": "Make a plan, look at it, carry it out, and lead it back.",
     "timeline": "All that happened while the dashboard looked.",
     "spark": "Streaming queries of Spark.",
     "zookeeper": "The znodes, decoded.",
-    "logs": "What the dashboard itself has logged.",
+    "logs": "What the dashboard itself has logged; w on a partition shows what brokers logged of it.",
 }
 """The screens by name, with their keys and titles."""
 
@@ -107,6 +108,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("rows.tag", ("t",), "Tag", "Tag the row: an operation is about all tagged rows.", Group.ROWS),
     Action("rows.tag_all", ("T",), "Tag all", "Tag all rows in sight, or take all tags off.", Group.ROWS),
     Action("rows.trouble", ("z",), "Only trouble", "Show only rows with something wrong, or all again.", Group.ROWS),
+    Action(
+        "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs tell of the partition.",
+        Group.ROWS, _on("partitions"), in_footer=True,
+    ),
     Action("view.pause", ("space",), "Pause", "Hold the view still; data goes on behind it.", Group.VIEW),
     Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
     Action("view.faster", ("plus",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
@@ -154,6 +159,68 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "records.delete", ("X",), "Delete records", "Delete the oldest records of the partitions.", Group.CHANGES,
         _on("partitions"), changes=True,
+    ),
+    Action(
+        "plan.rebalance", ("B",), "Rebalance", "Plan how to level the brokers.", Group.PLANS,
+        _on("overview", "brokers"),
+    ),
+    Action(
+        "plan.retire", ("R",), "Retire", "Plan how to empty the brokers, so that they can go.", Group.PLANS,
+        _on("brokers"), in_footer=True,
+    ),
+    Action(
+        "plan.replace", ("P",), "Replace", "Plan how another broker takes the place of one.", Group.PLANS,
+        _on("brokers"),
+    ),
+    Action(
+        "plan.move", ("M",), "Move", "Plan how the topics come to a list of brokers.", Group.PLANS,
+        _on("topics", "partitions"),
+    ),
+    Action(
+        "plan.factor", ("F",), "Factor", "Plan another replication factor for the topics.", Group.PLANS,
+        _on("topics", "partitions"),
+    ),
+    Action(
+        "plan.make", ("N",), "New plan", "Make a plan of any strategy.", Group.PLANS, _on("plans"), in_footer=True,
+    ),
+    Action("plan.open", ("o",), "Open", "Open a plan file.", Group.PLANS, _on("plans"), in_footer=True),
+    Action("plan.save", ("w",), "Save", "Write the plan into a file.", Group.PLANS, _on("plans"), in_footer=True),
+    Action(
+        "plan.details", ("d",), "Details", "Show all of the plan: score card, brokers, waves, the largest moves.",
+        Group.PLANS, _on("plans"), in_footer=True,
+    ),
+    Action("plan.explain", ("e",), "Explain", "Say why the partition moves.", Group.PLANS, _on("plans")),
+    Action(
+        "plan.check", ("c",), "Check", "Hold the plan against the cluster as it is.", Group.PLANS, _on("plans"),
+        in_footer=True,
+    ),
+    Action(
+        "plan.history", ("J",), "History", "Show what was done with plans, when and by whom, from the journals.",
+        Group.PLANS, _on("plans", "reassignments"),
+    ),
+    Action(
+        "plan.apply", ("A",), "Apply", "Carry the plan out in waves.", Group.PLANS, _on("plans"), changes=True,
+        in_footer=True,
+    ),
+    Action(
+        "plan.resume", ("R",), "Resume", "Go on with a plan that was stopped or killed.", Group.PLANS, _on("plans"),
+        changes=True,
+    ),
+    Action(
+        "plan.rollback", ("B",), "Roll back", "Lead every partition of the plan back to where it was.", Group.PLANS,
+        _on("plans"), changes=True, in_footer=True,
+    ),
+    Action(
+        "plan.throttle", ("H",), "Throttle", "Change how fast brokers copy for the plan.", Group.PLANS, _on("plans"),
+        changes=True,
+    ),
+    Action(
+        "plan.stop", ("Z",), "Stop", "End the run of the plan; what moves goes on in the cluster.", Group.PLANS,
+        _on("plans"),
+    ),
+    Action(
+        "plan.cancel", ("C",), "Cancel", "End the run, and send back what is under way of the plan.", Group.PLANS,
+        _on("plans"), changes=True, in_footer=True,
     ),
     Action(
         "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets anew.", Group.CHANGES,

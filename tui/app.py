@@ -18,9 +18,13 @@ from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.common.collection import leave_uncollected
 from tui.board import Board
+from tui.clipboard import copy_natively, native_command, told
+from tui.dialogs.confirm import ConfirmDialog
 from tui.main_screen import MainScreen
+from tui.operations.operation import Prepared
 from tui.plain_text import PlainTextFilter
 from tui.session import Session
+from tui.status import Standing, causes_of, standing_of
 from tui.themes import theme_of
 
 log = logging.getLogger(__name__)
@@ -51,6 +55,10 @@ class Dashboard(App[int], inherit_bindings=False):
         self._reader: asyncio.Task[None] | None = None
         self._is_plain_text = is_plain_text
         self._told: set[str] = set()
+        self._is_leaving = False
+        self.left_behind = ""
+        self._main: MainScreen | None = None
+        self._standing: Standing | None = None
         for name, palette in session.palettes.items():
             self.register_theme(theme_of(name, palette))
         self.theme = session.theme if session.theme in session.palettes else "dark"
@@ -65,7 +73,8 @@ class Dashboard(App[int], inherit_bindings=False):
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
         self._take_signals()
-        self.push_screen(MainScreen())
+        self._main = MainScreen()
+        self.push_screen(self._main)
         self._read(self.session.feed)
         for problem in self.session.problems:
             self.notify(problem, severity="warning", timeout=30, markup=False)
@@ -108,8 +117,26 @@ class Dashboard(App[int], inherit_bindings=False):
                 self.main.draw_head()
             return
         self.board.take(frame)
+        self._log_standing(frame)
         if self.main is not None:
             self.main.draw(is_new_data=True)
+
+    def _log_standing(self, frame: Frame) -> None:
+        """Keep in the log when the dashboard lost sight of the cluster, and when it saw it again."""
+        standing = standing_of(frame)
+        if standing is not self._standing:
+            causes = "; ".join(causes_of(frame))
+            level = logging.INFO if standing.is_seen else logging.WARNING
+            log.log(
+                level, "The dashboard is %s. cluster=%s%s", standing, self.cluster_name, f" {causes}" * bool(causes)
+            )
+            self._standing = standing
+
+    @property
+    def cluster_name(self) -> str:
+        """The cluster's name, or the recording's."""
+        target = self.session.target
+        return self.session.feed.status.name if target is None else target.name
 
     def _tell_trouble(self) -> None:
         """Say once when what is shown is no longer written down."""
@@ -147,6 +174,18 @@ class Dashboard(App[int], inherit_bindings=False):
         if not self.is_paused and held is not None:
             self.take(held)
 
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text both ways, and say which were used."""
+        super().copy_to_clipboard(text)
+        self.run_worker(self._copy_natively(text), name="copy", group="copy", exclusive=True)
+
+    async def _copy_natively(self, text: str) -> None:
+        environment = self.session.environment
+        command = native_command(environment)
+        why_not = "" if command is None else await copy_natively(text, command, environment)
+        used = command[0] if command is not None and not why_not else ""
+        self.notify(told(used, why_not, len(text.encode())), markup=False)
+
     async def switch_cluster(self, target: ClusterTarget) -> None:
         """Look at another cluster from now on."""
         assert self.session.open_feed is not None
@@ -166,7 +205,11 @@ class Dashboard(App[int], inherit_bindings=False):
         await self.session.feed.close()
 
     async def on_unmount(self) -> None:
-        """Leave nothing running."""
+        """Leave nothing running; what goes on in the cluster is told when the screen is gone."""
+        desk = None if self._main is None else self._main.opened_desk
+        if desk is not None:
+            self.left_behind = desk.left_behind
+            await desk.stop()
         await self.close_feed()
 
     def finish_screenshot(self, code: int = 0) -> None:
@@ -179,7 +222,31 @@ class Dashboard(App[int], inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
-        self.exit(INTERRUPTED)
+        if self.main is None:
+            self.exit(INTERRUPTED)
+        else:
+            self.leave(INTERRUPTED)
+
+    def leave(self, code: int) -> None:
+        """End the dashboard; where that would end the run of a plan, ask first. Asked twice, it is meant."""
+        desk = None if self._main is None else self._main.opened_desk
+        left = "" if desk is None else desk.left_behind
+        if not left or self._is_leaving:
+            self.exit(code)
+            return
+        self._is_leaving = True
+        prepared = Prepared(
+            "End the dashboard, and the run of the plan with it?",
+            ("what moves goes on in the cluster; the waves that are left do not begin", left),
+            command=left.rpartition("go on with: ")[2],
+        )
+
+        def answered(is_meant: bool | None) -> None:
+            if is_meant:
+                self.exit(code)
+            self._is_leaving = False
+
+        self.push_screen(ConfirmDialog(prepared), answered)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return what the palette offers: every action of the screen."""

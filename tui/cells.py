@@ -53,6 +53,7 @@ class Column:
         width: in characters at least.
         is_figure: aligned to the right.
         is_wide: takes the room that is left over.
+        is_age: changes with time alone, which is no news: it is never tinted.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Column:
     width: int = 0
     is_figure: bool = False
     is_wide: bool = False
+    is_age: bool = False
 
 
 def tinted(value: float | None, text: str, *, bad_from: float = 1, tone: Tone = Tone.BAD) -> Cell:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.admin.cluster.profiles import user_folder
 from tui.actions import PAGES, Registry, key_label, key_name
 
 _KEY = re.compile(r"(ctrl\+|shift\+|alt\+)*([a-z]+[a-z_0-9]*|[A-Z]|[0-9])")
@@ -34,9 +35,7 @@ class KeyProblem:
 
 def key_file_path(environment: Mapping[str, str]) -> Path:
     """Return where ``keys.toml`` is looked for, whether it exists or not."""
-    base = environment.get("XDG_CONFIG_HOME")
-    root = Path(base) if base else Path(environment.get("HOME", "~")).expanduser() / ".config"
-    return root / "klamm" / "keys.toml"
+    return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "keys.toml"
 
 
 def load_keys(path: Path, registry: Registry) -> tuple[Registry, list[KeyProblem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -35,6 +36,29 @@ def fitted(one: Line, width: int) -> Line:
         spans.append((text, tone))
         left -= length
     return (*spans, (" " * left, Tone.PLAIN)) if left else tuple(spans)
+
+
+def folded(one: Line, width: int) -> list[Line]:
+    """Return the line as several where it is too long: broken at blanks, a word without any where it must be."""
+    if width <= 0 or width_of(one) <= width:
+        return [one]
+    lines: list[Line] = []
+    spans: list[Span] = []
+    room = width
+    for text, tone in one:
+        for word in re.findall(r" +|[^ ]+", text):
+            if cell_len(word) > room and room < width:
+                lines.append(tuple(spans))
+                spans, room = [], width
+                if word.isspace():
+                    continue
+            while cell_len(word) > width:
+                head = set_cell_size(word, width)
+                lines.append(((head, tone),))
+                word = word[len(head) :]
+            spans.append((word, tone))
+            room -= cell_len(word)
+    return [*lines, tuple(spans)] if spans else lines
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tui.actions import PAGES
 
-_TITLES = {name: title for name, _, title in PAGES} | {"group": "Group"}
-_PARENTS = {"group": "groups"}
+_TITLES = {name: title for name, _, title in PAGES} | {"group": "Group", "query": "Query"}
+_PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}
+
+
+class QueryKey(NamedTuple):
+    """Which source of which query of Spark; a name alone may stand for several."""
+
+    name: str
+    kind: str
+    path: str
+    query_id: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +27,17 @@ class Location:
 
     page: str
     topic: str | None = None
+    partition: int | None = None
     broker: int | None = None
     group: str | None = None
+    query: QueryKey | None = None
     path: str | None = None
     row: str | None = None
+
+    @property
+    def screen(self) -> str:
+        """The screen that keys and tabs go by: one group belongs to groups."""
+        return _PARENTS.get(self.page, self.page)
 
     @property
     def table_name(self) -> str:
@@ -29,7 +47,11 @@ class Location:
     @property
     def breadcrumbs(self) -> tuple[str, ...]:
         """The way here from the top."""
-        page = _PARENTS.get(self.page, self.page)
+        page = self.screen
+        if self.page == "partition":
+            return _TITLES["topics"], self.topic or "", str(self.partition)
+        if self.page == "logs" and self.topic is not None:
+            return _TITLES["topics"], self.topic, str(self.partition), _TITLES["logs"]
         if self.page == "partitions" and self.topic is not None:
             return _TITLES["topics"], self.topic
         if self.page == "partitions" and self.broker is not None:
@@ -37,6 +59,8 @@ class Location:
         parts: list[str] = [_TITLES[page]]
         if self.group is not None:
             parts.append(self.group)
+        if self.query is not None:
+            parts.append(self.query.name)
         if self.path is not None and self.path != "/":
             parts += [part for part in self.path.split("/") if part]
         return tuple(parts)

@@ -1,4 +1,4 @@
-"""The one screen of the dashboard: title, standing, screens, the table or the overview, and the keys."""
+"""The one screen of the dashboard: shows a location as a table or as the overview, and does what keys ask for."""
 
 from __future__ import annotations
 
@@ -11,41 +11,38 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.target import Side
-from tui.actions import PAGES, Action, Group, key_label
+from engine.common.model import TopicPartition
+from tui.actions import Action, Group
+from tui.bars import footer_items, tab_items, title_line
 from tui.cells import Tone
+from tui.clusters import ask_for_cluster
 from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
 from tui.dialogs.dialog import TextDialog
-from tui.dialogs.menu import Choice, CommandDialog, MenuDialog
+from tui.dialogs.menu import CommandDialog
 from tui.filters import Filter
-from tui.lines import Line, line, width_of
+from tui.help import help_lines
+from tui.lines import Line, line
 from tui.location import History, Location
-from tui.offers import OPERATIONS, offer_for
-from tui.operations.operation import failure_text
-from tui.pages import brokers as brokers_page
-from tui.pages import groups, logs, overview, partitions, plans, reassignments, spark, timeline, topics, zookeeper
-from tui.pages.page import Page, View
+from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
+from tui.pace import change_rate, seek, step
+from tui.pages import logs, overview, replicas
+from tui.pages.all_pages import pages_of
+from tui.pages.page import View
+from tui.pages.zookeeper import ZnodeLevel
+from tui.partition_logs import PartitionLogs
 from tui.saving import Saving
 from tui.status import source_lines, standing_of, status_lines
-from tui.table_model import Rows, TableModel
+from tui.table_model import TableModel
 from tui.units import plain
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar, KeyItem, LinesView
+from tui.widgets.lines_view import KeyBar, LinesView
 from tui.work import Work
 
 if TYPE_CHECKING:
     from tui.app import Dashboard
+    from tui.plan_desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
-_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
-"""Eleven titles have to fit into 120 columns."""
-_NAME_MAX = 40
-
-
-def fitted_name(name: str) -> Line:
-    """Return the cluster's name, cut where it would leave no room for anything else."""
-    return line((name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…", Tone.STRONG))
 
 
 class MainScreen(Screen[None]):
@@ -65,6 +62,7 @@ class MainScreen(Screen[None]):
     #filter.-shown { display: block; }
     #footer { background: $panel; }
     #small { display: none; height: 1fr; padding: 1 2; }
+    #table.-hidden, #overview.-hidden { display: none; }
     MainScreen.-small #small { display: block; }
     MainScreen.-small #table, MainScreen.-small #overview, MainScreen.-small #summary, MainScreen.-small #tabs,
     MainScreen.-small #footer, MainScreen.-small #filter, MainScreen.-small #title, MainScreen.-small #status {
@@ -77,16 +75,26 @@ class MainScreen(Screen[None]):
         self.history = History(Location("overview"))
         self._models: dict[str, TableModel] = {}
         self._only_trouble: set[str] = set()
-        self.plan: plans.PlanFile | None = None
-        self.znodes = zookeeper.ZnodeLevel("/")
+        self.znodes = ZnodeLevel("/")
         self.work = Work(self)
+        self.opened_desk: PlanDesk | None = None
         self.saving = Saving(self)
-        self._pages = self._all_pages()
+        self.partition_logs = PartitionLogs(self)
+        self._pages = pages_of(self)
 
     @property
     def dashboard(self) -> Dashboard:
         """The program."""
         return cast("Dashboard", self.app)
+
+    @property
+    def desk(self) -> PlanDesk:
+        """Where plans are made and carried out. It takes much to import, and waits until somebody wants it."""
+        if self.opened_desk is None:
+            from tui.plan_desk import PlanDesk
+
+            self.opened_desk = PlanDesk(self)
+        return self.opened_desk
 
     @property
     def location(self) -> Location:
@@ -95,54 +103,20 @@ class MainScreen(Screen[None]):
     @property
     def page_name(self) -> str:
         """The screen that actions belong to: one group counts as groups."""
-        return "groups" if self.location.page == "group" else self.location.page
+        return self.location.screen
+
+    @property
+    def shows_only_trouble(self) -> bool:
+        return self.location.page in self._only_trouble
 
     @property
     def view(self) -> View:
-        return View(self.dashboard.board, self.location, self.dashboard.session.target)
+        return View(self.dashboard.board, self.location, self.dashboard.session.target, self.size.height)
 
     @property
     def model(self) -> TableModel:
         """The table of this location, as it was arranged."""
         return self._models.setdefault(self.location.table_name, TableModel())
-
-    def _all_pages(self) -> dict[str, Page]:
-        pages = {
-            page.name: page
-            for page in (
-                brokers_page.PAGE,
-                topics.PAGE,
-                partitions.PAGE,
-                groups.PAGE,
-                groups.GROUP_PAGE,
-                reassignments.PAGE,
-                timeline.PAGE,
-                spark.PAGE,
-            )
-        }
-        pages["plans"] = Page(
-            "plans",
-            lambda view: plans.rows_of(view, self.plan),
-            lambda view, width: plans.summary_of(view, self.plan, width),
-            plans.opens,
-            lambda view, item: item.state in ("not found", "going elsewhere"),
-            plans.command,
-        )
-        pages["zookeeper"] = Page(
-            "zookeeper",
-            lambda view: zookeeper.rows_of(self.znodes),
-            lambda view, width: zookeeper.summary_of(self.znodes, view),
-            zookeeper.opens,
-            lambda view, item: item.complaint is not None,
-            zookeeper.command,
-        )
-        pages["logs"] = Page(
-            "logs",
-            lambda view: logs.rows_of(self.dashboard.session.log),
-            lambda view, width: logs.summary_of(self.dashboard.session.log),
-            is_trouble=lambda view, item: item.level >= 30,
-        )
-        return pages
 
     def compose(self) -> ComposeResult:
         """Put the lines one below the other."""
@@ -173,9 +147,9 @@ class MainScreen(Screen[None]):
 
     def go_to(self, location: Location, *, is_visit: bool = True) -> None:
         """Show a location."""
-        if location.page == "partitions" and location != self.location:
+        if location.page in ("partitions", "partition", "logs") and location != self.location:
             # Another topic has other rows: what was tagged and where the cursor was, belongs to the one before.
-            self._models.pop("partitions", None)
+            self._models.pop(location.page, None)
         if is_visit:
             self.history.visit(location)
         else:
@@ -184,15 +158,19 @@ class MainScreen(Screen[None]):
 
     def _arrive(self) -> None:
         self._close_filter()
+        where = self.location
+        if where.page == "logs" and where.topic is not None and where.partition is not None:
+            self.partition_logs.read(TopicPartition(where.topic, where.partition))
         is_overview = self.location.page == "overview"
         table = self.query_one(LineTable)
-        table.display = not is_overview
-        self.query_one("#overview").display = is_overview
+        # By class: a style of its own would show it on a terminal that is too small, too.
+        table.set_class(is_overview, "-hidden")
+        self.query_one("#overview").set_class(not is_overview, "-hidden")
         if not is_overview:
             self.draw_table(is_new_data=False)
             table.set_model(self.model)
             if self.location.row is not None:
-                self._find_row(self.location.row)
+                self.model.put_cursor_on_named(self.location.row)
             table.focus()
         else:
             self.set_focus(None)
@@ -200,13 +178,12 @@ class MainScreen(Screen[None]):
             self.work.read_znodes(self.location.path or "/")
         self.draw(is_new_data=False)
 
-    def _find_row(self, row: str) -> None:
-        model = self.model
-        for item in model.shown:
-            key = model.rows.key(item)
-            if str(key) == row:
-                model.put_cursor_on(key)
-                return
+    def begin_anew(self) -> None:
+        """Forget what was another cluster's, and begin where everybody does."""
+        self._models.clear()
+        self.opened_desk = self.partition_logs.shown = None
+        self.znodes = ZnodeLevel("/")
+        self.go_to(Location("overview"))
 
     # Drawing
 
@@ -215,7 +192,8 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not self.query("#table"):
             return
         self.draw_head()
-        self._draw_keys()
+        self.query_one("#tabs", KeyBar).set_items(tab_items(self))
+        self.query_one("#footer", KeyBar).set_items(footer_items(self))
         if self.location.page == "overview":
             self.query_one("#overview", LinesView)._remake()
             self._show_summary([])
@@ -229,63 +207,9 @@ class MainScreen(Screen[None]):
         if not self.query("#title"):
             return
         app = self.dashboard
-        self.query_one("#title", LinesView).set_lines([self._title()])
+        self.query_one("#title", LinesView).set_lines([title_line(self)])
         told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
-
-    def _title(self) -> Line:
-        app = self.dashboard
-        session = app.session
-        name = session.target.name if session.target is not None else session.feed.status.name
-        crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *fitted_name(plain(name))]
-        for crumb in self.location.breadcrumbs:
-            crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
-        marks: list[Any] = []
-        if session.why_no_changes:
-            marks.append(("  read-only", Tone.WARN))
-        if app.is_paused or session.feed.status.is_paused:
-            marks.append(("  paused", Tone.WARN))
-        marks += self._playback_marks()
-        if self.location.page in self._only_trouble:
-            marks.append(("  only trouble", Tone.WARN))
-        if not self.model.filter.is_empty and self.location.page != "overview":
-            marks.append((f"  /{plain(self.model.filter.text)}", Tone.ACCENT))
-        if self.model.tags:
-            marks.append((f"  {len(self.model.tags)} tagged", Tone.ACCENT))
-        word = overview.health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
-        every = f"  every {session.feed.status.interval_s:g}s "
-        left = line(*crumbs, *marks)
-        right = line(word, (every, Tone.QUIET))
-        if width_of(left) + width_of(right) + 2 > self.size.width:
-            right = line(word, " ")
-        gap = self.size.width - width_of(left) - width_of(right)
-        return line(*left, " " * max(2, gap), *right)
-
-    def _playback_marks(self) -> list[Any]:
-        playback = self.dashboard.session.feed.playback
-        if playback is None:
-            return []
-        cut = f" ({playback.cut_short})" if playback.cut_short else ""
-        return [(f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT)]
-
-    def _draw_keys(self) -> None:
-        registry = self.dashboard.session.registry
-        tabs = [
-            KeyItem(
-                key_label(registry.named(f"page.{name}").keys[0]), _TAB_TITLES.get(name, title), f"page.{name}",
-                is_current=name == self.page_name,
-            )
-            for name, _, title in PAGES
-        ]  # fmt: skip
-        self.query_one("#tabs", KeyBar).set_items(tabs)
-        shown = [action for action in registry.on_page(self.page_name) if action.in_footer]
-        # What belongs to this screen comes before what is everywhere.
-        shown.sort(key=lambda action: not action.pages)
-        items = [
-            KeyItem(key_label(action.keys[0]), action.title.lower(), action.id, not self.why_not(action))
-            for action in shown
-        ]
-        self.query_one("#footer", KeyBar).set_items(items)
 
     def draw_table(self, *, is_new_data: bool) -> None:
         """Draw the summary and the rows."""
@@ -293,7 +217,7 @@ class MainScreen(Screen[None]):
         view = self.view
         self._show_summary(page.summary(view, self.size.width - 4))
         rows = page.rows(view)
-        if self.location.page in self._only_trouble and page.is_trouble is not None:
+        if self.shows_only_trouble and page.is_trouble is not None:
             is_trouble = page.is_trouble
             rows = replace(rows, items=[item for item in rows.items if is_trouble(view, item)], empty="no trouble here")
         self.model.show(rows)
@@ -341,6 +265,11 @@ class MainScreen(Screen[None]):
         """A second click opens."""
         self.perform("row.open")
 
+    def on_line_table_moved(self) -> None:
+        """Say why another partition moves, where a plan says that."""
+        if self.location.page == "plans":
+            self._show_summary(self._pages["plans"].summary(self.view, self.size.width - 4))
+
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         """A click on a title sorts by it."""
         self.model.sort_by(event.name)
@@ -349,7 +278,7 @@ class MainScreen(Screen[None]):
     def why_not(self, action: Action) -> str:
         """Return why an action cannot be done now; empty where it can."""
         session = self.dashboard.session
-        if action.changes or action.id in OPERATIONS:
+        if action.changes or action.id in ASK_CLUSTER:
             if session.target is None:
                 return session.why_no_changes
             if action.changes:
@@ -373,14 +302,19 @@ class MainScreen(Screen[None]):
         if action_id.startswith("page."):
             self.go_to(Location(action_id.removeprefix("page.")))
         elif action_id in OPERATIONS:
-            items = [] if self.location.page == "overview" else self._chosen()
-            self.work.offer(offer_for(action_id, self.view, items))
-        else:
+            self.work.offer(offer_for(action_id, self.view, self._chosen()))
+        elif action_id in self._handlers:
             self._handlers[action_id](self)
+        else:
+            from tui.plan_offers import plan_offer
+
+            self.work.offer(plan_offer(action_id, self.desk, self.view, self._chosen()))
 
     def _chosen(self) -> list[Any]:
         """Return what an operation is about; inside a group that is the group, not its partitions."""
-        return [] if self.location.page == "group" else self.model.chosen
+        if self.location.page == "partition":
+            return list(replicas.chosen(self.view))
+        return [] if self.location.page in ("group", "overview") else self.model.chosen
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a moment."""
@@ -392,9 +326,20 @@ class MainScreen(Screen[None]):
         if self.location.page == "overview":
             return
         item = self.model.cursor_item
+        if self.location.page == "logs" and item is not None:
+            self.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
+            return
         location = None if item is None else self._pages[self.location.page].opens(self.view, item)
         if location is not None:
             self.go_to(location)
+
+    def _partition_log(self) -> None:
+        items = replicas.chosen(self.view) if self.location.page == "partition" else [self.model.cursor_item]
+        if not items or items[0] is None:
+            self.tell("there is no partition under the cursor", is_error=True)
+            return
+        name = items[0].name
+        self.go_to(Location("logs", topic=name.topic, partition=name.partition))
 
     def _leave(self) -> None:
         if self.query_one("#filter", Input).has_class("-shown"):
@@ -466,18 +411,12 @@ class MainScreen(Screen[None]):
 
     def _refresh(self) -> None:
         self.dashboard.session.feed.refresh()
-        if self.location.page == "zookeeper":
-            self.work.read_znodes(self.location.path or "/")
+        where = self.location
+        if where.page == "zookeeper":
+            self.work.read_znodes(where.path or "/")
+        if where.page == "logs" and where.topic is not None and where.partition is not None:
+            self.partition_logs.read(TopicPartition(where.topic, where.partition))
         self.tell("asking now")
-
-    def _change_rate(self, factor: float) -> None:
-        feed = self.dashboard.session.feed
-        playback = feed.playback
-        if playback is not None:
-            playback.set_speed(playback.speed / factor)
-        else:
-            feed.set_interval(feed.status.interval_s * factor)
-        self.draw_head()
 
     def _source(self) -> None:
         lines = source_lines(self.dashboard.board.frame)
@@ -489,16 +428,6 @@ class MainScreen(Screen[None]):
         self.app.theme = names[(at + 1) % len(names)]
         self.tell(f"theme {self.app.theme}")
 
-    def _step(self, by: int) -> None:
-        playback = self.dashboard.session.feed.playback
-        if playback is not None:
-            playback.step(by)
-
-    def _seek(self, *, to_end: bool) -> None:
-        playback = self.dashboard.session.feed.playback
-        if playback is not None:
-            playback.seek(playback.count - 1 if to_end else 0)
-
     def _command(self) -> None:
         registry = self.dashboard.session.registry
         dialog = CommandDialog(lambda text: suggestions(text, registry))
@@ -509,7 +438,7 @@ class MainScreen(Screen[None]):
             return
         word, _, rest = text.strip().removeprefix(":").partition(" ")
         if word == "plan" and rest.strip():
-            self.work.open_plan(rest.strip())
+            self.desk.open_named(rest)
             return
         match parse_command(text, self.dashboard.session.registry):
             case GoTo(location):
@@ -519,60 +448,9 @@ class MainScreen(Screen[None]):
             case NotUnderstood(message):
                 self.tell(message, is_error=True)
 
-    def _clusters(self) -> None:
-        profiles = self.dashboard.session.profiles
-        if profiles is None:
-            return
-        choices = [
-            Choice(one.name, f"{one.name}   {one.bootstrap_servers or one.zookeeper}" + "   read-only" * one.read_only)
-            for one in profiles.profiles
-        ]
-        self.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), self._choose_cluster)
-
-    def _choose_cluster(self, name: str | None) -> None:
-        if name is not None:
-            self.run_worker(self._switch(name), name="switch", exclusive=True, group="switch")
-
-    async def _switch(self, name: str) -> None:
-        from pathlib import Path
-
-        from engine.admin.cluster.target import Naming, resolve_target
-
-        try:
-            # One broken profile must not keep anybody from the others.
-            target = resolve_target(Naming(cluster=name), self.dashboard.session.environment, Path.cwd())
-            await self.dashboard.switch_cluster(target)
-        except (AdminError, OSError) as error:
-            lines = [line((failure_text(error), Tone.BAD))]
-            self.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", lines))
-            return
-        self._models.clear()
-        self.znodes = zookeeper.ZnodeLevel("/")
-        self.go_to(Location("overview"))
-
     def _help(self) -> None:
-        self.app.push_screen(TextDialog(f"Keys of {self.page_name}", self.help_lines(), is_wide=True))
-
-    def help_lines(self) -> list[Line]:
-        """Return every action of this screen under its heading."""
-        lines: list[Line] = []
-        actions = self.dashboard.session.registry.on_page(self.page_name)
-        for group in Group:
-            of_group = [action for action in actions if action.group is group]
-            if not of_group:
-                continue
-            lines += [(), line((group.value, Tone.ACCENT))] if lines else [line((group.value, Tone.ACCENT))]
-            for action in of_group:
-                why_not = self.why_not(action)
-                lines.append(
-                    line(
-                        (f"  {action.key_text:<8}", Tone.QUIET if why_not else Tone.STRONG),
-                        (f"{action.title:<18}", Tone.QUIET if why_not else Tone.PLAIN),
-                        (action.help + (f" — {why_not}" if why_not else ""), Tone.QUIET),
-                    )
-                )
-        moves = "  arrows, page up and down, home, end move the cursor; a click does, a second click opens"
-        return [*lines, (), line((moves, Tone.QUIET))]
+        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not)
+        self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True))
 
     _handlers: dict[str, Callable[[MainScreen], object]] = {  # noqa: RUF012
         "row.open": _open,
@@ -585,37 +463,34 @@ class MainScreen(Screen[None]):
         "rows.tag": _tag,
         "rows.tag_all": _tag_all,
         "rows.trouble": _trouble,
+        "partition.log": _partition_log,
         "view.pause": _pause,
         "view.refresh": _refresh,
-        "view.faster": lambda self: self._change_rate(0.5),
-        "view.slower": lambda self: self._change_rate(2),
+        "view.faster": lambda self: change_rate(self, 0.5),
+        "view.slower": lambda self: change_rate(self, 2),
         "view.source": _source,
         "view.copy": lambda self: self.saving.ask_what_to_copy(),
         "view.export": lambda self: self.saving.ask_what_to_export(),
         "view.theme": _theme,
-        "replay.step": lambda self: self._step(1),
-        "replay.back": lambda self: self._step(-1),
-        "replay.begin": lambda self: self._seek(to_end=False),
-        "replay.end": lambda self: self._seek(to_end=True),
+        "plan.make": lambda self: self.desk.ask_for_strategy(),
+        "plan.open": lambda self: self.desk.ask_what_to_open(),
+        "plan.save": lambda self: self.desk.ask_where_to_save(),
+        "plan.details": lambda self: self.desk.show_details(),
+        "plan.explain": lambda self: self.desk.explain(),
+        "plan.stop": lambda self: self.desk.stop_now(),
+        "replay.step": lambda self: step(self, 1),
+        "replay.back": lambda self: step(self, -1),
+        "replay.begin": lambda self: seek(self, to_end=False),
+        "replay.end": lambda self: seek(self, to_end=True),
         "command.line": _command,
         "palette": lambda self: self.app.action_command_palette(),
-        "clusters": _clusters,
+        "clusters": ask_for_cluster,
         "help": _help,
-        "quit": lambda self: self.app.exit(0),
+        "quit": lambda self: self.dashboard.leave(0),
     }
-
-    def page_rows(self) -> Rows:
-        """Return what the table shows."""
-        return self.model.rows
 
     def page_command(self, items: list[Any]) -> list[str]:
         """Return the words of the command that shows the same."""
         if self.location.page == "overview":
             return ["cluster", "health"]
         return self._pages[self.location.page].command(self.view, items)
-
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether znodes may be read."""
-        target = self.dashboard.session.target
-        return target is not None and target.may_ask_zookeeper and target.via is not Side.WIRE

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
 from tui.board import PartitionItem
 from tui.operations.operation import Operation
 from tui.pages.page import View
+
+if TYPE_CHECKING:
+    from plans.options import PlanOptions, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Ask:
 
     title: str
     fields: tuple[FieldNeeded, ...]
-    build: Callable[[Mapping[str, str]], Operation]
+    build: Callable[[Mapping[str, str]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,15 @@ class NotNow:
     """It cannot be done with what was chosen."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWish:
+    """A plan that is to be made. ``capacity_file`` is where the options' capacities were read."""
+
+    strategy: Strategy
+    options: PlanOptions
+    capacity_file: Path | None = None
 
 
 Offer = Operation | Ask | NotNow
@@ -225,3 +238,6 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
 """The operation behind each action that is one."""
 
 OPERATIONS = frozenset(_OFFERS)
+
+ASK_CLUSTER = OPERATIONS | {"plan.check", "plan.history"}
+"""What a recording cannot answer, beside all that changes something; plans can be made of one."""

@@ -21,6 +21,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.LIST_REASSIGNMENTS: "screen Reassignments (6)",
     Operation.VERIFY_REASSIGNMENT: "screen Reassignments (6)",
     Operation.AWAIT_REASSIGNMENT: "screen Reassignments (6)",
+    Operation.RESUME_PLAN: "resume (R) on screen Plans (7), with {} open",
     Operation.LIST_GROUPS: "screen Groups (5)",
     Operation.DESCRIBE_GROUP: "the group (:g {})",
     Operation.LIST_OFFSETS: "screen Partitions (4)",

@@ -16,11 +16,10 @@ from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
-from engine.admin.watch.replay_feed import ReplayFeed
 from tui.actions import Registry
 from tui.app import INTERRUPTED, TERMINATED, Dashboard, has_utf8
 from tui.key_file import key_file_path, load_keys
-from tui.log_ring import logs_kept
+from tui.log_ring import log_file_path, logs_kept
 from tui.recorded_feed import RecordedFeed
 from tui.session import Session
 from tui.themes import PALETTES, custom_themes
@@ -53,6 +52,8 @@ def run_replay(recording: Path, wishes: Wishes) -> int:
     Raises:
         NotFound, BadRequest: there is no such file, or it is no recording.
     """
+    from engine.admin.watch.replay_feed import ReplayFeed
+
     return run_dashboard(None, wishes, ReplayFeed(recording))
 
 
@@ -98,7 +99,7 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
     def open_feed(target: ClusterTarget) -> Feed:
         return LiveFeed(target, interval_s=wishes.refresh_s)
 
-    with logs_kept() as log:
+    with logs_kept(None if wishes.screenshot is not None else log_file_path(environment)) as log:
         if feed is None:
             assert target is not None
             feed = open_feed(target)
@@ -128,6 +129,8 @@ def _run(session: Session) -> int:
         return asyncio.run(_draw_once(session))
     app = Dashboard(session, is_plain_text=not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None))
     code = app.run(mouse=True)
+    if app.left_behind:
+        print(app.left_behind, file=sys.stderr)
     return app.return_code or 1 if code is None else code
 
 

@@ -38,7 +38,6 @@ class Saving:
     def _copy(self, choice: str | None) -> None:
         if choice is not None:
             self._screen.app.copy_to_clipboard(self.text_of(choice))
-            self._screen.tell(f"copied: {choice}")
 
     def text_of(self, choice: str) -> str:
         """Return what a choice of the menu copies."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from engine.admin.cluster.target import Side
-from engine.admin.watch.frame import Frame, Link, LinkState, Stage
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageStatus
 from tui.cells import Tone
 from tui.lines import Line, Span, line, wrapped
 from tui.units import NOTHING, plain, span
@@ -30,6 +30,8 @@ class Standing(StrEnum):
 _TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED: Tone.WARN}
 _SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
 _SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
+_BESIDE = frozenset({Stage.SPARK})
+"""What is no part of the cluster says nothing of how one stands with it: its own screen tells of it."""
 STALE_FACTOR = 3
 STALE_MIN_MS = 5_000
 
@@ -44,17 +46,21 @@ def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
     if all(state is not LinkState.CONNECTED for state in states):
         return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED
     if any(state is not LinkState.CONNECTED for state in states) or any(
-        status.error or status.missing for status in frame.stages.values() if status.source is not None
+        status.error or status.missing for _, status in _stages_of_cluster(frame) if status.source is not None
     ):
         return Standing.DEGRADED
     return Standing.STALE if oldest_late_stage(frame, now_ms) is not None else Standing.LIVE
+
+
+def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
+    return [(stage, status) for stage, status in frame.stages.items() if stage not in _BESIDE]
 
 
 def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, int] | None:
     """Return the stage whose data are older than they should be, and how old they are in ms."""
     now_ms = frame.at_ms if now_ms is None else now_ms
     late = []
-    for stage, status in frame.stages.items():
+    for stage, status in _stages_of_cluster(frame):
         if status.source is None or status.read_at_ms is None:
             continue
         age_ms = now_ms - status.read_at_ms
@@ -89,7 +95,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         link = frame.link(side)
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
             spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
-    for stage, status in frame.stages.items():
+    for stage, status in _stages_of_cluster(frame):
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
             spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
@@ -100,6 +106,11 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         stage, age_ms = late
         spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
     return spans
+
+
+def causes_of(frame: Frame) -> list[str]:
+    """Return why the cluster is not seen as it should be, a text for each cause."""
+    return [text for text, _ in _causes(frame, frame.at_ms)]
 
 
 def _link_text(side: Side, link: Link, now_ms: int) -> str:

@@ -120,6 +120,10 @@ class TableModel:
                 return True
         return False
 
+    def put_cursor_on_named(self, name: str) -> None:
+        """Move the cursor to the row with this name, if it is in sight."""
+        self.cursor = next((i for i, item in enumerate(self.shown) if str(self.rows.key(item)) == name), self.cursor)
+
     def _column(self, name: str | None) -> Column | None:
         return next((column for column in self.rows.columns if column.name == name), None)
 

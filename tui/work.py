@@ -1,4 +1,4 @@
-"""What the dashboard does with a cluster beside looking at frames: operations, znodes, plan files.
+"""What the dashboard does with a cluster beside looking at frames: operations, znodes. Plans have a desk of their own.
 
 All of it runs in workers: the dashboard goes on drawing. A worker never touches what another one has begun.
 """
@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.znodes.tree import get_tree
-from engine.common.errors import KlammError
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.target import Side
 from tui.cells import Tone
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.lines import line
-from tui.offers import Ask, NotNow, Offer
-from tui.operations.operation import Operation, Outcome, Prepared, failure_text
-from tui.pages.plans import read_plan_file
+from tui.offers import Ask, NotNow, Offer, PlanWish
+from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, failure_text
 from tui.pages.zookeeper import ZnodeLevel
 
 if TYPE_CHECKING:
     from tui.main_screen import MainScreen
 
 log = logging.getLogger(__name__)
-
-_ERRORS = (KlammError, OSError, TimeoutError)
 
 
 class Work:
@@ -49,8 +45,10 @@ class Work:
         else:
             self._begin(offer)
 
-    def _begin(self, operation: Operation | None) -> None:
-        if operation is not None:
+    def _begin(self, operation: Operation | PlanWish | None) -> None:
+        if isinstance(operation, PlanWish):
+            self._screen.desk.make(operation)
+        elif operation is not None:
             self._screen.run_worker(self._carry_out(operation), name=operation.title, group="operations")
 
     async def _carry_out(self, operation: Operation) -> None:
@@ -64,17 +62,25 @@ class Work:
             async with session.make_cluster(target, session.timeout_s) as cluster:
                 prepared = await self._prepared(operation, cluster)
                 command = prepared.command
-                if prepared.run is None:
+                if prepared.run is None and prepared.begins is None:
                     lines = [line(text) for text in (prepared.question, *prepared.lines)]
                     self._tell(operation.title, lines, command)
                     return
                 if operation.asks and not await self._confirmed(prepared):
                     self._screen.tell("nothing was changed")
                     return
+                log.info("%s begins. cluster=%s command=%s", operation.title, target.name, command)
+                if prepared.begins is not None:
+                    if session.target is not target:
+                        raise BadRequest(f"the dashboard has left {target.name} meanwhile; nothing was begun")
+                    prepared.begins()
+                    return
                 outcome = await self._run(operation, prepared, cluster)
-        except _ERRORS as error:
-            log.warning("%s failed: %s", operation.title, failure_text(error))
-            self._tell(f"{operation.title}: failed", [line((failure_text(error), Tone.BAD))], command)
+                log.info("%s is done.", operation.title)
+        except Exception as error:
+            text = failure_text(error)
+            log.warning("%s failed: %s", operation.title, text, exc_info=not isinstance(error, EXPECTED))
+            self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
@@ -98,14 +104,15 @@ class Work:
     def _tell(self, title: str, lines: list[tuple[tuple[str, Tone], ...]], command: str) -> None:
         if command:
             lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
-        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True))
+        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
     # What is read on demand
 
     def read_znodes(self, path: str) -> None:
         """Read a znode and its children."""
         screen = self._screen
-        if not screen.has_zookeeper:
+        target = screen.dashboard.session.target
+        if target is None or not target.may_ask_zookeeper or target.via is Side.WIRE:
             screen.znodes = ZnodeLevel(
                 path, error="no ZooKeeper is named for this cluster, so there is nothing to read"
             )
@@ -114,6 +121,8 @@ class Work:
         screen.run_worker(self._znodes(path), name="znodes", group="znodes", exclusive=True)
 
     async def _znodes(self, path: str) -> None:
+        from engine.admin.znodes.tree import get_tree
+
         screen, session = self._screen, self._screen.dashboard.session
         assert session.target is not None
         try:
@@ -123,18 +132,11 @@ class Work:
             ):
                 znodes = await get_tree(await cluster.zookeeper(), path, depth_max=1)
             level = ZnodeLevel(path, tuple(znodes))
-        except _ERRORS as error:
+        except EXPECTED as error:
             level = ZnodeLevel(path, error=failure_text(error))
         if screen.location.page == "zookeeper" and (screen.location.path or "/") == path:
             screen.znodes = level
             screen.draw(is_new_data=False)
-
-    def open_plan(self, text: str) -> None:
-        """Read a plan file and show it."""
-        from tui.location import Location
-
-        self._screen.plan = read_plan_file(Path(text).expanduser())
-        self._screen.go_to(Location("plans"))
 
 
 class _Shown:
@@ -148,5 +150,4 @@ class _Shown:
         await self._screen.app.push_screen(self._dialog)
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._screen.app.screen is self._dialog:
-            self._dialog.dismiss(None)
+        self._dialog.finish()

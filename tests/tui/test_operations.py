@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from dashboards import Driven
+from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from typed_command import fault_of
 
@@ -207,6 +208,25 @@ def test_groups_are_reset_and_deleted(
     assert prepared(target, DeleteGroups((group,))).typed == group
     assert carried_out(target, DeleteGroups((group,))).is_good
     assert by_wire("groups", "describe", group).code == 2
+
+
+def test_a_group_that_reads_is_shown_with_its_lag_as_it_falls(three_brokers: LocalCluster, topic: str) -> None:
+    servers, group = three_brokers.bootstrap_servers, f"reads-{topic}"
+    fill(servers, topic, 2, 50)
+    commit(servers, group, {(topic, 0): 10, (topic, 1): 0})
+
+    async def scene(driven: Driven) -> None:
+        loop = asyncio.get_running_loop()
+        await driven.press("5")
+        await driven.until(lambda: any(one.name == group and one.lag.lag == 90 for one in driven.main.model.shown))
+        driven.main.model.put_cursor_on(next(key for key in map(driven.main.model.rows.key, driven.main.model.shown)
+                                             if key[0] == group))  # fmt: skip
+        await loop.run_in_executor(None, commit, servers, group, {(topic, 0): 50, (topic, 1): 45})
+        await driven.press("enter", "r")
+        await driven.until(lambda: sum(one.lag or 0 for one in driven.main.model.shown) == 5)
+        await driven.until(lambda: bool(driven.lines_with("least 5   most 90")))
+
+    driven_live(target_of(three_brokers), scene)
 
 
 def test_records_are_deleted_up_to_an_offset(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:

@@ -94,6 +94,17 @@ def test_a_screen_without_data_says_why_instead_of_being_blank() -> None:
     shown("unreachable", look)
 
 
+def test_a_long_way_here_leaves_room_for_how_the_cluster_is() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("colon")
+        await driven.type("p " + "orders" * 9 + "-0")
+        await driven.press("enter", "space")
+        first = driven.text.splitlines()[0]
+        assert first.endswith("● healthy") and "…" in first
+
+    shown("live", look, size=(80, 24))
+
+
 def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "down", "down", "enter")
@@ -292,6 +303,9 @@ def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
     async def look(driven: Driven) -> None:
         assert "the terminal is too small" in driven.text
         assert "59×15; the dashboard needs 60×16" in driven.text
+        await driven.press("3")
+        assert "orders" not in driven.text, "no table shines through"
+        await driven.press("1")
         await driven.pilot.resize_terminal(60, 16)
         await driven.sees("CRITICAL")
 
@@ -397,6 +411,24 @@ def test_another_cluster_of_the_profiles_is_chosen_and_a_broken_one_is_told(tmp_
     )
 
 
+def test_a_group_shows_its_lag_in_time() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("5", "enter")
+        assert not driven.lines_with("most"), "one look is no past"
+        await driven.tick(11)
+        samples = driven.app.board.history.lag.of(driven.main.location.group or "")
+        values = [sample.value for sample in samples]
+        told = driven.lines_with("lag   ")[0]
+        assert len(values) > 2
+        assert f"least {min(values):,.0f}".replace(",", " ") in told
+        assert f"most {max(values):,.0f}".replace(",", " ") in told
+        assert any(block in told for block in "▁▂▃▄▅▆▇█")
+
+    cluster = FakeCluster(3, {"orders": 2})
+    cluster.add_group("billing", "orders", reads=50, lag=5)
+    shown(FakeFeed(cluster, plays=False), look)
+
+
 def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     partitions = [
@@ -407,13 +439,13 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
 
     async def look(driven: Driven) -> None:
         await driven.press("7")
-        assert ":plan FILE opens one" in driven.text
+        assert "o opens a file" in driven.text
         await driven.press("colon")
         await driven.type(f"plan {plan}")
         await driven.press("enter")
         assert "1 to do, 1 not found" in driven.text
-        assert "2,1,3" in driven.lines_with("audit-0")[0]
-        assert "3,1,2" in driven.lines_with("audit-0")[0]
+        assert "2,1,3" in driven.lines_with("audit-0")[-1]
+        assert "3,1,2" in driven.lines_with("audit-0")[-1]
         assert driven.lines_with("preferred leaders")
         plan.write_text("{")
         await driven.press("colon")

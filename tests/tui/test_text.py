@@ -6,7 +6,7 @@ import pytest
 
 from tui import units
 from tui.cells import Tone
-from tui.lines import fitted, line, width_of, wrapped
+from tui.lines import fitted, folded, line, width_of, wrapped
 from tui.plain_text import ascii_text
 from tui.sparkline import ceiling_of, spark_lines
 
@@ -76,3 +76,12 @@ def test_pieces_wrap_where_the_next_would_not_fit() -> None:
 def test_a_terminal_without_utf8_gets_ascii_of_the_same_width() -> None:
     assert ascii_text("● live — 3 → 1 █▁") == "* live - 3 > 1 #."
     assert ascii_text("日") == "??"
+
+
+def test_a_line_that_is_too_long_is_folded_at_blanks_and_loses_nothing() -> None:
+    one = line(("apply plan.json ", Tone.STRONG), "in a-cluster-with-a-very-long-name: 8 partitions")
+    told = ["".join(text for text, _ in part) for part in folded(one, 20)]
+    assert told == ["apply plan.json in ", "a-cluster-with-a-ver", "y-long-name: 8 ", "partitions"]
+    assert folded(one, 200) == [one]
+    assert folded(one, 20)[0][0] == ("apply", Tone.STRONG)
+    assert "".join("".join(text for text, _ in part) for part in folded(line("x" * 45), 20)) == "x" * 45

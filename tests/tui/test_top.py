@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from dashboards import dashboard, drive
 from klamm_program import PROGRAM, environment, klamm
 
 from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.recording import FrameWriter
+from engine.admin.watch.replay_feed import ReplayFeed
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
@@ -94,6 +97,16 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
         assert top.seen.rindex(b"\x1b[?1049l") > top.seen.rindex(b"\x1b[?1049h"), "the screen before is back"
         assert b"\x1b[?25h" in top.seen[top.seen.rindex(b"\x1b[?1049l") - 200 :], "and so is the cursor"
         assert b"Traceback" not in top.seen
+    kept = (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
+    assert "WARNING tui.app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
+
+
+def test_a_log_file_that_cannot_be_written_keeps_nobody_from_the_dashboard(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder should be")
+    with terminal("top", *NOBODY, "--screen", "logs", folder=tmp_path) as top:
+        top.read_until_words("nofilekeepsit")
+        os.write(top.master, b"q")
+        assert top.ended() == 0
 
 
 def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
@@ -140,10 +153,10 @@ def test_it_says_when_no_cluster_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--screen", "nowhere"), "--screen wants one of overview, brokers"),
-        (("--refresh", "0.1"), "--refresh wants 0.5 to 10 seconds"),
+        (("--screen", "nowhere"), "--screen must be one of overview, brokers"),
+        (("--refresh", "0.1"), "--refresh must be 0.5 to 10 seconds"),
         (("--screenshot", "no/such/folder/x.svg"), "there is no folder"),
-        (("--screenshot", "x.svg", "--theme", "pink"), "--theme wants one of dark, light, contrast, monochrome"),
+        (("--screenshot", "x.svg", "--theme", "pink"), "--theme must be one of dark, light, contrast, monochrome"),
         (("--record", "a", "--replay", "b"), "contradict each other"),
         (("--replay", "absent.rec", "--screenshot", "x.svg"), "no such recording"),
     ],
@@ -177,6 +190,18 @@ def test_a_recording_is_played_without_a_cluster_and_can_be_stepped_through(tmp_
         top.read_until(b"4/5")
         os.write(top.master, b"q")
         assert top.ended() == 0
+
+
+def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -> None:
+    async def run() -> None:
+        feed = ReplayFeed(recording(tmp_path))
+        feed.pause()
+        async with dashboard(feed) as driven:  # type: ignore[arg-type]
+            for key, speed in (("plus", 512), ("minus", 1 / 64)):
+                await driven.press(*[key] * 20)
+                assert feed.speed == speed
+
+    drive(run)
 
 
 @pytest.mark.parametrize(
@@ -243,3 +268,22 @@ def test_mistakes_in_the_key_file_are_told_at_the_start(tmp_path: Path) -> None:
         top.read_until_words("keys.toml:3:")
         os.write(top.master, b"q")
         assert top.ended() == 0
+
+
+def test_what_is_not_needed_for_the_first_picture_is_not_imported_before_it(tmp_path: Path) -> None:
+    late = (
+        "kazoo",
+        "pyspark",
+        "engine.admin.znodes",
+        "engine.admin.state_changes.merge",
+        "engine.admin.watch.by_znode",
+        "engine.admin.reassignment.plan_runs",
+        "plans",
+        "tui.plan_desk",
+    )
+    code = f"import sys, tui.run; print([name for name in {late} if name in sys.modules])"
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n"

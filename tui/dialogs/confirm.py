@@ -41,7 +41,7 @@ class ConfirmDialog(Dialog[bool]):
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
-        command = LinesView(id="command")
+        command = LinesView(id="command", folds=True)
         command.set_lines([(), line(("the same as a command", Tone.QUIET)), line((prepared.command, Tone.ACCENT))])
         widgets: list[Widget] = [LinesScroll(lines, id="preview"), command]
         if prepared.typed is not None:
@@ -83,7 +83,6 @@ class ConfirmDialog(Dialog[bool]):
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self._prepared.command)
-        self.notify("the command is copied")
 
 
 class OutcomeDialog(Dialog[None]):
@@ -95,7 +94,7 @@ class OutcomeDialog(Dialog[None]):
     ]
 
     def __init__(self, outcome: Outcome, command: str) -> None:
-        word = "done" if outcome.is_good else "not all of it was done"
+        word = outcome.verdict or ("done" if outcome.is_good else "not all of it was done")
         super().__init__(f"{outcome.title}: {word}", "esc closes   y copies the command")
         self._outcome = outcome
         self._command = command
@@ -118,7 +117,6 @@ class OutcomeDialog(Dialog[None]):
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self._command)
-        self.notify("the command is copied")
 
 
 def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -47,6 +48,7 @@ class Dialog(ModalScreen[Result]):
         super().__init__()
         self.dialog_title = title
         self.hint = hint
+        self._is_over = False
 
     def body(self) -> list[Widget]:
         """Return what stands between title and hint."""
@@ -55,12 +57,12 @@ class Dialog(ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         """Put title, body and hint into the panel."""
         with Vertical():
-            title = LinesView(id="title")
+            title = LinesView(id="title", folds=True)
             title.add_class("dialog--title")
             title.set_lines([line((self.dialog_title, Tone.STRONG))])
             yield title
             yield from self.body()
-            hint = LinesView(id="hint")
+            hint = LinesView(id="hint", folds=True)
             hint.add_class("dialog--hint")
             hint.set_lines([line((self.hint, Tone.QUIET))])
             yield hint
@@ -68,6 +70,18 @@ class Dialog(ModalScreen[Result]):
     def action_leave(self) -> None:
         """Close it; nothing was chosen."""
         self.dismiss(None)
+
+    def finish(self) -> None:
+        """Close it because what it was about is over; where another window lies on it, as soon as that is gone."""
+        self._is_over = True
+        # Textual calls a window current that another one covers.
+        if self.app.screen is self:
+            self.dismiss(None)
+
+    def on_screen_resume(self) -> None:
+        """Go as well, if nobody needs it any more."""
+        if self._is_over:
+            self.dismiss(None)
 
 
 class TextDialog(Dialog[None]):
@@ -78,21 +92,58 @@ class TextDialog(Dialog[None]):
         Binding("ctrl+y,y", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False) -> None:
+    def __init__(
+        self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False
+    ) -> None:
         super().__init__(title, "esc closes   y copies" if copied else "esc closes")
         self._lines = lines
         self._copied = copied
+        self._folds = folds
         self.set_class(is_wide, "-wide")
 
     def body(self) -> list[Widget]:
         """Return the lines."""
-        return [LinesScroll(self._lines, id="lines")]
+        return [LinesScroll(self._lines, id="lines", folds=self._folds)]
 
     def action_copy(self) -> None:
         """Copy what the window is about."""
         if self._copied:
             self.app.copy_to_clipboard(self._copied)
-            self.notify("copied")
+
+
+class ProgressDialog(Dialog[None]):
+    """Shows what long work is at. Closing it gives the work up."""
+
+    def __init__(self, title: str, what: str) -> None:
+        super().__init__(title, "esc gives it up")
+        self._notes: list[Line] = []
+        self._what = what
+        self._started = time.monotonic()
+
+    def body(self) -> list[Widget]:
+        """Return what the work is at."""
+        return [LinesView(id="progress", folds=True)]
+
+    def on_mount(self) -> None:
+        """Let the time grow while nothing is told."""
+        self._draw()
+        self.set_interval(0.5, self._draw)
+
+    def show(self, text: str) -> None:
+        """The work is at this now."""
+        self._what = text
+        self._draw()
+
+    def note(self, text: str) -> None:
+        """Something that a person should know stays in sight."""
+        self._notes.append(line(("! ", Tone.WARN), (text, Tone.WARN)))
+        self._draw()
+
+    def _draw(self) -> None:
+        if self.is_mounted and self.query("#progress"):
+            elapsed = f"   {time.monotonic() - self._started:.0f} s"
+            lines = [*self._notes, line((self._what, Tone.ACCENT), (elapsed, Tone.QUIET))]
+            self.query_one("#progress", LinesView).set_lines(lines)
 
 
 class WaitDialog(Dialog[None]):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -11,28 +13,42 @@ from engine.admin.cluster.errors import AdminError
 from tui.cells import Tone
 from tui.dialogs.dialog import Dialog
 from tui.lines import line
-from tui.offers import Ask
+from tui.offers import Ask, FieldNeeded
 from tui.operations.operation import failure_text
 from tui.widgets.lines_view import LinesView
+
+FEW = 4
+"""Up to so many fields have a line of their own above them; more stand beside their names."""
 
 
 class FormDialog(Dialog[Any]):
     """Fields one below the other; enter in the last one goes on."""
 
+    DEFAULT_CSS = """
+    FormDialog .fields { height: auto; max-height: 60vh; scrollbar-size-vertical: 1; }
+    FormDialog .field { height: 1; & > LinesView { width: 18; } & > Input { width: 1fr; margin: 0; } }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+g", "go_on", "Go on", show=False, priority=True),
+        Binding("down", "move(1)", "Next", show=False),
+        Binding("up", "move(-1)", "Before", show=False),
+    ]
+
     def __init__(self, ask: Ask) -> None:
-        super().__init__(ask.title, "enter: next field, then on   esc: leave it")
         self._fields = ask.fields
         self._build = ask.build
+        is_short = len(ask.fields) <= FEW
+        super().__init__(
+            ask.title, f"enter: next field, then on{'' if is_short else '   ^g: on at once'}   esc: leave it"
+        )
 
     def body(self) -> list[Widget]:
         """Return a label and an input for each field."""
-        widgets: list[Widget] = []
-        for field in self._fields:
-            label = LinesView()
-            label.set_lines([line(field.label, (f"   {field.hint}", Tone.QUIET))])
-            widgets += [label, Input(field.value, id=f"field-{field.name}")]
-        widgets.append(LinesView(id="problem"))
-        return widgets
+        problem = LinesView(id="problem", folds=True)
+        if len(self._fields) <= FEW:
+            return [*(part for field in self._fields for part in _below(field)), problem]
+        rows = VerticalScroll(*map(_beside, self._fields), classes="fields", can_focus=False)
+        return [rows, problem]
 
     def on_mount(self) -> None:
         """Begin with the first field."""
@@ -41,15 +57,35 @@ class FormDialog(Dialog[Any]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go to the next field; after the last, check all and go on."""
         event.stop()
+        if event.input is self.query(Input).last():
+            self.action_go_on()
+        else:
+            self.action_move(1)
+
+    def action_move(self, by: int) -> None:
+        """Go to a field above or below."""
         inputs = list(self.query(Input))
-        at = inputs.index(event.input)
-        if at + 1 < len(inputs):
-            inputs[at + 1].focus()
-            return
+        at = next((index for index, one in enumerate(inputs) if one.has_focus), 0)
+        inputs[max(0, min(at + by, len(inputs) - 1))].focus()
+
+    def action_go_on(self) -> None:
+        """Check all and go on; what is wrong is told, and the window stays."""
         values = {field.name: self.query_one(f"#field-{field.name}", Input).value for field in self._fields}
         try:
             operation = self._build(values)
-        except AdminError as error:
+        except (AdminError, OSError) as error:
             self.query_one("#problem", LinesView).set_lines([line((failure_text(error), Tone.BAD))])
             return
         self.dismiss(operation)
+
+
+def _below(field: FieldNeeded) -> list[Widget]:
+    label = LinesView()
+    label.set_lines([line(field.label, (f"   {field.hint}", Tone.QUIET))])
+    return [label, Input(field.value, id=f"field-{field.name}")]
+
+
+def _beside(field: FieldNeeded) -> Widget:
+    label = LinesView()
+    label.set_lines([line(field.label)])
+    return Horizontal(label, Input(field.value, placeholder=field.hint, id=f"field-{field.name}"), classes="field")

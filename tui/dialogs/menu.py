@@ -26,6 +26,10 @@ class Choice:
     id: str
     title: str
     reason_against: str = ""
+    tone: Tone = Tone.PLAIN
+
+
+_STYLES = {Tone.GOOD: "$success", Tone.WARN: "$warning", Tone.BAD: "$error", Tone.ACCENT: "$accent"}
 
 
 class MenuDialog(Dialog[str]):
@@ -47,7 +51,8 @@ class MenuDialog(Dialog[str]):
         for number, choice in enumerate(self._choices, 1):
             text = f"{number}  {plain(choice.title)}"
             text += f"   {plain(choice.reason_against)}" if choice.reason_against else ""
-            options.append(Option(Content(text), choice.id, disabled=bool(choice.reason_against)))
+            styled = Content.styled(text, _STYLES.get(choice.tone, ""))
+            options.append(Option(styled, choice.id, disabled=bool(choice.reason_against)))
         return [OptionList(*options, id="choices")]
 
     def on_mount(self) -> None:

@@ -14,8 +14,9 @@ from engine.admin.elections.values import (
     PartitionElection,
 )
 from engine.common.model import NO_LEADER
+from engine.common.quantities import counted
 from tui.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 

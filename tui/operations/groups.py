@@ -23,12 +23,12 @@ from engine.admin.groups.reset_spec import (
 )
 from engine.admin.groups.resetting import PlannedReset, plan_reset
 from engine.admin.groups.scope import GroupScope
+from engine.common.quantities import counted
 from tui.cells import Cell
 from tui.operations.operation import (
     Outcome,
     Prepared,
     command_text,
-    counted,
     failures_told,
     result_cell,
     shortened,

@@ -14,8 +14,12 @@ from typing import Protocol
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.common.errors import KlammError, OperationError
 from tui.cells import Cell, Tone
 from tui.remedies import spelled
+
+EXPECTED = (KlammError, OSError, TimeoutError)
+"""What may go wrong with a cluster or a file. Anything else is a mistake of ours, and is logged with its traceback."""
 
 LINES_MAX = 200
 """So many partitions are listed in a preview; the others are counted."""
@@ -23,13 +27,17 @@ LINES_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an operation: a row per partition, group or setting, and what failed as a whole."""
+    """What became of an operation: a row per partition, group or setting, and what failed as a whole.
+
+    ``verdict`` is the word for all of it, where "done" would say nothing.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...] = ()
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    verdict: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -50,6 +58,7 @@ class Prepared:
         command: the command that does the same.
         typed: what has to be typed to go on, where data can be lost; else y or n is enough.
         run: carries it out; None where there is nothing to do, and ``question`` says why.
+        begins: starts what goes on by itself, instead of ``run``; who owns that tells what became of it.
     """
 
     question: str
@@ -58,6 +67,7 @@ class Prepared:
     command: str = ""
     typed: str | None = None
     run: Run | None = None
+    begins: Callable[[], None] | None = None
 
 
 class Operation(Protocol):
@@ -109,8 +119,12 @@ def failures_told(errors: Sequence[AdminError]) -> tuple[str, ...]:
     return tuple(failure_text(error) for error in errors)
 
 
-def failure_text(error: Exception) -> str:
+def failure_text(error: BaseException) -> str:
     """Return an error as a person reads it."""
+    if isinstance(error, OperationError) and error.hint:
+        return f"{error} — {error.hint}"
+    if not isinstance(error, EXPECTED):
+        return f"{type(error).__name__}: {error}"
     if not isinstance(error, AdminError):
         return str(error) or type(error).__name__
     where = f"{spelled(error.where)}: " if error.where is not None else ""
@@ -122,8 +136,3 @@ def result_cell(word: str, *, is_good: bool, is_pending: bool = False) -> Cell:
     """Return the word for what became of a row."""
     tone = Tone.WARN if is_pending else Tone.GOOD if is_good else Tone.BAD
     return Cell(word.replace("_", " "), tone)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return ``1 partition`` or ``3 partitions``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -19,8 +19,9 @@ from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import set_throttle
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from tui.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import whole_number
 from tui.units import byte_rate, ids
 

@@ -8,8 +8,9 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion, delete_records, preview_deletion
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from tui.cells import NO_DATA, Cell
-from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import whole_number
 from tui.units import count, size
 

@@ -8,8 +8,9 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.replicas.verification import PartitionVerification, verify_topics
 from engine.admin.topics.selection import select_topics
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from tui.cells import NO_DATA, Cell
-from tui.operations.operation import Outcome, Prepared, command_text, counted, result_cell
+from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 from tui.units import count
 
 

@@ -14,8 +14,9 @@ from engine.admin.topics.changes import (
     check_new_topic,
     parse_topic_configs,
 )
+from engine.common.quantities import counted
 from tui.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, counted, failures_told, result_cell, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
 _COLUMNS = ("topic", "result", "partitions", "factor")
 
@@ -130,7 +131,7 @@ class DeleteTopics:
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
         is_held_up = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-        notes = ("replicas of dead brokers hold a deletion up",) if is_held_up else ()
+        notes = ("replicas on dead brokers delay a deletion",) if is_held_up else ()
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, line
+from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.presenters.causes import missing_brokers
@@ -163,7 +163,7 @@ COLUMNS = (
     Column("disk", "FULL", _disk, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     Column("up_s", "UP FOR", lambda i: NO_DATA if i.up_s is None else Cell(span(i.up_s)), lambda i: i.up_s, rank=6,
-           is_figure=True, width=7),
+           is_figure=True, width=7, is_age=True),
 )  # fmt: skip
 
 
@@ -193,8 +193,8 @@ def _summary(view: View, width: int) -> list[Line]:
         if elsewhere
         else ("every leader is the preferred one", Tone.QUIET)
     )
-    hint = (f"   E gives back {count(moves)}", Tone.QUIET) if moves else ""
-    return [line(alive, "   ", back, hint), _restart_line(board), *_causes(board)]
+    words = [line(alive), line(back)] + [line((f"E gives back {count(moves)}", Tone.QUIET))] * bool(moves)
+    return [*wrapped(words, width), _restart_line(board), *_causes(board)]
 
 
 def _restart_line(board: Board) -> Line:

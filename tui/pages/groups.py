@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.rules import LagStatus
 from engine.admin.watch.frame import Stage, WatchedGroup
 from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
+from tui.pages.timeline import change_text
+from tui.presenters.rebalances import group_past
+from tui.sparkline import spark_lines
 from tui.table_model import Rows
-from tui.units import NOTHING, count, plain, short_count, span
+from tui.units import NOTHING, clock_time, count, plain, short_count, span
 
-_TONES = {LagStatus.OK: Tone.GOOD, LagStatus.UNKNOWN: Tone.QUIET, LagStatus.WARN: Tone.WARN}
+TALL = 30
+"""From so many lines on there is room for more of a group's past."""
+_TONES = {
+    LagStatus.OK: Tone.GOOD,
+    LagStatus.RUNNING: Tone.GOOD,
+    LagStatus.UNKNOWN: Tone.QUIET,
+    LagStatus.WARN: Tone.WARN,
+    LagStatus.BEHIND: Tone.WARN,
+}
 
 
 def status_cell(status: LagStatus) -> Cell:
@@ -34,7 +45,8 @@ def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
     return Cell(f"{arrow} {short_count(abs(difference))}/s", tone)
 
 
-def _number(value: float | None, text: str) -> Cell:
+def number_cell(value: float | None, text: str) -> Cell:
+    """Return a figure's text, or that nobody tells it."""
     return NO_DATA if value is None else Cell(text)
 
 
@@ -50,12 +62,14 @@ def _state(group: WatchedGroup) -> Cell:
     return NO_DATA if state is None else Cell(state.value, Tone.WARN if "Rebalance" in state.value else Tone.PLAIN)
 
 
-def _seconds(duration_ms: int | None) -> float | None:
+def seconds_of(duration_ms: int | None) -> float | None:
+    """Return a duration in seconds."""
     return None if duration_ms is None else duration_ms / 1000
 
 
-def _time_lag(one: Any) -> Cell:
-    seconds = _seconds(one.time_lag_ms)
+def time_lag_cell(one: GroupLag | PartitionLag) -> Cell:
+    """Return for how long a reader is behind."""
+    seconds = seconds_of(one.time_lag_ms)
     return NO_DATA if seconds is None else Cell(span(seconds), Tone.WARN if seconds > 60 else Tone.PLAIN)
 
 
@@ -67,24 +81,24 @@ COLUMNS = (
     Column("group", "GROUP", lambda g: Cell(g.name, Tone.STRONG), lambda g: g.name, is_wide=True, width=16),
     Column("status", "STATUS", lambda g: status_cell(g.lag.status), lambda g: g.lag.status.rank, width=7),
     Column("state", "STATE", _state, lambda g: g.lag.state.value if g.lag.state else None, rank=3, width=8),
-    Column("member_count", "MEMBERS", lambda g: _number(_members(g), str(_members(g))), _members, rank=2,
+    Column("member_count", "MEMBERS", lambda g: number_cell(_members(g), str(_members(g))), _members, rank=2,
            is_figure=True),
     Column("lag", "LAG", _lag, lambda g: g.lag.lag, is_figure=True, width=9),
-    Column("time_lag_ms", "BEHIND FOR", lambda g: _time_lag(g.lag), lambda g: g.lag.time_lag_ms, rank=1,
+    Column("time_lag_ms", "BEHIND FOR", lambda g: time_lag_cell(g.lag), lambda g: g.lag.time_lag_ms, rank=1,
            is_figure=True, width=8),
     Column("trend", "TREND", lambda g: trend_cell(g.lag.in_per_sec, g.lag.out_per_sec),
            lambda g: None if None in (g.lag.in_per_sec, g.lag.out_per_sec) else g.lag.in_per_sec - g.lag.out_per_sec,
            rank=1, width=9),
-    Column("clear_in_ms", "CLEAR IN", lambda g: _number(g.lag.clear_in_ms, span(_seconds(g.lag.clear_in_ms))),
+    Column("clear_in_ms", "CLEAR IN", lambda g: number_cell(g.lag.clear_in_ms, span(seconds_of(g.lag.clear_in_ms))),
            lambda g: g.lag.clear_in_ms, rank=4, is_figure=True, width=8),
-    Column("in_per_sec", "IN/S", lambda g: _number(g.lag.in_per_sec, short_count(g.lag.in_per_sec)),
+    Column("in_per_sec", "IN/S", lambda g: number_cell(g.lag.in_per_sec, short_count(g.lag.in_per_sec)),
            lambda g: g.lag.in_per_sec, rank=5, is_figure=True, width=6),
-    Column("out_per_sec", "OUT/S", lambda g: _number(g.lag.out_per_sec, short_count(g.lag.out_per_sec)),
+    Column("out_per_sec", "OUT/S", lambda g: number_cell(g.lag.out_per_sec, short_count(g.lag.out_per_sec)),
            lambda g: g.lag.out_per_sec, rank=5, is_figure=True, width=6),
     Column("partition_count", "PARTITIONS", lambda g: Cell(count(g.lag.partition_count)),
            lambda g: g.lag.partition_count, rank=6, is_figure=True),
-    Column("coordinator", "COORDINATOR", lambda g: _number(g.coordinator, str(g.coordinator)), lambda g: g.coordinator,
-           rank=7, is_figure=True),
+    Column("coordinator", "COORDINATOR", lambda g: number_cell(g.coordinator, str(g.coordinator)),
+           lambda g: g.coordinator, rank=7, is_figure=True),
     Column("reason", "WHY", lambda g: Cell((g.lag.reason or "").replace("_", " "), Tone.QUIET),
            lambda g: g.lag.reason, rank=6, width=12),
 )  # fmt: skip
@@ -155,15 +169,15 @@ PARTITION_COLUMNS = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
     Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=7),
-    Column("committed_offset", "COMMITTED", lambda p: _number(p.committed_offset, count(p.committed_offset)),
+    Column("committed_offset", "COMMITTED", lambda p: number_cell(p.committed_offset, count(p.committed_offset)),
            lambda p: p.committed_offset, rank=1, is_figure=True, width=9),
-    Column("log_end_offset", "END", lambda p: _number(p.log_end_offset, count(p.log_end_offset)),
+    Column("log_end_offset", "END", lambda p: number_cell(p.log_end_offset, count(p.log_end_offset)),
            lambda p: p.log_end_offset, rank=2, is_figure=True, width=9),
-    Column("lag", "LAG", lambda p: _number(p.lag, count(p.lag)), lambda p: p.lag, is_figure=True, width=7),
-    Column("time_lag_ms", "BEHIND FOR", _time_lag, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
+    Column("lag", "LAG", lambda p: number_cell(p.lag, count(p.lag)), lambda p: p.lag, is_figure=True, width=7),
+    Column("time_lag_ms", "BEHIND FOR", time_lag_cell, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
     Column("trend", "TREND", lambda p: trend_cell(p.in_per_sec, p.out_per_sec),
            lambda p: None if None in (p.in_per_sec, p.out_per_sec) else p.in_per_sec - p.out_per_sec, rank=2, width=9),
-    Column("clear_in_ms", "CLEAR IN", lambda p: _number(p.clear_in_ms, span(_seconds(p.clear_in_ms))),
+    Column("clear_in_ms", "CLEAR IN", lambda p: number_cell(p.clear_in_ms, span(seconds_of(p.clear_in_ms))),
            lambda p: p.clear_in_ms, rank=3, is_figure=True, width=8),
     Column("reason", "WHY", lambda p: Cell(p.reason.replace("_", " "), Tone.QUIET), lambda p: p.reason, rank=3),
     Column("consumer_id", "READ BY", _member, lambda p: p.consumer_id, rank=4),
@@ -203,10 +217,38 @@ def _group_summary(view: View, width: int) -> list[Line]:
         f" {reason}   {state} for {since}, {members} members, protocol {group.protocol or NOTHING}, "
         f"coordinator {NOTHING if group.coordinator is None else group.coordinator}",
     )
+    past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]
     if not group.members:
-        return [first]
+        return [first, *past]
     who = ", ".join(f"{plain(m.client_id)} at {plain(m.host)} ({len(m.assignment or ())})" for m in group.members[:6])
-    return [first, line((f"members: {who}", Tone.QUIET))]
+    return [first, line((f"members: {who}", Tone.QUIET)), *past]
+
+
+def _past_lag(view: View, group: str, width: int) -> list[Line]:
+    """Return the group's lag since the dashboard looks, as a chart that begins at zero."""
+    samples = view.board.history.lag.of(group)
+    if len(samples) < 2:
+        return []
+    values = [sample.value for sample in samples]
+    told = f"   least {count(min(values))}   most {count(max(values))}"
+    told += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
+    room = max(8, min(len(values), width - len(told) - 6))
+    return [line(("lag   ", Tone.QUIET), (spark_lines(values, room)[0], Tone.ACCENT), (told, Tone.QUIET))]
+
+
+def _past_changes(view: View, group: str) -> list[Line]:
+    """Return what the group went through since the dashboard looks, as far as there is room."""
+    past = group_past(view.board.events, group)
+    if not past.changes:
+        return []
+    times = f"rebalanced {count(past.rebalances)} time{'' if past.rebalances == 1 else 's'}"
+    lines = [line((f"{times} since the dashboard looks", Tone.QUIET))]
+    for one in past.changes[: 4 if view.height >= TALL else 1]:
+        after = "" if one.lasted_ms is None else f"   after {span(one.lasted_ms / 1000)}"
+        told = " members" if one.is_of_members else after
+        why = (f"   {plain(one.event.reason)}" if one.event.reason else "", Tone.QUIET)
+        lines.append(line((f"{clock_time(one.event.at_ms)}  ", Tone.QUIET), f"{change_text(one.event)}{told}", why))
+    return lines
 
 
 GROUP_PAGE = Page(

@@ -1,14 +1,25 @@
-"""What the dashboard itself has logged: the screen for whoever wonders why something is missing."""
+"""Logs: the dashboard's own, for whoever wonders why something is missing; and the brokers' about one partition."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
-from tui.cells import Cell, Column, Tone
+from engine.common.model import TopicPartition
+from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.log_ring import LogLine, LogRing
+from tui.pages.page import View
 from tui.table_model import Rows
-from tui.units import clock_time, count
+from tui.units import clock_time, count, ids, plain, size
+
+if TYPE_CHECKING:
+    from engine.admin.state_changes.partition_log import PartitionEntry, PartitionLog
+
+# The dashboard's own
 
 
 def _level(one: LogLine) -> Cell:
@@ -20,7 +31,7 @@ COLUMNS = (
     Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e.at_ms)), lambda e: e.at_ms, width=10),
     Column("level", "LEVEL", _level, lambda e: e.level, width=7),
     Column("logger", "PART", lambda e: Cell(e.logger, Tone.QUIET), lambda e: e.logger, rank=2),
-    Column("message", "MESSAGE", lambda e: Cell(e.message), lambda e: e.message, is_wide=True, width=30),
+    Column("message", "MESSAGE", lambda e: Cell(plain(e.message)), lambda e: e.message, is_wide=True, width=30),
 )
 
 
@@ -36,5 +47,139 @@ def rows_of(ring: LogRing) -> Rows:
 
 
 def summary_of(ring: LogRing) -> list[Line]:
-    """Return how many lines there are."""
-    return [line((f"{count(len(ring.lines))} lines of the dashboard's own log   / warning keeps warnings", Tone.QUIET))]
+    """Return how many lines there are, and which file keeps them."""
+    kept = f"   kept in {ring.path}" if ring.path is not None else f"   {ring.why_no_file}" if ring.why_no_file else ""
+    text = f"{count(len(ring.lines))} lines of the dashboard's own log   / warning keeps warnings{kept}"
+    return [line((text, Tone.QUIET))]
+
+
+# The brokers' about a partition
+
+
+NO_LOGS = "no log is named"
+_HOW = (
+    "Name the logs that this machine can read:",
+    "  klamm top --logs FOLDER",
+    "  or logs = [FOLDER] in the cluster's profile",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLog:
+    """What brokers' state-change logs tell of a partition; or why nobody can say."""
+
+    name: TopicPartition
+    log: PartitionLog | None = None
+    error: str = ""
+    is_loading: bool = False
+
+
+_WHOLE_WIDTH = 90
+_BAD_LEVELS = {"ERROR": Tone.BAD, "FATAL": Tone.BAD, "WARN": Tone.WARN}
+
+
+def _state(name: str, tone: Tone = Tone.PLAIN) -> tuple[object, object]:
+    def value(entry: PartitionEntry) -> object:
+        return None if entry.state is None else getattr(entry.state, name)
+
+    def cell(entry: PartitionEntry) -> Cell:
+        found = value(entry)
+        if found is None:
+            return Cell("")
+        return Cell(ids(found) if isinstance(found, tuple) else str(found), tone)
+
+    return cell, value
+
+
+def _state_column(name: str, title: str, *, rank: int, tone: Tone = Tone.PLAIN, is_figure: bool = True) -> Column:
+    cell, value = _state(name, tone)
+    return Column(name, title, cell, value, rank=rank, is_figure=is_figure)  # type: ignore[arg-type]
+
+
+def _time(entry: PartitionEntry) -> Cell:
+    return NO_DATA if entry.at_ms is None else Cell(_stamp(entry))
+
+
+def _stamp(entry: PartitionEntry) -> str:
+    """Day and time to the millisecond: what happened within one decides here."""
+    start = (entry.row.utc_start or b"").decode("ascii", "replace").strip("[]")
+    return start[5:].replace(",", ".")
+
+
+PARTITION_COLUMNS = (
+    Column("time", "TIME (UTC)", _time, lambda e: e.at_ms, width=18),
+    Column("broker", "BROKER", lambda e: NO_DATA if e.row.broker is None else Cell(str(e.row.broker), Tone.STRONG),
+           lambda e: e.row.broker, is_figure=True),
+    Column("role", "AS", lambda e: Cell(e.row.role or "", Tone.ACCENT if e.is_by_controller else Tone.QUIET),
+           lambda e: e.row.role, rank=3, width=10),
+    Column("level", "LEVEL", lambda e: Cell((e.row.level or "").lower(), _BAD_LEVELS.get(e.row.level, Tone.QUIET)),
+           lambda e: e.row.level, rank=4, width=5),
+    _state_column("leader", "LEADER", rank=1),
+    _state_column("isr", "ISR", rank=1, is_figure=False),
+    _state_column("leader_epoch", "EPOCH", rank=2, tone=Tone.QUIET),
+    _state_column("partition_epoch", "VERSION", rank=5, tone=Tone.QUIET),
+    Column("message", "MESSAGE", lambda e: Cell(plain(e.row.message)), lambda e: e.row.message, is_wide=True, width=24),
+    Column("source", "LOG", lambda e: Cell(plain(e.row.source), Tone.QUIET), lambda e: e.row.source, rank=8),
+)  # fmt: skip
+
+
+def partition_rows(shown: ShownLog) -> Rows:
+    """Return what the logs tell of the partition, the newest first."""
+    entries = () if shown.log is None else shown.log.entries[::-1]
+    return Rows(
+        PARTITION_COLUMNS,
+        entries,
+        lambda one: one.number,
+        lambda one: f"{one.row.level} {one.row.role or ''} broker {one.row.broker} {one.row.message}",
+        _why_empty(shown),
+    )
+
+
+def _why_empty(shown: ShownLog) -> str:
+    if shown.is_loading:
+        return "reading the logs …"
+    return plain(shown.error) or f"no line of the last day in these logs names {shown.name}"
+
+
+def partition_summary(shown: ShownLog) -> list[Line]:
+    """Return what was read, and what was wrong with it."""
+    if shown.log is None:
+        title = line((f"what brokers' state-change logs tell of {shown.name}", Tone.QUIET))
+        return [title, *(line((text, Tone.QUIET)) for text in _HOW if shown.error == NO_LOGS)]
+    log = shown.log
+    older = f", {count(log.left_out)} older ones left out" if log.left_out else ""
+    files = f"{count(log.file_count)} {'log' if log.file_count == 1 else 'logs'}"
+    hours = round(log.look_back.total_seconds() / 3600)
+    told = f"{count(len(log.entries))} entries about {shown.name}{older}   from {files}, the last {hours} h they cover"
+    lines = [line(told, (f"   {size(log.size_bytes)}", Tone.QUIET))]
+    if log.problems:
+        first = log.problems[0]
+        more = f", and {len(log.problems) - 1} more" if len(log.problems) > 1 else ""
+        lines.append(line((plain(f"{first.source}: {first.message}{more}"), Tone.WARN)))
+    return lines
+
+
+def is_trouble(item: LogLine | PartitionEntry) -> bool:
+    """Whether a line tells of something wrong."""
+    if isinstance(item, LogLine):
+        return item.level >= logging.WARNING
+    return item.row.level in _BAD_LEVELS
+
+
+def command(view: View, items: Sequence[Any]) -> list[str]:
+    """The command that shows the same of a partition; the dashboard's own log has none."""
+    where, target = view.location, view.target
+    if where.topic is None or where.partition is None or target is None or not target.logs:
+        return []
+    return ["state-changes", "merge", *target.logs, "--topic", where.topic, "--partition", str(where.partition)]
+
+
+def whole(item: LogLine | PartitionEntry) -> list[Line]:
+    """Return a line with all of its message, wrapped."""
+    if isinstance(item, LogLine):
+        head, message = f"{clock_time(item.at_ms)}  {item.level_name}  {item.logger}", item.message
+    else:
+        row = item.row
+        head, message = f"{_stamp(item)}  {row.level or ''}  broker {row.broker}  {row.source}", row.message
+    texts = [text for part in message.splitlines() for text in wrap(plain(part), _WHOLE_WIDTH) or [""]]
+    return [line((plain(head), Tone.QUIET)), (), *(line(text) for text in texts)]

@@ -21,6 +21,8 @@ WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStat
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
 _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
 _WIDE = 120
+EVENTS_MIN = 3
+"""Lines of the last changes, with their heading, that are worth more than a chart of each broker."""
 _LABEL = 17
 _FIGURE = 7
 
@@ -37,7 +39,7 @@ def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = Tru
         top = beside(left, right, left_width=half)
     else:
         top = [*health, (), *_figures(board, inner, columns=3), ()]
-        top += _charts(board, inner, chart_height=1)[: max(0, height - len(top) - 4)]
+        top += _charts(board, inner, chart_height=1, lines_max=max(0, height - len(top) - EVENTS_MIN - 2))
     lines = [*top, (), *_events(board, inner, max(0, height - len(top) - 2))]
     return [((" ", Tone.PLAIN), *one) for one in lines[:height]]
 
@@ -166,8 +168,8 @@ _CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
 _BROKERS_MAX = 12
 
 
-def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0) -> list[Line]:
-    """Draw what the cluster does, then each broker's share of it on one scale."""
+def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0, lines_max: int | None = None) -> list[Line]:
+    """Draw what the cluster does, then each broker's share of it on one scale: of all that are shown, or of none."""
     samples = list(board.samples)
     chart = max(8, width - _LABEL - _FIGURE - 2)
     lines: list[Line] = []
@@ -178,6 +180,8 @@ def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0) -> lis
     brokers = sorted(board.live)[:_BROKERS_MAX]
     by_broker = {broker: [sample.in_by_broker.get(broker) for sample in samples] for broker in brokers}
     most = max((value for values in by_broker.values() for value in values if value is not None), default=None)
+    if lines_max is not None and len(lines) + 1 + len(brokers) > lines_max:
+        return lines[:lines_max]
     if most is not None:
         top = ceiling_of(most)
         lines.append(line((f"records in/s by broker, one scale: 0 to {short_count(top)}", Tone.QUIET)))
@@ -219,7 +223,9 @@ def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
         if key in by_kind:
             by_kind[key].append(event)
         elif len(runs) == runs_max:
-            break
+            # More of the runs that are shown may have come in the same frame.
+            if event.at_ms != runs[-1][0].at_ms:
+                break
         else:
             by_kind[key] = [event]
             runs.append(by_kind[key])

@@ -15,11 +15,12 @@ from tui.table_model import Rows
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a screen is drawn from."""
+    """What a screen is drawn from. ``height`` is that of the whole terminal, in lines."""
 
     board: Board
     location: Location
     target: ClusterTarget | None = None
+    height: int = 40
 
 
 def opens_nothing(view: View, item: Any) -> Location | None:

@@ -9,6 +9,7 @@ from engine.common.model import NO_LEADER
 from tui.board import Board, PartitionItem
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
+from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
 from tui.units import NOTHING, count, ids, short_count, size, span
@@ -95,7 +96,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     )  # fmt: skip
     if frame is not None and frame.read_at_ms:
         aged = Column("age_s", "SEEN", lambda i: known(age_s(i), span(age_s(i)), Tone.QUIET), age_s, rank=1,
-                      is_figure=True)  # fmt: skip
+                      is_figure=True, is_age=True)  # fmt: skip
         return (*columns, aged)
     return columns
 
@@ -189,4 +190,8 @@ def _command(view: View, items: Sequence[Any]) -> list[str]:
     return ["topics", "describe", *(topics or ([view.location.topic] if view.location.topic else []))]
 
 
-PAGE = Page("partitions", _rows, _summary, is_trouble=_is_trouble, command=_command)
+def _opens(view: View, item: Any) -> Location:
+    return Location("partition", topic=item.topic.name, partition=item.partition.partition)
+
+
+PAGE = Page("partitions", _rows, _summary, _opens, _is_trouble, _command)

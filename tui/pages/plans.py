@@ -1,35 +1,27 @@
-"""Plan files that the dashboard was pointed to, beside the cluster as it is; and what is under way."""
+"""The plan that is open beside the cluster as it is, and its run; without a plan, what is under way."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from engine.admin.cluster.errors import AdminError
-from engine.admin.reassignment.plan_file import PartitionMove, parse_plan
 from engine.common.model import TopicPartition
 from tui.board import Board, PartitionItem
 from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location
+from tui.lines import Line, beside, line, width_of
+from tui.operations.plan_commands import making_words
 from tui.pages.page import View
+from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
+from tui.presenters.plan_runs import run_lines
+from tui.state.opened_plan import OpenedPlan
+from tui.state.plan_run import PlanRunState
 from tui.table_model import Rows
 from tui.units import count, ids, size
 
-_SHADES = " ░▒▓█"
-_BROKERS_MAX = 16
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFile:
-    """A file in Kafka's form, read; or why it cannot be."""
-
-    path: Path
-    moves: tuple[PartitionMove, ...] = ()
-    error: str = ""
+TALL = 30
+"""From so many lines on there is room for all measures, and for more than one line of why a partition moves."""
+_EMPTY = "no plan is open and nothing is under way   N makes a plan   o opens a file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +29,11 @@ class PlannedItem:
     """One partition of a plan beside the cluster. ``present`` is None where there is no such partition."""
 
     name: TopicPartition
+    before: tuple[int, ...]
     target: tuple[int, ...]
     present: PartitionItem | None
     copied_bytes: int | None
+    wave: int | None = None
 
     @property
     def state(self) -> str:
@@ -51,31 +45,36 @@ class PlannedItem:
         return "done" if assignment.replicas == self.target else "to do"
 
 
-def read_plan_file(path: Path) -> PlanFile:
-    """Read a plan; what is wrong with it stands in ``error``."""
-    try:
-        return PlanFile(path, parse_plan(path.read_text(encoding="utf-8"), str(path)))
-    except (OSError, UnicodeDecodeError, AdminError) as error:
-        return PlanFile(path, error=str(error))
-
-
-def items_of(board: Board, plan: PlanFile | None) -> list[PlannedItem]:
+def items_of(board: Board, plan: OpenedPlan | None) -> list[PlannedItem]:
     """Return the partitions of a plan; without one those that are under way."""
     if plan is None:
         moving = [item for item in board.items if item.partition.assignment.is_being_reassigned]
-        return [_planned(board, item.name, item.partition.assignment.target_replicas, item) for item in moving]
-    wanted = {move.name.topic for move in plan.moves}
+        return [_planned(board, item.name, None, item.partition.assignment.target_replicas, item) for item in moving]
+    before = {move.name: move.before for move in plan.moves}
+    wanted = {move.name.topic for move in plan.targets}
     present = {item.name: item for topic in board.topics if topic.name in wanted for item in board.items_of(topic)}
-    return [_planned(board, move.name, move.replicas, present.get(move.name)) for move in plan.moves]
+    return [
+        _planned(board, one.name, before.get(one.name), one.replicas, present.get(one.name), plan.wave_of.get(one.name))
+        for one in plan.targets
+    ]
 
 
-def _planned(board: Board, name: TopicPartition, target: tuple[int, ...], item: PartitionItem | None) -> PlannedItem:
+def _planned(
+    board: Board,
+    name: TopicPartition,
+    before: tuple[int, ...] | None,
+    target: tuple[int, ...],
+    item: PartitionItem | None,
+    wave: int | None = None,
+) -> PlannedItem:
+    if before is None:
+        before = () if item is None else item.partition.assignment.origin_replicas
     if item is None or board.frame is None:
-        return PlannedItem(name, target, item, None)
+        return PlannedItem(name, before, target, item, None, wave)
     logs = board.frame.logs.get(name, ())
     own = [log.size_bytes for log in logs if log.broker == item.partition.leader and not log.is_future]
-    new = [broker for broker in target if broker not in item.partition.assignment.origin_replicas]
-    return PlannedItem(name, target, item, own[0] * len(new) if own else None)
+    new = [broker for broker in target if broker not in before]
+    return PlannedItem(name, before, target, item, own[0] * len(new) if own else None, wave)
 
 
 def _state(item: PlannedItem) -> Cell:
@@ -83,47 +82,84 @@ def _state(item: PlannedItem) -> Cell:
     return Cell(item.state, tones.get(item.state, Tone.PLAIN))
 
 
-def _now(item: PlannedItem) -> tuple[int, ...]:
-    return () if item.present is None else item.present.partition.assignment.origin_replicas
+def _adds(item: PlannedItem) -> tuple[int, ...]:
+    return tuple(broker for broker in item.target if broker not in item.before)
 
 
 COLUMNS = (
     Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
            width=16),
     Column("state", "STATE", _state, lambda i: i.state, width=9),
-    Column("replicas", "NOW", lambda i: Cell(ids(_now(i))), _now),
-    Column("target", "THEN", lambda i: Cell(ids(i.target), Tone.ACCENT), lambda i: i.target),
-    Column("adds", "ADDS", lambda i: Cell(ids(tuple(b for b in i.target if b not in _now(i)))),
-           lambda i: tuple(b for b in i.target if b not in _now(i)), rank=2),
+    Column("replicas", "BEFORE", lambda i: Cell(ids(i.before)), lambda i: i.before),
+    Column("target", "AFTER", lambda i: Cell(ids(i.target), Tone.ACCENT), lambda i: i.target),
+    Column("adds", "ADDS", lambda i: Cell(ids(_adds(i))), _adds, rank=2),
+    Column("wave", "WAVE", lambda i: NO_DATA if i.wave is None else Cell(str(i.wave)), lambda i: i.wave, rank=3,
+           is_figure=True),
     Column("copied_bytes", "TO COPY", lambda i: NO_DATA if i.copied_bytes is None else Cell(size(i.copied_bytes)),
            lambda i: i.copied_bytes, rank=1, is_figure=True, width=9),
 )  # fmt: skip
 
 
-def rows_of(view: View, plan: PlanFile | None) -> Rows:
+def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
     """Return the partitions of the plan."""
-    empty = "no plan file is open and nothing is under way   :plan FILE opens one"
+    empty = _EMPTY
     if plan is not None:
-        empty = plan.error or "the plan names no partition"
-    return Rows(
-        COLUMNS, items_of(view.board, plan), lambda item: item.name, lambda item: f"{item.name} {item.state}", empty
-    )
-
-
-def summary_of(view: View, plan: PlanFile | None, width: int) -> list[Line]:
-    """Return where the plan comes from, how far it is, and the brokers before and after."""
+        empty = plan.error or "nothing has to be done"
     items = items_of(view.board, plan)
-    what = "reassignments under way   :plan FILE opens a plan" if plan is None else str(plan.path)
-    if plan is not None and plan.error:
-        return [line((what, Tone.STRONG), (f"   {plan.error}", Tone.BAD))]
+    return Rows(COLUMNS, items, lambda item: item.name, lambda item: f"{item.name} {item.state}", empty)
+
+
+def summary_of(
+    view: View, plan: OpenedPlan | None, run: PlanRunState | None, cursor: TopicPartition | None, width: int
+) -> list[Line]:
+    """Return what the plan is and how far, brokers before and after, and why the partition under the cursor moves."""
+    ran = [] if run is None else run_lines(run)
+    if plan is None:
+        items = items_of(view.board, None)
+        head = line(("reassignments under way", Tone.STRONG), ("   N makes a plan   o opens a file", Tone.QUIET))
+        return [head, *ran, *_heat(view, None, items, width)] if items else [*ran]
+    if plan.error:
+        return [line((str(plan.path), Tone.STRONG), (f"   {plan.error}", Tone.BAD)), *ran]
+    items = items_of(view.board, plan)
+    lines = [line((sentence(plan), Tone.STRONG)), _standing(plan, items), *ran]
+    if items:
+        lines += [()] * (view.height >= TALL) + _heat(view, plan, items, width)
+        lines += _why(plan, cursor, is_tall=view.height >= TALL)
+    return lines
+
+
+def _standing(plan: OpenedPlan, items: Sequence[PlannedItem]) -> Line:
+    """Return the file, how many partitions are how far, and how good the plan is."""
+    name = (str(plan.path or ""), Tone.QUIET)
+    if plan.path is None and plan.targets:
+        name = ("not saved yet: w saves it", Tone.WARN)
     states = Counter(item.state for item in items)
-    told = ", ".join(f"{count(number)} {state}" for state, number in states.items())
-    lines = [line((what, Tone.STRONG), (f"   {told}", Tone.QUIET))]
-    return [*lines, *_heat(view.board, items)] if items else lines
+    told = [", ".join(f"{count(number)} {state}" for state, number in states.items())]
+    if plan.wave_count:
+        told.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
+    if plan.file is not None and plan.targets:
+        told.append(proof(plan.file.klamm.score))
+    return line(name, ("".join(f"   {one}" for one in told), Tone.QUIET))
 
 
-def _heat(board: Board, items: Sequence[PlannedItem]) -> list[Line]:
-    """Return replicas and leaders of each broker before and after, shaded by one scale each."""
+def _heat(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
+    """Return the brokers before and after, with the score card beside or below where there is room for it."""
+    score = None if plan is None or plan.file is None else plan.file.klamm.score
+    if score is not None and score.brokers:
+        loads, brokers = loads_of(score), [row.broker for row in score.brokers]
+    else:
+        loads, brokers = _loads_of_items(view.board, items)
+    lines = heat_lines(loads if view.height >= TALL else loads[:2], brokers, width)
+    if score is None or not score.brokers:
+        return lines
+    left = max(width_of(one) for one in lines)
+    if left + 4 + CARD_WIDTH <= width:
+        return beside(lines, card_lines(score), left_width=left, gap=4)
+    return [*lines, *card_lines(score)] if view.height >= TALL + 10 else lines
+
+
+def _loads_of_items(board: Board, items: Sequence[PlannedItem]) -> tuple[list[Load], list[int]]:
+    """Return replicas and preferred leaders of each broker, as the cluster is and as it would be."""
     replicas, leaders = Counter(board.replicas), Counter(board.total.preferred)
     later_replicas, later_leaders = Counter(replicas), Counter(leaders)
     for item in items:
@@ -132,29 +168,25 @@ def _heat(board: Board, items: Sequence[PlannedItem]) -> list[Line]:
         later_replicas.update(item.target)
         later_leaders.subtract(present[:1])
         later_leaders.update(item.target[:1])
-    brokers = sorted(set(replicas) | set(later_replicas) | board.live)[:_BROKERS_MAX]
-    lines = [line((f"{'broker':<18}" + "".join(f"{broker:>8}" for broker in brokers), Tone.QUIET))]
-    for label, before, after in (
-        ("replicas", replicas, later_replicas),
-        ("preferred leaders", leaders, later_leaders),
-    ):
-        top = max([*before.values(), *after.values(), 1])
-        for word, counts in (("now", before), ("then", after)):
-            cells = "".join(f"{_shade(counts[broker], top)}{counts[broker]:>6}" for broker in brokers)
-            tone = Tone.PLAIN if word == "now" else Tone.ACCENT
-            lines.append(line((f"{label if word == 'now' else '':<18}"[:18], Tone.QUIET), (f"{cells} {word}", tone)))
-    return lines
+    brokers = sorted(set(replicas) | set(later_replicas) | board.live)
+    return [Load("replicas", replicas, later_replicas), Load("preferred leaders", leaders, later_leaders)], brokers
 
 
-def _shade(value: int, top: int) -> str:
-    return "  " if value <= 0 else _SHADES[min(4, max(1, round(value / top * 4)))] * 2
+def _why(plan: OpenedPlan, cursor: TopicPartition | None, *, is_tall: bool) -> list[Line]:
+    """Return why the partition under the cursor moves; always as many lines, so that rows stay where they are."""
+    told = [text.strip() for text in plan.explained(cursor)] if cursor is not None else []
+    if not is_tall:
+        return [line(("; ".join(told), Tone.QUIET))]
+    first, rest = told[:1], told[1:]
+    return [(), line((first[0] if first else "", Tone.PLAIN)), line(("; ".join(rest), Tone.QUIET))]
 
 
-def opens(view: View, item: Any) -> Location | None:
-    """Go to the partition."""
-    return Location("partitions", topic=item.name.topic, row=str(item.name))
-
-
-def command(view: View, items: Sequence[Any]) -> list[str]:
-    """Return the words that show the same."""
-    return ["reassign", "list"]
+def command_of(plan: OpenedPlan | None) -> list[str]:
+    """Return the words that show the same: of the plan's making, or of its standing."""
+    if plan is None:
+        return ["reassign", "list"]
+    if plan.path is not None:
+        return ["plan", "status", str(plan.path)] if plan.file is not None else ["reassign", "list"]
+    if plan.file is None:
+        return []
+    return making_words(plan.file.klamm.strategy, plan.file.klamm.options, capacity_file=plan.capacity_file)

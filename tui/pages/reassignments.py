@@ -17,6 +17,7 @@ from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
 from tui.units import NOTHING, byte_rate, count, ids, percent, size, span
 
+BAR_MIN = 6
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {
@@ -125,9 +126,9 @@ COLUMNS = (
            is_figure=True, width=5),
     _bytes("copied_bytes", "COPIED"),
     _bytes("total_bytes", "OF"),
-    Column("rate", "RATE", _rate, lambda m: _of(m, "rate"), rank=1, is_figure=True, width=11),
+    Column("rate", "RATE", _rate, lambda m: _of(m, "rate"), rank=2, is_figure=True, width=11),
     Column("left_s", "TIME LEFT", _left, lambda m: _of(m, "left_s"), rank=1, is_figure=True, width=8),
-    Column("reason", "WHY", lambda m: Cell(_why(m), Tone.QUIET), _why, rank=2),
+    Column("reason", "WHY", lambda m: Cell(_why(m), Tone.QUIET), _why, rank=3),
 )  # fmt: skip
 
 
@@ -149,14 +150,13 @@ def _summary(view: View, width: int) -> list[Line]:
     if not moves.partitions:
         return []
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
-    lines = [
-        line(
-            f"{count(moves.partitions)} partitions moving   ",
-            (bar(share, 20), Tone.ACCENT),
-            f" {NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
-            f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left",
-        )
-    ]
+    moving = f"{count(moves.partitions)} partitions moving   "
+    told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
+    told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
+    # How long it still takes matters more than the bar.
+    room = min(20, width - len(moving) - len(told) - 1)
+    drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
+    lines = [line(moving, (drawn, Tone.ACCENT), told)]
     if moves.stalled_count:
         lines.append(line((f"{count(moves.stalled_count)} copies stand still", Tone.BAD)))
     return [*lines, *_throttles(board, moves)]

@@ -1,20 +1,277 @@
-"""Spark's streaming queries. A cluster does not know them: they stand in checkpoints, which have to be named."""
+"""Spark's streaming queries with their lag; and one source of a query, partition by partition.
+
+A cluster does not know them: they stand in checkpoints and event logs, which have to be named. Rows and verdicts are
+those of ``klamm lag`` and ``klamm spark jobs``.
+"""
 
 from __future__ import annotations
 
-from tui.cells import Tone
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from engine.admin.lag.jobs import Job, JobSource
+from engine.admin.lag.positions import ReaderKind
+from engine.admin.lag.results import QueryLag, QueryPartitionLag
+from engine.admin.lag.rules import LagStatus
+from engine.admin.watch.frame import Stage
+from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
+from tui.location import Location, QueryKey
+from tui.pages.groups import number_cell, seconds_of, status_cell, time_lag_cell, trend_cell
 from tui.pages.page import Page, View
 from tui.table_model import Rows
+from tui.units import NOTHING, count, plain, short_count, span
+
+_HOW = (
+    "Spark keeps its offsets in checkpoints and tells of them in event logs, not in the cluster. Name them:",
+    "  klamm top --checkpoint PLACE --event-log PLACE",
+    "  or checkpoints = [PLACE] and event_logs = [PLACE] in the cluster's profile",
+)
+_KINDS = {ReaderKind.CHECKPOINT: "checkpoint", ReaderKind.EVENT_LOG: "event log", ReaderKind.LISTENER: "listener"}
+
+
+class QueryRow(NamedTuple):
+    """One source of a query; ``lag`` is None while no broker says where its topics end."""
+
+    job: Job
+    source: JobSource | None
+    lag: QueryLag | None
+    now_ms: int
+
+    @property
+    def key(self) -> QueryKey:
+        source = "" if self.source is None else self.source.source
+        return QueryKey(self.name, self.job.kind.value, self.job.path, self.job.query_id, source)
+
+    @property
+    def name(self) -> str:
+        return self.job.name or self.job.path.rstrip("/").rpartition("/")[2]
+
+    @property
+    def status(self) -> LagStatus:
+        return self.job.status if self.lag is None else self.lag.status
+
+    @property
+    def since_commit_ms(self) -> float | None:
+        """How long ago a batch was finished last."""
+        return None if self.job.last_commit is None else max(0.0, self.now_ms - self.job.last_commit.timestamp() * 1000)
+
+    @property
+    def topics(self) -> str:
+        return "" if self.source is None else ", ".join(self.source.topics)
+
+    def of_lag(self, name: str) -> Any:
+        """Return a figure of its lag; None where that is not known."""
+        return None if self.lag is None else getattr(self.lag, name)
+
+
+def _lag(row: QueryRow) -> Cell:
+    lag = row.of_lag("lag")
+    return NO_DATA if lag is None else Cell(count(lag), Tone.QUIET if lag == 0 else Tone.PLAIN)
+
+
+def _behind_for(row: QueryRow) -> Cell:
+    return NO_DATA if row.lag is None else time_lag_cell(row.lag)
+
+
+def _last_commit(row: QueryRow) -> Cell:
+    since_ms = row.since_commit_ms
+    return NO_DATA if since_ms is None else Cell(f"{span(since_ms / 1000)} ago")
+
+
+def _growth(row: QueryRow) -> float | None:
+    comes, goes = row.of_lag("in_per_sec"), row.of_lag("out_per_sec")
+    return None if comes is None or goes is None else comes - goes
+
+
+def _why(row: QueryRow) -> str:
+    if row.lag is not None and row.lag.error:
+        return row.lag.error.partition("\n")[0]
+    return (row.of_lag("reason") or "").replace("_", " ")
+
+
+COLUMNS = (
+    Column("query", "QUERY", lambda r: Cell(r.name, Tone.STRONG), lambda r: r.name, is_wide=True, width=16),
+    Column("status", "STATUS", lambda r: status_cell(r.status), lambda r: r.status.rank, width=9),
+    Column("batch_id", "BATCH", lambda r: number_cell(r.job.last_batch, str(r.job.last_batch)),
+           lambda r: r.job.last_batch, rank=2, is_figure=True, width=6),
+    Column("topics", "TOPICS", lambda r: Cell(r.topics), lambda r: r.topics, rank=3, width=8),
+    Column("lag", "LAG", _lag, lambda r: r.of_lag("lag"), is_figure=True, width=9),
+    Column("time_lag_ms", "BEHIND FOR", _behind_for, lambda r: r.of_lag("time_lag_ms"), rank=1, is_figure=True,
+           width=8),
+    Column("trend", "TREND", lambda r: trend_cell(r.of_lag("in_per_sec"), r.of_lag("out_per_sec")), _growth, rank=1,
+           width=9),
+    Column("clear_in_ms", "CLEAR IN",
+           lambda r: number_cell(r.of_lag("clear_in_ms"), span(seconds_of(r.of_lag("clear_in_ms")))),
+           lambda r: r.of_lag("clear_in_ms"), rank=4, is_figure=True, width=8),
+    Column("last_commit_ms", "LAST COMMIT", _last_commit, lambda r: r.since_commit_ms, rank=2, is_figure=True, width=9,
+           is_age=True),
+    Column("in_flight", "IN FLIGHT", lambda r: number_cell(r.of_lag("in_flight"), count(r.of_lag("in_flight"))),
+           lambda r: r.of_lag("in_flight"), rank=5, is_figure=True, width=7),
+    Column("in_per_sec", "IN/S", lambda r: number_cell(r.of_lag("in_per_sec"), short_count(r.of_lag("in_per_sec"))),
+           lambda r: r.of_lag("in_per_sec"), rank=6, is_figure=True, width=6),
+    Column("out_per_sec", "OUT/S", lambda r: number_cell(r.of_lag("out_per_sec"), short_count(r.of_lag("out_per_sec"))),
+           lambda r: r.of_lag("out_per_sec"), rank=5, is_figure=True, width=6),
+    Column("reason", "WHY", lambda r: Cell(plain(_why(r)), Tone.QUIET), _why, rank=4, width=12),
+    Column("kind", "TOLD BY", lambda r: Cell(_KINDS.get(r.job.kind, r.job.kind.value), Tone.QUIET),
+           lambda r: r.job.kind.value, rank=7),
+    Column("path", "PATH", lambda r: Cell(plain(r.job.path), Tone.QUIET), lambda r: r.job.path, rank=8),
+)  # fmt: skip
+
+
+def _rows_of(view: View) -> list[QueryRow]:
+    frame = view.board.frame
+    if frame is None:
+        return []
+    rows = []
+    for query in frame.queries:
+        lags = {lag.source: lag for lag in query.lags}
+        for source in query.job.sources or (None,):
+            lag = None if source is None else lags.get(source.source)
+            rows.append(QueryRow(query.job, source, lag, frame.at_ms))
+    return rows
 
 
 def _rows(view: View) -> Rows:
-    empty = "— no streaming query is known: a cluster does not know them, and no checkpoint is named"
-    return Rows((), (), lambda item: item, str, empty)
+    return Rows(
+        COLUMNS,
+        _rows_of(view),
+        lambda row: row.key,
+        lambda row: f"{row.name} {row.topics} {row.status} {row.job.path}",
+        _why_empty(view),
+    )
+
+
+def _why_empty(view: View) -> str:
+    status = None if view.board.frame is None else view.board.frame.stage(Stage.SPARK)
+    if status is None or (status.source is None and not status.error):
+        return "checkpoints and event logs were not read so far"
+    if status.source is None:
+        return status.error
+    if status.error:
+        return f"the queries could not be read: {plain(status.error)}"
+    return "there is no query in the checkpoints and event logs that were named"
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    return [line(("Spark keeps its offsets in checkpoints, not in the cluster", Tone.QUIET))]
+    frame = view.board.frame
+    status = None if frame is None else frame.stage(Stage.SPARK)
+    if frame is None or status is None or (status.read_at_ms is None and status.source is not None):
+        return []
+    if status.source is None:
+        return [line((text, Tone.QUIET)) for text in _HOW]
+    rows = _rows_of(view)
+    bad = sum(row.status.is_bad for row in rows)
+    behind = sum(lag for row in rows if (lag := row.of_lag("lag")) is not None)
+    jobs = len(frame.queries)
+    lines = [
+        line(
+            f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {count(behind)} records behind   ",
+            (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
+            (f"   read {span((frame.age_ms(Stage.SPARK) or 0) / 1000)} ago", Tone.QUIET),
+        )
+    ]
+    troubles = [status.error] * bool(status.error) + list(status.missing)
+    if troubles:
+        more = f"   and {len(troubles) - 1} more: i" if len(troubles) > 1 else ""
+        lines.append(line((f"{plain(troubles[0])}{more}", Tone.WARN)))
+    return lines
 
 
-PAGE = Page("spark", _rows, _summary)
+def _command(view: View, items: Sequence[Any]) -> list[str]:
+    """The command that shows the same: of the rows' own places, else of all that were named."""
+    words = ["lag"]
+    if items:
+        for kind, path in dict.fromkeys((row.job.kind, row.job.path) for row in items):
+            words += ["--checkpoint" if kind is ReaderKind.CHECKPOINT else "--event-log", path]
+        return words
+    target = view.target
+    if target is None or not (target.checkpoints or target.event_logs):
+        return []
+    for place in target.checkpoints:
+        words += ["--checkpoint", place]
+    for place in target.event_logs:
+        words += ["--event-log", place]
+    return words
+
+
+PAGE = Page(
+    "spark",
+    _rows,
+    _summary,
+    lambda view, row: Location("query", query=row.key),
+    lambda view, row: not row.status.is_fine and row.status is not LagStatus.UNKNOWN,
+    _command,
+)
+
+
+# One source of a query
+
+
+def _offset(name: str) -> Any:
+    return lambda p: number_cell(getattr(p, name), count(getattr(p, name)))
+
+
+PARTITION_COLUMNS = (
+    Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
+           is_wide=True, width=16),
+    Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=9),
+    Column("committed", "COMMITTED", _offset("committed"), lambda p: p.committed, rank=1, is_figure=True, width=9),
+    Column("planned", "PLANNED", _offset("planned"), lambda p: p.planned, rank=3, is_figure=True, width=9),
+    Column("end", "END", _offset("end"), lambda p: p.end, rank=2, is_figure=True, width=9),
+    Column("lag", "LAG", _offset("lag"), lambda p: p.lag, is_figure=True, width=7),
+    Column("time_lag_ms", "BEHIND FOR", time_lag_cell, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
+    Column("trend", "TREND", lambda p: trend_cell(p.in_per_sec, p.out_per_sec),
+           lambda p: None if None in (p.in_per_sec, p.out_per_sec) else p.in_per_sec - p.out_per_sec, rank=2, width=9),
+    Column("clear_in_ms", "CLEAR IN", lambda p: number_cell(p.clear_in_ms, span(seconds_of(p.clear_in_ms))),
+           lambda p: p.clear_in_ms, rank=3, is_figure=True, width=8),
+    Column("planned_lag", "BEYOND PLAN", _offset("planned_lag"), lambda p: p.planned_lag, rank=5, is_figure=True),
+    Column("lost_records", "LOST", lambda p: Cell(count(p.lost_records), Tone.BAD) if p.lost_records else NO_DATA,
+           lambda p: p.lost_records, rank=5, is_figure=True),
+    Column("reason", "WHY", lambda p: Cell(plain(p.error or p.reason.replace("_", " ")), Tone.QUIET),
+           lambda p: p.reason, rank=3, width=12),
+)  # fmt: skip
+
+
+def _query_of(view: View) -> QueryRow | None:
+    return next((row for row in _rows_of(view) if row.key == view.location.query), None)
+
+
+def _query_rows(view: View) -> Rows:
+    row = _query_of(view)
+    partitions: Sequence[QueryPartitionLag] = () if row is None or row.lag is None else row.lag.partitions
+    empty = "it has planned nothing so far"
+    if row is None:
+        empty = "this query is not there any more" if view.board.frame is not None else "queries were not read so far"
+    elif row.lag is None:
+        empty = "its partitions are not known while no broker says where they end"
+    return Rows(
+        PARTITION_COLUMNS, partitions, lambda one: one.name, lambda one: f"{one.name} {one.status}", empty
+    )  # fmt: skip
+
+
+def _query_summary(view: View, width: int) -> list[Line]:
+    row = _query_of(view)
+    if row is None:
+        return []
+    text, tone = status_cell(row.status)
+    since_ms = row.since_commit_ms
+    commit = "none finished so far" if since_ms is None else f"last finished {span(since_ms / 1000)} ago"
+    batch = NOTHING if row.job.last_batch is None else str(row.job.last_batch)
+    reason = (row.of_lag("reason") or "").replace("_", " ")
+    lines = [line((text, tone), f" {reason}   batch {batch}, {commit}   source {row.key.source or NOTHING}")]
+    where = f"{_KINDS.get(row.job.kind, row.job.kind.value)} {plain(row.job.path)}   query {plain(row.job.query_id)}"
+    lines.append(line((where, Tone.QUIET)))
+    if row.lag is not None and row.lag.error:
+        lines.append(line((f"its last run failed: {plain(row.lag.error.partition(chr(10))[0])}", Tone.BAD)))
+    return lines
+
+
+QUERY_PAGE = Page(
+    "query",
+    _query_rows,
+    _query_summary,
+    lambda view, one: Location("partitions", topic=one.topic, row=one.name),
+    lambda view, one: not one.status.is_fine and one.status is not LagStatus.UNKNOWN,
+    lambda view, items: [*_command(view, [row] if (row := _query_of(view)) else []), "--partitions"],
+)

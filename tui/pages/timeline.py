@@ -103,7 +103,8 @@ def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
-    return ["state-changes", "merge"]
+    logs = () if view.target is None else view.target.logs
+    return ["state-changes", "merge", *logs]
 
 
 PAGE = Page(

@@ -8,7 +8,7 @@ from typing import Any
 from engine.common.snapshot import TopicSnapshot
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, line
+from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.state.tallies import Tally
@@ -79,20 +79,14 @@ def _summary(view: View, width: int) -> list[Line]:
     if not board.has_metadata:
         return []
     total = board.total
-    return [
-        line(
-            (f"{count(len(board.topics))} topics, {count(total.partitions)} partitions", Tone.PLAIN),
-            "   ",
-            (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
-            "   ",
-            (f"{count(total.leaderless)} offline", _bad(total.leaderless)),
-            "   ",
-            (
-                f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above",
-                _bad(total.below_min),
-            ),
-        )
-    ]
+    margin = f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above"
+    words = (
+        (f"{count(len(board.topics))} topics, {count(total.partitions)} partitions", Tone.PLAIN),
+        (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
+        (f"{count(total.leaderless)} offline", _bad(total.leaderless)),
+        (margin, _bad(total.below_min)),
+    )
+    return wrapped(map(line, words), width)
 
 
 def _bad(number: int) -> Tone:

@@ -6,15 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.admin.znodes.tree import Znode
 from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import View
 from tui.table_model import Rows
 from tui.units import plain
+
+if TYPE_CHECKING:
+    # Reading znodes takes much to import, and waits until somebody looks at them.
+    from engine.admin.znodes.tree import Znode
 
 
 @dataclass(frozen=True, slots=True)

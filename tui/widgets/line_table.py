@@ -129,7 +129,8 @@ class LineTable(ScrollView, can_focus=True):
             texts = tuple(column.cell(item).text for column in columns)
             self._texts[name] = texts
             if (old := before.get(name)) is not None and old != texts and len(old) == len(texts):
-                self._changed[name] = frozenset(i for i, text in enumerate(texts) if old[i] != text)
+                changed = (i for i, text in enumerate(texts) if old[i] != text and not columns[i].is_age)
+                self._changed[name] = frozenset(changed)
 
     def _lay_out(self) -> None:
         """Decide which columns there is room for; widths grow with what is in sight and never shrink."""

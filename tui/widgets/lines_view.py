@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.cells import Tone
-from tui.lines import Line, fitted
+from tui.lines import Line, fitted, folded
 from tui.units import plain
 
 _TONES_CSS = """
@@ -73,16 +73,17 @@ class LinesView(_Toned, Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"LinesView {{ height: auto; {_TONES_CSS} }}"
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, folds: bool = False) -> None:
         super().__init__(id=id)
         self._lines: list[Line] = []
+        self._folds = folds
         self._make: Callable[[int, int], list[Line]] | None = None
 
     def set_lines(self, lines: Sequence[Line]) -> None:
         """Show these lines."""
         new = list(lines)
         if new != self._lines:
-            has_other_height = len(new) != len(self._lines)
+            has_other_height = self._folds or len(new) != len(self._lines)
             self._lines = new
             self.refresh(layout=has_other_height)
 
@@ -107,12 +108,17 @@ class LinesView(_Toned, Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As high as its lines."""
-        return len(self._lines)
+        return len(self._shown(width))
+
+    def _shown(self, width: int) -> list[Line]:
+        """Return the lines for a width; those that are too long are folded where that was asked for, else cut."""
+        return [part for one in self._lines for part in folded(one, width)] if self._folds else self._lines
 
     def render_line(self, y: int) -> Strip:
         """Draw one line."""
-        if y < len(self._lines):
-            return self.strip_of(self._lines[y], self.size.width)
+        lines = self._shown(self.size.width)
+        if y < len(lines):
+            return self.strip_of(lines[y], self.size.width)
         return Strip.blank(self.size.width, self.base_style)
 
 
@@ -126,18 +132,22 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
     }}
     """
 
-    def __init__(self, lines: Sequence[Line], *, id: str | None = None) -> None:
+    def __init__(self, lines: Sequence[Line], *, id: str | None = None, folds: bool = False) -> None:
         super().__init__(id=id)
-        self._lines = list(lines)
+        self._told = self._lines = list(lines)
+        self._folds = folds
         self.virtual_size = Size(0, len(self._lines))
 
     @property
     def text(self) -> str:
         """What is written there."""
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As high as its lines, where there is room."""
+        if self._folds:
+            self._lines = [part for one in self._told for part in folded(one, width)]
+            self.virtual_size = Size(0, len(self._lines))
         return len(self._lines)
 
     def render_line(self, y: int) -> Strip:

@@ -9,7 +9,7 @@ from engine.admin.cluster.errors import AdminError, Refused
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, said_by
 from engine.zk.errors import AuthFailed, NoAuth
 
 _DENIED_CODES = frozenset(
@@ -27,7 +27,7 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """Return what an error means."""
-    message = str(error) or type(error).__name__
+    message = said_by(error)
     if isinstance(error, AdminError) and error.where:
         message = f"{message}: {error.where}"
     denied = isinstance(error, NoAuth | AuthFailed) or (isinstance(error, Refused) and error.code in _DENIED_CODES)

@@ -23,9 +23,9 @@ from engine.admin.groups.values import ListedGroup
 from engine.admin.health.reading import probe_brokers
 from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.rules import LagStatus
 from engine.admin.offsets.asking import FoundOffset, ask_offsets
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
+from engine.admin.watch.unmeasured import unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.protocol.apis.metadata import MetadataResponse
@@ -105,7 +105,8 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, B
     """Ask each broker, over its own connection, whom it takes for the controller, and which log dirs are offline."""
     probes = await probe_brokers(snapshot, cluster.target.client_properties, {})
     return {
-        broker: BrokerWords(one.controller_id, one.offline_log_dirs, one.trouble or "")
+        # Each broker of KRaft names some broker that lives: that they differ means nothing.
+        broker: BrokerWords(None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "")
         for broker, one in probes.items()
     }
 
@@ -166,16 +167,10 @@ class GroupReader:
         known = self._known.get(listed.group)
         has_lag = lag is not None or (known is not None and known.has_lag)
         if lag is None:
-            lag = _unmeasured(listed) if known is None else replace(known.lag, state=listed.state)
+            fresh = unmeasured(listed.group, listed.type, listed.state)
+            lag = fresh if known is None else replace(known.lag, state=listed.state)
         sample = self._meter.latest.get((listed.group, lag.type))
         members = sample.members if sample is not None else None if known is None else known.members
         protocol = sample.protocol if sample is not None else "" if known is None else known.protocol
         since_ms = known.since_ms if known is not None and known.lag.state == lag.state else now_ms
         return WatchedGroup(lag, members, listed.coordinator, protocol, since_ms, has_lag)
-
-
-def _unmeasured(listed: ListedGroup) -> GroupLag:
-    return GroupLag(
-        listed.group, listed.type, listed.state, LagStatus.UNKNOWN, None, None, None, None, None, None, None,
-        0, 0, 0, 0, None, (),
-    )  # fmt: skip

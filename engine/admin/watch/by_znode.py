@@ -89,6 +89,12 @@ class ZooKeeperSide:
         self._is_open = False
         """There is a session, and its connection stands, as far as ZooKeeper's client knows."""
         self._is_over = False
+        self._zk: ZkClient | None = None
+
+    @property
+    def client(self) -> ZkClient | None:
+        """The client of the session; None while there is none to ask by."""
+        return self._zk if self._is_open and not self._is_over and not self._is_paused else None
 
     def pause(self, is_paused: bool) -> None:
         """Ask nothing, or go on."""
@@ -118,6 +124,7 @@ class ZooKeeperSide:
             try:
                 await self._follow(zk)
             finally:
+                self._zk = None
                 await zk.close()
 
     async def _pause_for(self, back_off_ms: int) -> None:
@@ -130,6 +137,7 @@ class ZooKeeperSide:
 
     async def _follow(self, zk: ZkClient) -> None:
         kafka = KafkaZkClient(zk)
+        self._zk = zk
         self._is_open, self._is_over = True, False
         self._watched.clear()
         self._seen_changes.clear()
@@ -254,11 +262,11 @@ class ZooKeeperSide:
         for path in (BrokerIdsZNode.path, ControllerZNode.path):
             self._dirty.pop(path, None)
         known = {broker.id for broker in self._knowledge.brokers}
-        ids = await kafka.get_broker_ids()
+        ids = await kafka.brokers.get_broker_ids()
         told = await kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, one: _registration(ids[i], one))
-        controller_id = await kafka.get_controller_id()
-        epoch = await kafka.get_controller_epoch()
-        cluster_id = await kafka.get_cluster_id()
+        controller_id = await kafka.controller.get_controller_id()
+        epoch = await kafka.controller.get_controller_epoch()
+        cluster_id = await kafka.cluster.get_cluster_id()
         self._count(len(ids) + 4)
         brokers = [broker for broker, _ in filter(None, told)]
         self._knowledge.take_members(
@@ -275,7 +283,7 @@ class ZooKeeperSide:
         self._on_news(True)
 
     async def _read_topic_names(self, kafka: KafkaZkClient) -> None:
-        names = set(await kafka.get_all_topics())
+        names = set(await kafka.topics.get_all_topics())
         self._count(1)
         for name in self._watched - names:
             kafka.client.unwatch(TopicZNode.path(name), self._on_watch)
@@ -296,7 +304,7 @@ class ZooKeeperSide:
         self._on_news(True)
 
     async def _read_topics(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
-        read = await kafka.read_topics(names)
+        read = await kafka.topics.read_topics(names)
         self._count(len(names))
         found: dict[str, tuple[bytes | None, Assignments] | None] = {}
         for name, one in read.items():
@@ -314,13 +322,13 @@ class ZooKeeperSide:
         self._on_news(True)
 
     async def _read_marks(self, kafka: KafkaZkClient) -> None:
-        marked_at_ms = await kafka.get_topic_deletion_times()
+        marked_at_ms = await kafka.admin.get_topic_deletion_times()
         self._count(1 + len(marked_at_ms))
         self._knowledge.take_marks(marked_at_ms)
         self._on_news(False)
 
     async def _read_listed(self, kafka: KafkaZkClient) -> None:
-        listed = await kafka.get_reassignments() or {}
+        listed = await kafka.admin.get_reassignments() or {}
         self._count(1)
         self._knowledge.listed_reassignments = tuple(sorted(map(str, listed)))
         self._on_news(False)
@@ -330,7 +338,7 @@ class ZooKeeperSide:
         if self._knowledge.states_by_wire:
             self._on_news(True)
             return
-        notices = await kafka.get_isr_change_notifications()
+        notices = await kafka.notifications.get_isr_change_notifications()
         self._count(1 + len(notices.names))
         self._rotation.suspect(notices.values)
 
@@ -338,7 +346,7 @@ class ZooKeeperSide:
 
     async def _read_settings(self, kafka: KafkaZkClient) -> None:
         self._seen_changes = set(await _children(kafka.client, ConfigEntityChangeNotificationZNode.path))
-        brokers = await kafka.get_entity_names(ConfigType.BROKER)
+        brokers = await kafka.configs.get_entity_names(ConfigType.BROKER)
         await self._read_broker_settings(kafka, brokers)
         names = sorted(self._watched)
         for start in range(0, len(names), _SLICE):
@@ -365,19 +373,19 @@ class ZooKeeperSide:
         if topics:
             await self._read_topic_settings(kafka, topics)
         if any(kind == ConfigType.BROKER.value for kind, _ in entities):
-            await self._read_broker_settings(kafka, await kafka.get_entity_names(ConfigType.BROKER))
+            await self._read_broker_settings(kafka, await kafka.configs.get_entity_names(ConfigType.BROKER))
         self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=1 + len(new) + len(topics))
         self._on_news(False)
 
     async def _read_topic_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
-        told = await kafka.get_topic_configs(names)
+        told = await kafka.configs.get_topic_configs(names)
         self._count(len(names))
         self._knowledge.take_settings(
             {name: one for name, one in told.items() if not isinstance(one, CoordinationError)}
         )
 
     async def _read_broker_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
-        told = await kafka.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
+        told = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
         self._count(len(names))
         found: dict[int | None, Mapping[str, str]] = {}
         for name, one in zip(names, told.values(), strict=True):
@@ -394,7 +402,7 @@ class ZooKeeperSide:
                 self._board.read(Stage.METADATA, StageSource.ROTATION)
             return
         now_ms = self._clock.now_ms()
-        told = await kafka.get_partition_states(names)
+        told = await kafka.partitions.get_partition_states(names)
         self._count(len(names))
         states = {}
         for name, state in told.items():
@@ -427,7 +435,7 @@ class ZooKeeperSide:
         started = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
-                await kafka.controller_exists()
+                await kafka.controller.controller_exists()
         except TimeoutError:
             # It stands still. The next look shows whether it goes on; else the session ends by itself.
             self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))

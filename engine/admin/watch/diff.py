@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from engine.admin.cluster.target import Side
+from engine.admin.groups.values import GroupMember
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 
+_MEMBERS_NAMED = 6
 WATCHED_WITHIN_MS = 100
 """ZooKeeper tells of a change that is watched within so long."""
 
@@ -213,10 +215,30 @@ def _groups(before: Frame, after: Frame) -> Iterator[Event]:
         subject, state = f"group {group.name}", group.lag.state or ""
         if first is None:
             yield Event(after.at_ms, EventKind.GROUP_APPEARED, subject, "", state, within_ms)
-        elif first.lag.state != group.lag.state and first.lag.state and group.lag.state:
+            continue
+        if first.lag.state != group.lag.state and first.lag.state and group.lag.state:
             yield Event(after.at_ms, EventKind.GROUP_STATE_CHANGED, subject, first.lag.state, state, within_ms)
+        yield from _group_members(after.at_ms, subject, first, group)
     for name, _ in old:
         yield Event(after.at_ms, EventKind.GROUP_VANISHED, f"group {name}", within_ms=within_ms)
+
+
+def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGroup) -> Iterator[Event]:
+    """Tell who came and who left. When is not known: where there are many groups, members are read in turn."""
+    if was.members is now.members or was.members is None or now.members is None:
+        return
+    # A static member that restarts has another id, and is the same one.
+    old, new = ({one.group_instance_id or one.member_id: one for one in group.members or ()} for group in (was, now))
+    told = [f"{_member(old[key])} left" for key in old if key not in new]
+    told += [f"{_member(new[key])} joined" for key in new if key not in old]
+    if told:
+        more = f" and {len(told) - _MEMBERS_NAMED} more" if len(told) > _MEMBERS_NAMED else ""
+        reason = ", ".join(told[:_MEMBERS_NAMED]) + more
+        yield Event(at_ms, EventKind.GROUP_MEMBERS_CHANGED, subject, str(len(old)), str(len(new)), reason=reason)
+
+
+def _member(member: GroupMember) -> str:
+    return f"{member.group_instance_id or member.client_id} at {member.host}"
 
 
 def _within_ms(before: Frame, after: Frame, stage: Stage) -> int | None:

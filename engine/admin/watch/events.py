@@ -40,6 +40,8 @@ class EventKind(StrEnum):
     GROUP_APPEARED = "group_appeared"
     GROUP_VANISHED = "group_vanished"
     GROUP_STATE_CHANGED = "group_state_changed"
+    GROUP_MEMBERS_CHANGED = "group_members_changed"
+    """``before`` and ``after`` count them; ``reason`` names who came and who left."""
     CONNECTION_LOST = "connection_lost"
     """The feed lost ZooKeeper or the brokers; nothing is known of the cluster's state by this."""
     CONNECTION_BACK = "connection_back"

@@ -14,6 +14,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.diff import diff
 from engine.admin.watch.fake_group import FakeGroup
+from engine.admin.watch.fake_query import FakeQuery
 from engine.admin.watch.frame import (
     BrokerRegistration,
     BrokerWords,
@@ -45,6 +46,7 @@ _RECORD_BYTES = 1_000
 _INTERVALS_MS: Mapping[Stage, int] = {
     Stage.MEMBERS: 1_000, Stage.METADATA: 1_000, Stage.REASSIGNMENTS: 1_000, Stage.OFFSETS: 1_000,
     Stage.LOG_DIRS: 10_000, Stage.GROUPS: 5_000, Stage.SETTINGS: 30_000, Stage.PROBES: 5_000,
+    Stage.SPARK: 10_000,
 }  # fmt: skip
 _DIR = "/var/lib/kafka"
 _ADDRESSES = {Side.ZOOKEEPER: "zk1:2181,zk2:2181,zk3:2181", Side.WIRE: "kafka1:9092"}
@@ -52,11 +54,12 @@ _SIDES: Mapping[Stage, tuple[Side, ...]] = {
     Stage.MEMBERS: (Side.ZOOKEEPER, Side.WIRE), Stage.METADATA: (Side.WIRE, Side.ZOOKEEPER),
     Stage.REASSIGNMENTS: (Side.WIRE, Side.ZOOKEEPER), Stage.OFFSETS: (Side.WIRE,), Stage.LOG_DIRS: (Side.WIRE,),
     Stage.GROUPS: (Side.WIRE,), Stage.SETTINGS: (Side.ZOOKEEPER, Side.WIRE), Stage.PROBES: (Side.WIRE,),
+    Stage.SPARK: (),
 }  # fmt: skip
 _PARTS: Mapping[Stage, tuple[str, ...]] = {
     Stage.MEMBERS: ("cluster", "registrations"), Stage.METADATA: ("cluster",), Stage.REASSIGNMENTS: (),
     Stage.OFFSETS: ("offsets",), Stage.LOG_DIRS: ("log_dirs", "logs"), Stage.GROUPS: ("groups",),
-    Stage.SETTINGS: ("min_isr",), Stage.PROBES: ("words", "zookeeper_ms"),
+    Stage.SETTINGS: ("min_isr",), Stage.PROBES: ("words", "zookeeper_ms"), Stage.SPARK: ("queries",),
 }  # fmt: skip
 """What a frame has from each stage."""
 
@@ -110,6 +113,7 @@ class FakeCluster:
         self._copied: dict[TopicPartition, float] = {}
         self._stalled: set[TopicPartition] = set()
         self._groups: dict[str, FakeGroup] = {}
+        self._queries: dict[str, FakeQuery] = {}
         self._links: dict[Side, Link] = {}
         self._errors: dict[Stage, StageStatus] = {}
         self._waiting: dict[Stage, int] = {}
@@ -262,6 +266,19 @@ class FakeCluster:
             partition = TopicPartition(topic, p.partition)
             self._groups[name].committed[partition] = self._ends[partition].end - lag
 
+    def add_query(self, name: str, topic: str, *, reads: float, lag: int = 0, took_ms: int = 2_000) -> None:
+        """Add a query of Spark that reads up to ``reads`` records of each partition in a second, ``lag`` behind now."""
+        self._touched = True
+        names = [TopicPartition(topic, p.partition) for p in self._topics[topic].partitions]
+        starts_at = {name: self._ends[name].end - lag for name in names}
+        self._queries[name] = FakeQuery(
+            name, starts_at, reads=reads, rate=self.rate, took_ms=took_ms, now_ms=self.now_ms
+        )
+
+    def stop_batch(self, query: str) -> None:
+        """Have the batch that a query runs, or begins next, run on without an end."""
+        self._queries[query].is_stuck = True
+
     # What becomes of the feed
 
     def set_link(self, side: Side, state: LinkState, cause: str = "", *, next_try_in_ms: int | None = None) -> None:
@@ -311,6 +328,8 @@ class FakeCluster:
             self._copy(partition, seconds)
         for group in self._groups.values():
             group.read(seconds, self._ends, self.now_ms)
+        for query in self._queries.values():
+            query.read(self._ends, self.now_ms)
 
     def frame(self) -> Frame:
         """Return how all is now, with what happened since the frame before."""
@@ -349,6 +368,7 @@ class FakeCluster:
             dict(self._broker_configs),
         )
         data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr}
+        data["queries"] = tuple(one.watched(self._ends) for _, one in sorted(self._queries.items()))
         if self._has_zookeeper:
             data["registrations"] = {b: BrokerRegistration(ms, ms) for b, ms in self._registered_ms.items()}
             data["zookeeper_ms"] = 1.2
@@ -385,6 +405,8 @@ class FakeCluster:
     def _can_read(self, stage: Stage) -> bool:
         if stage in self._errors or stage in self._waiting:
             return False
+        if stage is Stage.SPARK:
+            return bool(self._queries)
         sides = [side for side in _SIDES[stage] if self._links[side].state is not LinkState.UNUSED]
         return any(self._links[side].state is LinkState.CONNECTED for side in sides)
 
@@ -394,7 +416,11 @@ class FakeCluster:
         return self._touched or read_at_ms is None or self.now_ms - read_at_ms >= _INTERVALS_MS[stage]
 
     def _stage(self, stage: Stage) -> StageStatus:
-        if not any(self._links[side].state is not LinkState.UNUSED for side in _SIDES[stage]):
+        if stage is Stage.SPARK and not self._queries:
+            return StageStatus(error="no checkpoint and no event log is named")
+        if stage is not Stage.SPARK and not any(
+            self._links[side].state is not LinkState.UNUSED for side in _SIDES[stage]
+        ):
             return StageStatus(error="no brokers are named" if _SIDES[stage] == (Side.WIRE,) else "nobody tells it")
         read_at_ms = self._read_at.get(stage)
         watched = self._has_zookeeper and stage is Stage.MEMBERS

@@ -198,6 +198,25 @@ def _reassigning() -> FakeCluster:
     return _after_some_time(cluster)
 
 
+def _five() -> FakeCluster:
+    """Five brokers in three racks: enough that one of them can go."""
+    return _after_some_time(FakeCluster(5, {"clicks": 6, "invoices": 3, "orders": 12, "payments": 6}))
+
+
+def _streaming() -> FakeCluster:
+    """Queries of Spark: one keeps up, one falls behind, one runs a batch that does not end."""
+    cluster = small_cluster()
+    cluster.add_query("orders-to-lake", "orders", reads=2_000, lag=400)
+    cluster.add_query("clicks-sessions", "clicks", reads=60, lag=20_000, took_ms=7_000)
+    cluster.add_query("payments-fraud", "payments", reads=2_000)
+    for _ in range(120):
+        cluster.advance()
+    cluster.stop_batch("payments-fraud")
+    for _ in range(90):
+        cluster.advance()
+    return _after_some_time(cluster)
+
+
 def _after_some_time(cluster: FakeCluster) -> FakeCluster:
     for _ in range(20):
         cluster.advance()
@@ -218,6 +237,8 @@ SCENES: Mapping[str, Callable[[], FakeCluster]] = {
     "stale": _stale,
     "empty": _empty,
     "reassigning": _reassigning,
+    "five": _five,
+    "streaming": _streaming,
     "big": big_cluster,
 }
 """Each state that a dashboard can be in, by name."""

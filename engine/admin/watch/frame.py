@@ -17,7 +17,8 @@ from typing import NamedTuple
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.health.report import HealthReport
-from engine.admin.lag.results import GroupLag
+from engine.admin.lag.jobs import Job
+from engine.admin.lag.results import GroupLag, QueryLag
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.common.model import TopicPartition
@@ -41,6 +42,8 @@ class Stage(StrEnum):
     """Settings of topics and brokers, min.insync.replicas among them."""
     PROBES = "probes"
     """What only a broker or ZooKeeper itself can say: whom it takes for the controller, whether it answers."""
+    SPARK = "spark"
+    """Streaming queries of Spark, from their checkpoints and event logs: files, and no part of the cluster."""
 
 
 class LinkState(StrEnum):
@@ -178,6 +181,17 @@ class WatchedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedQuery:
+    """One query of Spark: as ``klamm spark jobs`` lists it, and as ``klamm lag`` tells of each of its sources.
+
+    ``lags`` is empty while no broker says where the logs end.
+    """
+
+    job: Job
+    lags: tuple[QueryLag, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """A cluster at one tick.
 
@@ -197,6 +211,7 @@ class Frame:
         log_dirs: every log dir without its replicas (``replicas`` is empty); a silent broker has one with an error.
         logs: the replicas of partitions on disk with size and lag, from the brokers that answered.
         groups: consumer groups by name; empty until stage GROUPS was read.
+        queries: Spark's queries whose traces are named, by path; empty until stage SPARK was read.
         words: by broker id, what each said when it was probed.
         deletion_ages_ms: for how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
@@ -218,6 +233,7 @@ class Frame:
     log_dirs: tuple[LogDir, ...] = ()
     logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]] = field(default_factory=dict)
     groups: tuple[WatchedGroup, ...] = ()
+    queries: tuple[WatchedQuery, ...] = ()
     words: Mapping[int, BrokerWords] = field(default_factory=dict)
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from engine.admin.watch.frame import (
     Stage,
     StageStatus,
     WatchedGroup,
+    WatchedQuery,
 )
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.merging import (
@@ -76,6 +77,7 @@ class Knowledge:
         self.log_dirs: tuple[LogDir, ...] = ()
         self.logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]] = {}
         self.groups: tuple[WatchedGroup, ...] = ()
+        self.queries: tuple[WatchedQuery, ...] = ()
         self.words: Mapping[int, BrokerWords] = {}
         self.marked_at_ms: Mapping[str, int] = {}
         """When topics were marked for deletion."""
@@ -264,6 +266,7 @@ class Knowledge:
             self.log_dirs,
             self.logs,
             self.groups,
+            self.queries,
             self.words,
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,

@@ -22,20 +22,26 @@ from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
 from engine.admin.lag.measuring import LagMeter, LagOptions
+from engine.admin.lag.traces import QueryTraces
 from engine.admin.log_dirs.describing import read_log_dirs
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
+from engine.admin.watch.by_trace import QueryReader
 from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
-from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
+from engine.admin.watch.shared_cluster import SharedCluster
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
+from engine.zk.errors import ZooKeeperError
 
 if TYPE_CHECKING:
     from engine.admin.watch.by_znode import ZooKeeperSide
+    from engine.admin.watch.old_groups import OldGroupReader
+    from engine.zk.client import ZkClient
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +63,8 @@ _Told = tuple[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class _WireStage:
-    """How a stage is read from brokers."""
+class _PolledStage:
+    """How a stage is read again and again."""
 
     stage: Stage
     interval_ms: int | None
@@ -68,15 +74,18 @@ class _WireStage:
 
 
 _WIRE_STAGES = (
-    _WireStage(Stage.METADATA, None, 0.5),
-    _WireStage(Stage.REASSIGNMENTS, None, 0.3),
-    _WireStage(Stage.OFFSETS, None, 0.05),
-    _WireStage(Stage.LOG_DIRS, 10_000, 0.1),
-    _WireStage(Stage.GROUPS, 5_000, 0.2),
-    _WireStage(Stage.SETTINGS, 30_000, 0.05),
-    _WireStage(Stage.PROBES, 10_000, 0.2),
+    _PolledStage(Stage.METADATA, None, 0.5),
+    _PolledStage(Stage.REASSIGNMENTS, None, 0.3),
+    _PolledStage(Stage.OFFSETS, None, 0.05),
+    _PolledStage(Stage.LOG_DIRS, 10_000, 0.1),
+    _PolledStage(Stage.GROUPS, 5_000, 0.2),
+    _PolledStage(Stage.SETTINGS, 30_000, 0.05),
+    _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
+_SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
+_ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
+"""What brokers are asked for only while ZooKeeper cannot tell it."""
 """While partitions move, sizes are read so often."""
 
 
@@ -92,7 +101,7 @@ class LiveFeed:
 
     def __init__(self, target: ClusterTarget, *, interval_s: float = 1.0, clock: Clock | None = None) -> None:
         if target.snapshot is not None:
-            hint = Phrase("name a living cluster, with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
+            hint = Phrase("name a live cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
             raise BadRequest("a snapshot cannot be watched", hint=hint)
         self._target = target
         self._clock = clock or SystemClock()
@@ -111,12 +120,16 @@ class LiveFeed:
         self._knowledge.states_by_wire = self._uses_wire
         self._board = Board(self._clock, _addresses(target))
         self._wire = _wire_of(target)
-        self._slow = _wire_of(target)
+        self._slow = SharedCluster(self._wire.target, self._zk_client, timeout_s=OPERATION_S)
         """Connections of their own for what takes long: brokers answer in the order of the questions."""
         self._groups: by_wire.GroupReader | None = None
+        self._old_groups: OldGroupReader | None = None
+        traces = QueryTraces(target.checkpoints, target.event_logs)
+        self._queries = None if traces.is_empty else QueryReader(traces)
         self._zookeeper: ZooKeeperSide | None = None
-        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in _WIRE_STAGES}
-        self._wakes = {one.stage: asyncio.Event() for one in _WIRE_STAGES}
+        polled = (*_WIRE_STAGES, _SPARK_STAGE)
+        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in polled}
+        self._wakes = {one.stage: asyncio.Event() for one in polled}
 
     @property
     def status(self) -> FeedStatus:
@@ -140,7 +153,9 @@ class LiveFeed:
     async def start(self) -> None:
         if self._target.may_ask_zookeeper and self._target.zookeeper is not None:
             from engine.admin.watch.by_znode import ZooKeeperSide
+            from engine.admin.watch.old_groups import OldGroupReader
 
+            self._old_groups = OldGroupReader(self._slow)
             self._zookeeper = ZooKeeperSide(
                 self._target.zookeeper, self._knowledge, self._board, self._clock, self._on_news
             )
@@ -151,6 +166,10 @@ class LiveFeed:
         else:
             for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.GROUPS, Stage.PROBES):
                 self._board.unreadable(stage, "only brokers tell it, and they are not to be asked")
+        if self._queries is not None:
+            self._spawn(Stage.SPARK, partial(self._run_stage, Stage.SPARK))
+        else:
+            self._board.unreadable(Stage.SPARK, "no checkpoint and no event log is named")
         self._spawn("frames", self._make_frames)
 
     def frames(self) -> AsyncIterator[Frame]:
@@ -230,9 +249,11 @@ class LiveFeed:
                 await self._read(stage, schedule)
 
     def _may_read(self, stage: Stage) -> bool:
-        if stage is Stage.METADATA:
+        if stage in (Stage.METADATA, Stage.SPARK):
             return True
-        if stage in (Stage.REASSIGNMENTS, Stage.SETTINGS) and self._zookeeper_tells():
+        if stage in _ALSO_WATCHED and self._zookeeper_tells():
+            return False
+        if stage is Stage.PROBES and (self._box.latest is None or self._box.latest.cluster is None):
             return False
         metadata = self._board.stages[Stage.METADATA]
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
@@ -255,17 +276,27 @@ class LiveFeed:
         except (TimeoutError, OSError) as error:
             self._fail(stage, schedule, Failure(str(error) or f"no answer within {OPERATION_S:g} s"))
         else:
-            cost_ms = schedule.succeed(clock.monotonic_ms(), round(self._interval_s * 1000))
+            tick_ms = round(self._interval_s * 1000)
+            cost_ms = schedule.succeed(clock.monotonic_ms(), tick_ms, is_partial=bool(missing))
+            if self._is_overtaken(stage):
+                return
             if stage is Stage.LOG_DIRS and self._is_moving():
                 schedule.hasten(_MOVING_LOG_DIRS_MS, cost_ms)
-            board.answered(Side.WIRE)
+            if stage is not Stage.SPARK:
+                board.answered(Side.WIRE)
             board.read(
                 stage, StageSource.POLL, cost_ms=cost_ms, requests=requests, interval_ms=schedule.interval_ms,
                 next_at_ms=self._wall(schedule.next_ms), missing=missing,
             )  # fmt: skip
 
+    def _is_overtaken(self, stage: Stage) -> bool:
+        """Whether ZooKeeper's watches told this stage while the brokers were still asked: what they answer is older."""
+        return stage in _ALSO_WATCHED and self._knowledge.assignments_by_znode
+
     def _fail(self, stage: Stage, schedule: StageSchedule, failure: Failure) -> None:
         schedule.fail(self._clock.monotonic_ms(), round(self._interval_s * 1000))
+        if self._is_overtaken(stage):
+            return
         next_ms = self._wall(schedule.next_ms)
         if stage is not Stage.METADATA or not self._board.is_connected(Side.ZOOKEEPER):
             self._board.failed(stage, failure, next_at_ms=next_ms)
@@ -320,16 +351,40 @@ class LiveFeed:
         return len({one.broker for one in dirs}), silent
 
     async def _read_groups(self) -> _Told:
+        old, missing = await self._read_old_groups()
         if not self._knowledge.coordinators_may_be_asked():
-            self._knowledge.groups = ()
-            return 0, ()
+            self._knowledge.groups = old
+            return 0, missing
         wire = await self._slow.wire()
         if self._groups is None:
             options = LagOptions(looks_max=1)
             meter = LagMeter(self._slow, GroupScope(), lambda topic: True, options)
             self._groups = by_wire.GroupReader(meter)
         read = await self._groups.read(wire, self._clock.now_ms())
-        self._knowledge.groups = read.groups
+        self._knowledge.groups = tuple(sorted((*read.groups, *old), key=lambda one: (one.name, one.lag.type or "")))
+        return read.requests, (*read.missing, *missing)
+
+    async def _read_old_groups(self) -> tuple[tuple[WatchedGroup, ...], tuple[str, ...]]:
+        """Return the groups in ZooKeeper, and why they are as they were; while it is lost, its link says that."""
+        reader = self._old_groups
+        if reader is None:
+            return (), ()
+        missing: tuple[str, ...] = ()
+        if self._slow.has_zookeeper:
+            try:
+                await reader.read(self._clock.now_ms())
+            except (*FAILURES, ZooKeeperError) as error:
+                missing = (f"groups in ZooKeeper: {error}",)
+        return tuple(reader.known.values()), missing
+
+    def _zk_client(self) -> ZkClient | None:
+        return None if self._zookeeper is None else self._zookeeper.client
+
+    async def _read_spark(self) -> _Told:
+        assert self._queries is not None
+        wire = await self._slow.wire() if self._board.is_connected(Side.WIRE) else None
+        read = await self._queries.read(wire)
+        self._knowledge.queries = read.queries
         return read.requests, read.missing
 
     async def _read_settings(self) -> _Told:
@@ -343,8 +398,7 @@ class LiveFeed:
 
     async def _read_probes(self) -> _Told:
         frame = self._box.latest
-        if frame is None or frame.cluster is None:
-            return 0, ()
+        assert frame is not None and frame.cluster is not None
         self._knowledge.words = await by_wire.read_words(self._slow, frame.cluster)
         return 2 * len(self._knowledge.words), ()
 
@@ -406,6 +460,7 @@ _READERS: Mapping[Stage, Callable[[LiveFeed], Awaitable[_Told]]] = {
     Stage.GROUPS: LiveFeed._read_groups,
     Stage.SETTINGS: LiveFeed._read_settings,
     Stage.PROBES: LiveFeed._read_probes,
+    Stage.SPARK: LiveFeed._read_spark,
 }
 
 

@@ -23,6 +23,7 @@ class StageSchedule:
         self._share = share
         self._failures = 0
         self._must_repeat = False
+        self._whole_cost_ms = 0
         self.started_ms: int | None = None
         """When the reading began that is going on."""
         self.next_ms: int | None = 0
@@ -45,11 +46,21 @@ class StageSchedule:
         """Reading begins."""
         self.started_ms, self.next_ms, self._must_repeat = now_ms, None, False
 
-    def succeed(self, now_ms: int, tick_ms: int) -> int:
-        """Reading ended well; return what it took."""
+    def succeed(self, now_ms: int, tick_ms: int, *, is_partial: bool = False) -> int:
+        """Reading ended well; return what it took.
+
+        Args:
+            is_partial: a broker did not answer. Waiting for it was no work: the next reading begins a second later, not
+                after as many times the wait as the share allows. The share still holds for what a whole reading took.
+        """
         cost_ms = self._end(now_ms)
         self._failures = 0
-        self.interval_ms = max(self._wanted_ms or tick_ms, round(cost_ms / self._share))
+        if is_partial:
+            work_ms, pause_ms = min(cost_ms, self._whole_cost_ms), cost_ms + BACK_OFF_MS
+        else:
+            work_ms = self._whole_cost_ms = cost_ms
+            pause_ms = 0
+        self.interval_ms = max(self._wanted_ms or tick_ms, round(work_ms / self._share), pause_ms)
         self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)
         return cost_ms
 

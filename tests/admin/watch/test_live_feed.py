@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
+from znode_writer import znode_writer
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
+from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import NewTopic, TopicAlteration
@@ -22,6 +26,7 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
+from tui.status import Standing, causes_of, standing_of
 
 SESSION_MS = 2_000
 DEADLINE_S = 30.0
@@ -78,7 +83,9 @@ class _Watching:
                     if is_wanted(frame):
                         return frame
         except TimeoutError:
-            raise AssertionError(f"not seen within {deadline_s} s; the last frame: {frame}") from None
+            raise AssertionError(
+                f"not seen within {deadline_s} s; {frame and causes_of(frame)}; the last frame: {frame}"
+            ) from None
         raise AssertionError("the feed ended")
 
 
@@ -274,3 +281,127 @@ async def test_a_quiet_cluster_costs_zookeeper_less_than_ten_requests_a_second(c
 def test_a_snapshot_is_not_watched(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="cannot be watched"):
         LiveFeed(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json"))
+
+
+@in_event_loop
+async def test_queries_of_spark_are_measured_as_klamm_lag_measures_them(cluster: LocalCluster, tmp_path: Path) -> None:
+    from spark_traces import one_source, write_checkpoint
+
+    from engine.admin.lag.measuring import LagMeter, LagOptions
+    from engine.admin.lag.traces import QueryTraces
+
+    name, now_ms = "streamed", time.time_ns() // 1_000_000
+    await _create(cluster, name, 2)
+    batches = [one_source(now_ms - ago, now_ms - ago + 1_000, name, 0, 0) for ago in (30_000, 20_000, 10_000)]
+    place = str(write_checkpoint(tmp_path / "query", [*batches, one_source(now_ms - 500, None, name, 0, 5)]))
+    target = replace(_target(cluster), checkpoints=(place,))
+    async with _watched(target) as watching:
+        frame = await watching.until(lambda frame: any(query.lags for query in frame.queries))
+    async with Cluster(target) as opened:
+        meter = LagMeter(opened, None, lambda topic: True, LagOptions(), QueryTraces((place,)))
+        answer, _ = await meter.measure()
+    (query,) = frame.queries
+    (row,), (told,) = query.lags, answer.groups
+    assert (row.status, row.reason, row.lag, row.batch_id) == (told.status, told.reason, told.lag, 3)
+    assert [(one.planned, one.committed, one.end) for one in row.partitions] == [(0, 0, 0), (5, 0, 0)]
+    assert query.job.status is row.status and frame.stage(Stage.SPARK).requests > 0
+
+
+@in_event_loop
+async def test_groups_that_keep_themselves_in_zookeeper_are_watched_too(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So the two come in turn.
+    monkeypatch.setattr("engine.admin.watch.old_groups.OLD_GROUPS_PER_READING", 1)
+    with znode_writer(cluster.zookeeper_connect) as write:
+        root = "/consumers/of-old"
+        write({f"{root}/offsets/orders/0": b"0", f"{root}/ids/of-old_host-1500000000000-0a1b2c3d": b"{}"}, False)
+        write({"/consumers/older/offsets/orders/1": b"0"}, False)
+        async with _watched(_target(cluster)) as watching:
+            frame = await watching.until(lambda f: any(group.name == "of-old" for group in f.groups))
+            known = [one for one in frame.groups if one.name in ("of-old", "older")]
+            assert [bool(one.lag.partitions) for one in known] == [True, False] == [one.has_lag for one in known]
+            watching.feed.refresh([Stage.GROUPS])
+            frame = await watching.until(lambda f: all(one.has_lag for one in f.groups if one.name == "older"))
+            (group,) = (one for one in frame.groups if one.name == "of-old")
+            assert (group.lag.type, group.lag.state) == (GroupType.ZOOKEEPER, GroupState.ACTIVE)
+            assert [(one.name, one.lag) for one in group.lag.partitions] == [("orders-0", 0)]
+            assert group.members is not None and len(group.members) == 1 and group.coordinator is None
+            assert not frame.stage(Stage.GROUPS).missing
+        async with _watched(_target(cluster, "brokers")) as watching:
+            frame = await watching.until(lambda f: f.stage(Stage.GROUPS).read_at_ms is not None)
+            assert "of-old" not in [one.name for one in frame.groups], "no ZooKeeper is named"
+
+
+@in_event_loop
+async def test_what_brokers_answer_late_does_not_replace_what_zookeeper_has_told_since(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(*_: object) -> object:
+        asked.set()
+        await may_answer.wait()
+        return {}, {}, {}, ("settings of topic orders are not known: ZooKeeper's session is over",)
+
+    monkeypatch.setattr("engine.admin.watch.by_wire.read_wire_settings", answer_late)
+    async with _watched(_target(cluster)) as watching:
+        await watching.until(_is_read)
+        cluster.zookeeper.pause()
+        try:
+            await watching.until(lambda f: f.link(Side.ZOOKEEPER).state is LinkState.LOST)
+            watching.feed.refresh([Stage.SETTINGS])
+            await asyncio.wait_for(asked.wait(), DEADLINE_S)
+        finally:
+            cluster.zookeeper.resume()
+        await watching.until(lambda f: f.stage(Stage.SETTINGS).source is StageSource.WATCH and not causes_of(f))
+        may_answer.set()
+        sequence = (watching.feed.latest or Frame(0, 0, {}, {})).sequence
+        frame = await watching.until(lambda f: f.sequence > sequence + 2)
+        assert frame.stage(Stage.SETTINGS).source is StageSource.WATCH and not causes_of(frame)
+
+
+@in_event_loop
+async def test_zookeeper_that_stands_still_is_told_with_cause_and_age_while_brokers_go_on(
+    cluster: LocalCluster,
+) -> None:
+    async with _watched(_target(cluster)) as watching:
+        await watching.until(_is_read)
+        cluster.zookeeper.pause()
+        try:
+            frame = await watching.until(lambda f: f.link(Side.ZOOKEEPER).state is LinkState.LOST)
+            assert standing_of(frame) is Standing.DEGRADED
+            told = "; ".join(causes_of(frame))
+            assert f"ZooKeeper {cluster.zookeeper_connect} lost: " in told and "last answer" in told
+            lost_ms = frame.at_ms
+            frame = await watching.until(lambda f: f.at_ms > lost_ms + 1_500)
+            assert (frame.age_ms(Stage.METADATA) or 0) < 3_000, "brokers tell what they know"
+        finally:
+            cluster.zookeeper.resume()
+        frame = await watching.until(lambda f: standing_of(f) is Standing.LIVE and len(_live(f)) == 3)
+        assert not causes_of(frame)
+
+
+@in_event_loop
+async def test_brokers_that_stand_still_are_told_and_then_the_cluster_is_out_of_sight(cluster: LocalCluster) -> None:
+    async with _watched(_target(cluster, "brokers")) as watching:
+        await watching.until(_is_read)
+        for broker in range(3):
+            cluster.pause_broker(broker)
+        try:
+            # Asked, and no answer so far: the data grow old.
+            frame = await watching.until(lambda f: standing_of(f) in (Standing.STALE, Standing.DISCONNECTED))
+            assert (frame.age_ms(Stage.METADATA) or 0) > 1_000 and causes_of(frame)
+            frame = await watching.until(lambda f: standing_of(f) is Standing.DISCONNECTED)
+            link = frame.link(Side.WIRE)
+            assert "answer" in link.cause and link.last_answer_ms is not None
+            assert frame.cluster is not None and len(frame.cluster.brokers) == 3, "what was read stays"
+            await watching.until(lambda f: "next try in" in "; ".join(causes_of(f)))
+        finally:
+            for broker in range(3):
+                cluster.resume_broker(broker)
+        await watching.until(lambda f: standing_of(f) is Standing.LIVE)
+
+
+def _live(frame: Frame) -> frozenset[int]:
+    return frozenset() if frame.cluster is None else frame.cluster.live_broker_ids

@@ -28,6 +28,25 @@ from engine.protocol.apis.metadata import (
 # -- schedules
 
 
+def test_waiting_for_a_silent_broker_is_no_work_and_the_share_holds_all_the_same() -> None:
+    schedule = StageSchedule(None, 0.05)
+    schedule.start(0)
+    schedule.succeed(100, 1_000)
+    assert schedule.interval_ms == 2_000, "100 ms are 5 % of it"
+    schedule.start(2_000)
+    schedule.succeed(10_000, 1_000, is_partial=True)
+    assert schedule.next_ms == 11_000, "a second after 8 s of waiting, not 160 s"
+    schedule.start(11_000)
+    schedule.succeed(11_050, 1_000, is_partial=True)
+    assert schedule.interval_ms == 1_050
+    heavy = StageSchedule(None, 0.05)
+    heavy.start(0)
+    heavy.succeed(1_000, 1_000)
+    heavy.start(20_000)
+    heavy.succeed(28_000, 1_000, is_partial=True)
+    assert heavy.interval_ms == 20_000, "a whole reading takes a second of work"
+
+
 def test_a_stage_that_takes_long_is_read_less_often() -> None:
     schedule = StageSchedule(None, 0.1)
     assert schedule.is_due(0)

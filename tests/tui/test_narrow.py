@@ -1,0 +1,62 @@
+"""What stays in sight where there is little room: 80 columns and 24 lines. Without Textual."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.admin.watch.fake_feed import FakeFeed, fake_feed
+from tui.board import Board
+from tui.lines import Line, width_of
+from tui.location import Location
+from tui.pages import brokers, reassignments, topics
+from tui.pages.overview import overview_lines
+from tui.pages.page import Page, View
+
+WIDTH = 76
+"""What 80 columns leave for the lines above a table."""
+
+
+def board_of(feed: FakeFeed, ticks: int) -> Board:
+    board = Board()
+    for _ in range(ticks):
+        board.take(feed.tick())
+    return board
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in one) for one in lines]
+
+
+@pytest.mark.parametrize(
+    ("scene", "page", "told"),
+    [
+        ("reassigning", reassignments.PAGE, " left"),
+        ("reassigning", brokers.PAGE, "E gives back"),
+        ("broker-down", topics.PAGE, "at it, "),
+    ],
+)
+def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str) -> None:
+    board = board_of(fake_feed(scene, plays=False), 12)
+    for width in (WIDTH, 200):
+        lines = page.summary(View(board, Location(page.name)), width)
+        assert any(told in text for text in texts(lines))
+        assert all(width_of(one) <= width for one in lines), texts(lines)
+
+
+def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 8)
+    feed.cluster.kill(2)
+    board.take(feed.tick())
+    shrunk = sum(event.kind == "isr_shrank" for event in board.events)
+    for height in (13, 14, 20, 40):
+        shown = [text for text in texts(overview_lines(board, 80, height)) if "isr shrank" in text]
+        assert all(f"{shrunk} times" in text for text in shown), shown
+    assert shown
+
+
+def test_all_brokers_have_a_chart_or_none_has() -> None:
+    board = board_of(fake_feed("live", plays=False), 8)
+    for height in range(12, 50):
+        drawn = [text for text in texts(overview_lines(board, 80, height)) if text.startswith("   broker ")]
+        assert len(drawn) in (0, len(board.live)), height

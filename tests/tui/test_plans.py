@@ -1,0 +1,264 @@
+"""Plans on the screen, over made-up clusters: forms, the solver beside the loop, files, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from dashboards import Driven, dashboard, drive
+
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed, fake_feed
+from engine.common.errors import OperationError
+from plans.errors import Infeasible
+from plans.options import PlanOptions, Strategy
+from tui import solver
+from tui.dialogs.dialog import TextDialog
+from tui.operations.operation import Prepared
+from tui.plan_desk import with_logs
+from tui.solver import solve_apart
+
+
+def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+class NoCluster:
+    """What an operation is given that asks no cluster."""
+
+    timeout_s = 5.0
+
+    async def __aenter__(self) -> NoCluster:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+async def planned(driven: Driven) -> None:
+    await driven.press("ctrl+g")
+    await driven.until(lambda: driven.main.desk.plan is not None and driven.app.screen is driven.main)
+
+
+def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_path: Path) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("down", "R")
+        assert "Plan: empty brokers, so that they can go" in driven.text
+        await planned(driven)
+        assert driven.main.location.page == "plans"
+        assert "decommission: 11 moves" in driven.text
+        assert "it leaves broker 2: that broker is emptied" in driven.text
+        first = str(driven.main.model.cursor_key)
+        await driven.press("down")
+        second = str(driven.main.model.cursor_key)
+        assert driven.lines_with(f"{second}: ")
+        assert not driven.lines_with(f"{first}: "), "the reason is that of the row under the cursor"
+        await driven.press("e")
+        assert f"Why {second} moves" in driven.text
+        await driven.press("escape", "d")
+        assert "the largest moves" in driven.text
+        await driven.press("escape", "w")
+        assert "Save a new decommission plan" in driven.text
+        await driven.press("enter")
+        await driven.until((tmp_path / "plan-decommission.json").exists)
+        plan = driven.main.desk.plan
+        assert plan is not None
+        assert (tmp_path / "plan-decommission.json").read_text() == plan.text
+        await driven.press("w", "ctrl+u")
+        (tmp_path / "other.json").write_text("mine")
+        await driven.type("other.json")
+        await driven.press("enter")
+        assert "there is a file already" in driven.text
+        assert (tmp_path / "other.json").read_text() == "mine"
+        await driven.press("escape", "o")
+        await driven.type("absent.json")
+        await driven.press("enter")
+        assert "no such file" in driven.text
+        await driven.press("ctrl+u")
+        await driven.type("plan-decommission.json")
+        await driven.press("enter")
+        await driven.until(lambda: "11 to do" in driven.text)
+        assert driven.lines_with("plan-decommission.json")
+
+    shown("five", look, page="brokers", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("page", "keys", "title", "first"),
+    [
+        ("brokers", ("t", "t", "R"), "Plan: empty brokers", "1,2"),
+        ("brokers", ("P",), "Plan: give what a broker has", "1="),
+        ("topics", ("down", "down", "M"), "Plan: move topics", ""),
+        ("topics", ("F",), "Plan: raise or lower", ""),
+        ("overview", ("B",), "Plan: level replicas", None),
+    ],
+)
+def test_plans_begin_with_the_rows_that_were_chosen(
+    page: str, keys: tuple[str, ...], title: str, first: str | None
+) -> None:
+    async def look(driven: Driven) -> None:
+        chosen = driven.main.model
+        await driven.press(*keys)
+        assert title in driven.text
+        fields = {field.id: getattr(field, "value", "") for field in driven.app.screen.query("Input")}
+        assert fields.get("field-argument") == first
+        if page == "topics":
+            assert fields["field-topics"] == str(chosen.cursor_key)
+
+    shown("live", look, page=page)
+
+
+def test_a_plan_that_nobody_can_make_says_why_until_it_was_read() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("R", "ctrl+g")
+        await driven.sees("Plan: decommission: no plan")
+        told = driven.text
+        await driven.tick(2)
+        assert driven.text == told
+        await driven.press("escape")
+        assert (driven.app.screen, driven.main.desk.plan) == (driven.main, None)
+
+    shown("live", look, page="brokers")
+
+
+def test_a_window_that_is_closed_ends_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[asyncio.subprocess.Process] = []
+
+    async def look(driven: Driven) -> None:
+        await driven.press("R", "ctrl+g")
+        await driven.until(lambda: bool(begun))
+        assert "esc gives it up" in driven.text
+        await driven.tick(2)
+        await driven.press("escape")
+        await driven.until(lambda: begun[0].returncode is not None)
+        assert (driven.app.screen, driven.main.desk.plan) == (driven.main, None)
+
+    monkeypatch.setattr(solver, "module_command", lambda module: ("sleep", "600"))
+    original = solver._answer
+
+    async def watched(process: asyncio.subprocess.Process, *rest: object) -> object:
+        begun.append(process)
+        return await original(process, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(solver, "_answer", watched)
+    shown("five", look, page="brokers")
+
+
+def test_the_planner_beside_the_loop_tells_progress_refusals_and_its_own_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(5, {"clicks": 9, "orders": 12}, replication_factor=2)
+    cluster.advance()
+    frame = cluster.frame()
+    assert frame.cluster is not None
+    snapshot = with_logs(frame.cluster, frame.logs)
+    made = asyncio.run(solve_apart(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(4,)), print))
+    assert made.plan.partitions
+    with pytest.raises(Infeasible):
+        asyncio.run(solve_apart(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3, 4)), print))
+    monkeypatch.setattr(solver, "module_command", lambda module: ("sh", "-c", "echo broken >&2"))
+    with pytest.raises(OperationError, match="the planner ended without a plan: broken"):
+        asyncio.run(solve_apart(snapshot, Strategy.LEADERS, PlanOptions(), print))
+
+
+def test_without_a_plan_or_a_cluster_each_key_says_why(tmp_path: Path) -> None:
+    kafka = tmp_path / "kafka.json"
+    kafka.write_text(json.dumps({"version": 1, "partitions": [{"topic": "audit", "partition": 0, "replicas": [3, 1]}]}))
+
+    async def look(driven: Driven) -> None:
+        registry = driven.app.session.registry
+        for action in registry.on_page("plans"):
+            if action.id.startswith("plan.") and action.id not in ("plan.make", "plan.open"):
+                await driven.press(action.keys[0])
+                assert driven.app.screen is driven.main, action.id
+        driven.main.desk.open(kafka)
+        await driven.press("w")
+        assert driven.app.screen is driven.main, "a file of Kafka's form is not ours to write"
+        assert "a file of Kafka's form tells no more" in driven.text
+
+    shown(fake_feed("live", plays=False), look, page="plans", folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["~no-such-user/plan.json", "n" * 300])
+def test_a_file_that_no_machine_has_is_refused_where_it_was_typed(name: str, tmp_path: Path) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("o")
+        await driven.type(name)
+        await driven.press("enter")
+        assert "home" in driven.text or "too long" in driven.text
+        await driven.press("escape", "colon")
+        await driven.type(f"plan {name}")
+        await driven.press("enter")
+        await driven.until(lambda: driven.app.screen is driven.main)
+
+    shown("live", look, page="plans", folder=tmp_path)
+
+
+def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(*_: object) -> object:
+        await go_on.wait()
+        raise Infeasible("nobody can")
+
+    monkeypatch.setattr("tui.plan_desk.solve_apart", slow)
+
+    async def look(driven: Driven) -> None:
+        await driven.press("R", "ctrl+g")
+        await driven.sees("esc gives it up")
+        driven.app.push_screen(TextDialog("Something else came to its end", []))
+        await driven.sees("Something else")
+        go_on.set()
+        await driven.sees("no plan")
+        await driven.press("escape")
+        await driven.sees("Something else")
+        await driven.press("escape")
+        await driven.until(lambda: driven.app.screen is driven.main)
+
+    shown("five", look, page="brokers")
+
+
+def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin() -> None:
+    """The answer may come when another cluster is shown: it must not be carried out there."""
+    begun: list[str] = []
+
+    class Slow:
+        title, asks = "Apply the plan", True
+
+        async def prepare(self, cluster: object) -> Prepared:
+            return Prepared("Apply the plan in first?", begins=lambda: begun.append("run"))
+
+    first, second = (ClusterTarget(name, Origin.OPTIONS, bootstrap=(("k", 1),)) for name in ("first", "second"))
+
+    async def look(driven: Driven) -> None:
+        driven.main.work.offer(Slow())  # type: ignore[arg-type]
+        await driven.sees("Apply the plan in first?")
+        driven.app.session.target = second
+        await driven.press("y")
+        await driven.sees("the dashboard has left first meanwhile")
+        assert not begun
+
+    shown("live", look, target=first, make_cluster=lambda *_: NoCluster())
+
+
+def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_goes_on() -> None:
+    class Broken:
+        title, asks = "Broken", False
+
+        async def prepare(self, cluster: object) -> Prepared:
+            raise ZeroDivisionError("by zero")
+
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+
+    async def look(driven: Driven) -> None:
+        driven.main.work.offer(Broken())  # type: ignore[arg-type]
+        await driven.sees("ZeroDivisionError: by zero")
+        await driven.press("escape")
+        await driven.tick()
+
+    shown("live", look, target=target, make_cluster=lambda *_: NoCluster())

@@ -1,0 +1,300 @@
+"""Plans on three brokers of ours, with keys alone: made, applied, watched, throttled, cancelled, resumed, led back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from dashboards import Driven
+from operated_cluster import Klamm, filled
+from typed_command import fault_of
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.lock import operator_lock
+from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.plan_runs import Verb
+from engine.admin.watch.live_feed import LiveFeed
+from engine.common.model import TopicPartition
+from engine.local.cluster import LocalCluster
+from tui.app import Dashboard
+from tui.operations.plans import CancelPlan, CarryOutPlan, run_asked_for
+from tui.session import Session
+from tui.state.opened_plan import read_plan_file
+from tui.state.plan_run import RunState
+
+FORM = {"throttle": "", "wave_replicas": "10", "wave_bytes": "", "stall": "5m"}
+
+
+def target_of(cluster: LocalCluster, *, is_read_only: bool = False) -> ClusterTarget:
+    bootstrap = parse_addresses(cluster.bootstrap_servers)
+    return ClusterTarget("tried", Origin.OPTIONS, bootstrap=bootstrap, is_read_only=is_read_only)
+
+
+def driven_live(
+    cluster: LocalCluster, folder: Path, scene: Callable[[Driven], Awaitable[None]], **options: object
+) -> None:
+    async def run() -> None:
+        target = target_of(cluster)
+        feed = LiveFeed(target, interval_s=0.5)
+        app = Dashboard(Session(feed, target, folder=folder, page="plans", **options))  # type: ignore[arg-type]
+        async with app.run_test(size=(120, 34)) as pilot:
+            driven = Driven(app, pilot, feed)
+            await driven.until(lambda: app.main is not None and app.board.has_metadata)
+            await scene(driven)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def topic(by_wire: Klamm) -> str:
+    name = f"p-{uuid4().hex[:8]}"
+    # At 15,000 bytes a second a megabyte takes a minute: long enough to look at it, short enough at full speed.
+    filled(by_wire, name, "0:1,1:0", 1000)
+    return name
+
+
+async def make_move(driven: Driven, topic: str, brokers: str) -> None:
+    """Make a plan that moves a topic, by keys."""
+    await driven.press("N")
+    await driven.sees("Make a plan")
+    await driven.press("7")
+    await driven.sees("Plan: move topics to a list of brokers")
+    await driven.type(brokers)
+    await driven.press("down", "down")
+    await driven.type(topic)
+    await driven.press("ctrl+g")
+    await driven.until(lambda: driven.main.desk.plan is not None and driven.app.screen is driven.main)
+
+
+def state_of(driven: Driven) -> RunState | None:
+    return None if driven.main.desk.run is None else driven.main.desk.run.state
+
+
+async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
+    await make_move(driven, topic, "1,2")
+    assert "move: 2 moves, " in driven.text
+    assert "not saved yet" in driven.text
+    assert len(driven.lines_with(f"{topic}-")) >= 2
+    await driven.press("c")
+    await driven.sees("Check the plan: it fits the cluster")
+    await driven.press("escape", "A")
+    await driven.sees("Saved as")
+    await driven.press("down")
+    await driven.type("15000")
+    await driven.press("ctrl+g")
+    await driven.sees("Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves?")
+    command = next(text for text in driven.text.splitlines() if text.startswith("klamm plan apply"))
+    assert fault_of(command.split()[1:]) is None, command
+    assert f"{file} --throttle 15000" in command
+    await driven.press("enter")
+    assert "Apply plan-move.json" in driven.text, "enter is no answer"
+    assert not file.exists(), "nothing is written before the answer"
+    await driven.press("y")
+    await driven.until(file.exists)
+
+
+async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
+    run = driven.main.desk.run
+    assert run is not None
+    await driven.until(lambda: run.progress is not None and bool(driven.lines_with("1 under way")))
+    assert driven.lines_with("wave 1 of 2   0/2 partitions")
+    assert driven.lines_with("throttle 14.6 KiB/s")
+    await driven.press("A")
+    assert driven.app.screen is driven.main, "one run at a time"
+    await driven.press("q")
+    await driven.sees(f"go on with: klamm plan resume {file}")
+    await driven.press("n")
+    await driven.press("H")
+    await driven.sees("Change the throttle of the plan")
+    await driven.press("ctrl+u")
+    await driven.type("20000")
+    await driven.press("enter")
+    await driven.sees("Let brokers copy 19.5 KiB/s each for plan-move.json")
+    await driven.press("y")
+    await driven.until(lambda: bool(driven.lines_with("throttle 15000 -> 20000 B/s")))
+    await driven.press("C")
+    await driven.sees("Cancel plan-move.json in tried: 1 partition under way?")
+    await driven.press("y")
+    await driven.sees("Cancel reassignments: done")
+    await driven.press("escape")
+    assert state_of(driven) is RunState.STOPPED
+    await driven.press("A")
+    await driven.press("ctrl+g")
+    await driven.sees("this plan was begun already and is not done")
+    await driven.press("escape")
+
+
+async def resumed_and_led_back(driven: Driven) -> None:
+    for key, question, told in (("R", "Resume plan-move.json", "done"), ("B", "Rollback plan-move.json", "done")):
+        await driven.press(key)
+        await driven.press("ctrl+u", "ctrl+g")
+        await driven.sees(question)
+        await driven.press("y")
+        await driven.sees(f"plan-move.json: {told}")
+        await driven.press("escape")
+        assert state_of(driven) is RunState.DONE
+        there = "2 done" if key == "R" else "2 to do"
+        await driven.until(lambda there=there: bool(driven.lines_with(there)))
+    await driven.press("J")
+    await driven.sees("History of plans: 3 runs")
+    told = [line for line in driven.text.splitlines() if "plan-move.json" in line]
+    assert [word for line in told for word in ("rollback", "resume", "apply") if word in line] == [
+        "rollback", "resume", "apply",
+    ]  # fmt: skip
+    assert "stopped: interrupted" in told[2]
+    assert "nobody carries out a plan now" in driven.text
+
+
+def test_a_plan_is_made_applied_watched_cancelled_resumed_and_led_back_by_keys_alone(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan-move.json"
+    was = by_wire.replicas(topic)
+
+    async def scene(driven: Driven) -> None:
+        await made_and_applied(driven, topic, file)
+        await watched_throttled_and_cancelled(driven, file)
+        await resumed_and_led_back(driven)
+
+    driven_live(three_brokers, tmp_path, scene)
+    assert by_wire.replicas(topic) == was
+    assert "throttled" not in " ".join(by_wire.settings("--broker", "2"))
+    assert json.loads((tmp_path / "plan-move.json.rollback.json").read_text())["partitions"]
+    assert by_wire("plan", "status", file).code == 0
+
+
+def test_a_run_that_was_killed_is_resumed(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path
+) -> None:
+    """What a killed process leaves: copies under way, a journal without an end, the lock of a session that expires."""
+    plan = tmp_path / "plan.json"
+    assert by_wire("plan", "move", "--topic", topic, "--brokers", "2,0", "--out", plan).code == 0
+
+    async def begun(driven: Driven) -> None:
+        await driven.press("o")
+        await driven.type("plan.json")
+        await driven.press("enter")
+        await driven.press("A")
+        await driven.type("15000")
+        await driven.press("ctrl+g")
+        await driven.sees("in 2 waves?")
+        await driven.press("y")
+        await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
+        await driven.press("q")
+        await driven.sees("End the dashboard, and the run of the plan with it?")
+        await driven.press("y")
+        ended.append(driven)
+
+    async def resumed(driven: Driven) -> None:
+        await driven.press("colon")
+        await driven.type("plan plan.json")
+        await driven.press("enter")
+        await driven.until(lambda: bool(driven.lines_with("1 under way")))
+        await driven.press("R")
+        await driven.type("15000")
+        await driven.press("ctrl+g")
+        await driven.sees("Resume plan.json in tried")
+        await driven.press("y")
+        await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
+        await driven.press("Z")
+        await driven.until(lambda: state_of(driven) is RunState.STOPPED)
+        assert driven.lines_with("1 under way"), "what moves goes on in the cluster"
+        await driven.press("R")
+        await driven.type("50M")
+        await driven.press("ctrl+g")
+        await driven.sees("Resume plan.json in tried")
+        await driven.press("y")
+        await driven.sees("Resume plan.json: done")
+
+    ended: list[Driven] = []
+    driven_live(three_brokers, tmp_path, begun)
+    assert ended[0].app.left_behind == (
+        f"plan.json was stopped in wave 1 of 2; go on with: klamm plan resume {plan}"
+    ), "told when the screen is gone"
+    journal = tmp_path / "plan.json.journal"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]), "utf-8")
+    assert read_journal(journal).is_under_way, "a killed process writes no end"
+    driven_live(three_brokers, tmp_path, resumed)
+    assert [sorted(replicas) for replicas in by_wire.replicas(topic)] == [[0, 2], [0, 2]]
+
+
+def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    assert by_wire("plan", "move", "--topic", topic, "--brokers", "2,0", "--out", path).code == 0
+    plan, was = read_plan_file(path), by_wire.replicas(topic)
+
+    async def scene(driven: Driven) -> None:
+        driven.main.desk.open(path)
+        for action in driven.app.session.registry.on_page("plans"):
+            if action.changes:
+                assert driven.main.why_not(action) == "started with --read-only", action.id
+                await driven.press(action.keys[0])
+                assert driven.app.screen is driven.main, action.id
+        await driven.press("c")
+        await driven.sees("it fits the cluster")
+
+    driven_live(three_brokers, tmp_path, scene, is_read_only=True)
+
+    async def refused() -> None:
+        async with Cluster(target_of(three_brokers, is_read_only=True), timeout_s=20) as cluster:
+            for verb in Verb:
+                run = run_asked_for(verb, plan, path, FORM)
+                with pytest.raises(BadRequest, match="read-only"):
+                    await CarryOutPlan(plan, run, lambda _: None, lambda *_: None).prepare(cluster)
+                waves = await run.waves(cluster)
+                with pytest.raises(BadRequest, match="read-only"):
+                    await run.carry_out(cluster, waves, NoWatcher())
+
+    asyncio.run(refused())
+    assert by_wire.replicas(topic) == was
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["plan.json"], "no journal, no way back"
+
+
+class NoWatcher:
+    """Is told nothing, for nothing happens."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        raise AssertionError(f"{name} was told by a cluster that is read-only")
+
+
+def test_the_lock_of_another_operator_and_a_drift_are_told(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    assert by_wire("plan", "move", "--topic", topic, "--brokers", "2,0", "--out", path).code == 0
+
+    async def scene(driven: Driven) -> None:
+        driven.main.desk.open(path)
+        async with (
+            Cluster(target_of(three_brokers), timeout_s=20) as cluster,
+            operator_lock(cluster, Holder("somebody@elsewhere", "2026-01-01T00:00:00Z", "apply other.json")),
+        ):
+            await driven.press("J")
+            await driven.sees("now: somebody@elsewhere since 2026-01-01T00:00:00Z, for apply other.json")
+            await driven.press("escape")
+
+    driven_live(three_brokers, tmp_path, scene)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(path.read_text().replace('"replicas": [0, 1]', '"replicas": [1, 0]'))
+    plan = read_plan_file(wrong)
+    assert not plan.error
+
+    async def drifted() -> None:
+        async with Cluster(target_of(three_brokers), timeout_s=20) as cluster:
+            run = run_asked_for(Verb.APPLY, plan, wrong, FORM)
+            with pytest.raises(BadRequest, match="does not fit the cluster"):
+                await CarryOutPlan(plan, run, lambda _: None, lambda *_: None).prepare(cluster)
+            nothing = await CancelPlan(plan, lambda: asyncio.sleep(0), is_running=False).prepare(cluster)
+            assert (nothing.question, nothing.run) == ("nothing of this plan is under way", None)
+
+    asyncio.run(drifted())
+    assert TopicPartition(topic, 0) in {move.name for move in plan.moves}

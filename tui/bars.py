@@ -1,0 +1,87 @@
+"""What stands above and below every screen: title, tabs and the keys of the screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tui.actions import PAGES, key_label
+from tui.cells import Tone
+from tui.cluster_mark import cluster_mark
+from tui.lines import Line, fitted, line, width_of
+from tui.pages.overview import health_word
+from tui.status import standing_of
+from tui.units import plain
+from tui.widgets.lines_view import KeyItem
+
+if TYPE_CHECKING:
+    from tui.app import Dashboard
+    from tui.main_screen import MainScreen
+
+_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
+"""Eleven titles have to fit into 120 columns."""
+
+
+def title_line(screen: MainScreen) -> Line:
+    """Return which cluster it is, where one is in it, what holds for the view, and how the cluster is."""
+    app, width = screen.dashboard, screen.size.width
+    crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
+    for crumb in screen.location.breadcrumbs:
+        crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
+    word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
+    every = f"  every {app.session.feed.status.interval_s:g}s "
+    left = line(*crumbs, *_marks(screen))
+    right = line(word, (every, Tone.QUIET))
+    if width_of(left) + width_of(right) + 2 > width:
+        right = line(word, " ")
+        # How the cluster is matters more than the end of the way here.
+        left = fitted(left, min(width_of(left), width - width_of(right) - 2))
+    gap = width - width_of(left) - width_of(right)
+    return line(*left, " " * max(2, gap), *right)
+
+
+def _cluster(app: Dashboard) -> Line:
+    target = app.session.target
+    if target is None:
+        return cluster_mark(app.cluster_name)
+    return cluster_mark(target.name, target.label, target.colour)
+
+
+def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
+    app, feed = screen.dashboard, screen.dashboard.session.feed
+    marks = []
+    if app.session.why_no_changes:
+        marks.append(("  read-only", Tone.WARN))
+    if app.is_paused or feed.status.is_paused:
+        marks.append(("  paused", Tone.WARN))
+    if (playback := feed.playback) is not None:
+        cut = f" ({playback.cut_short})" if playback.cut_short else ""
+        marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
+    if screen.shows_only_trouble:
+        marks.append(("  only trouble", Tone.WARN))
+    if not screen.model.filter.is_empty and screen.location.page != "overview":
+        marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
+    if screen.model.tags:
+        marks.append((f"  {len(screen.model.tags)} tagged", Tone.ACCENT))
+    return marks
+
+
+def tab_items(screen: MainScreen) -> list[KeyItem]:
+    """Return the screens with their keys."""
+    registry = screen.dashboard.session.registry
+    return [
+        KeyItem(
+            key_label(registry.named(f"page.{name}").keys[0]), _TAB_TITLES.get(name, title), f"page.{name}",
+            is_current=name == screen.page_name,
+        )
+        for name, _, title in PAGES
+    ]  # fmt: skip
+
+
+def footer_items(screen: MainScreen) -> list[KeyItem]:
+    """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere."""
+    shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
+    shown.sort(key=lambda action: not action.pages)
+    return [
+        KeyItem(key_label(action.keys[0]), action.title.lower(), action.id, not screen.why_not(action))
+        for action in shown
+    ]

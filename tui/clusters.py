@@ -1,0 +1,55 @@
+"""Goes from one cluster of the profiles to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.cells import Tone
+from tui.cluster_mark import cluster_tone
+from tui.dialogs.dialog import TextDialog
+from tui.dialogs.menu import Choice, MenuDialog
+from tui.lines import line
+from tui.operations.operation import EXPECTED, failure_text
+
+if TYPE_CHECKING:
+    from tui.main_screen import MainScreen
+
+
+def ask_for_cluster(screen: MainScreen) -> None:
+    """Let a person choose a cluster."""
+    if screen.opened_desk is not None and screen.opened_desk.left_behind:
+        screen.tell("a plan is being carried out here: Z stops it, or let it end first", is_error=True)
+        return
+    profiles = screen.dashboard.session.profiles
+    if profiles is None:
+        return
+    choices = [
+        Choice(
+            one.name,
+            f"{one.name}{f' [{one.label}]' if one.label else ''}   {one.bootstrap_servers or one.zookeeper}"
+            + "   read-only" * one.read_only,
+            tone=cluster_tone(one.name, one.label or "", one.colour),
+        )
+        for one in profiles.profiles
+    ]
+
+    def chosen(name: str | None) -> None:
+        if name is not None:
+            screen.run_worker(_switch(screen, name), name="switch", exclusive=True, group="switch")
+
+    screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
+
+
+async def _switch(screen: MainScreen, name: str) -> None:
+    from engine.admin.cluster.target import Naming, resolve_target
+
+    try:
+        # One broken profile must not keep anybody from the others.
+        target = resolve_target(Naming(cluster=name), screen.dashboard.session.environment, Path.cwd())
+        await screen.dashboard.switch_cluster(target)
+    except EXPECTED as error:
+        lines = [line((failure_text(error), Tone.BAD))]
+        screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", lines))
+        return
+    screen.begin_anew()

@@ -1,0 +1,257 @@
+"""Plans carried out, cancelled, checked, and looked back at: what is asked of ``engine.admin`` and ``plans``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.journal import JournalRecord, read_journal
+from engine.admin.reassignment.lock import read_holder
+from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.running import list_running
+from engine.admin.reassignment.waves import Wave, WaveCaps
+from engine.admin.snapshots.taking import read_snapshot
+from engine.common.model import TopicPartition
+from engine.common.quantities import counted, parse_duration_s, parse_size
+from plans.checking import check_drift, check_plan, what_stops
+from plans.lines import plan_lines
+from tui.cells import Cell, Tone
+from tui.operations.operation import Outcome, Prepared, command_text, shortened
+from tui.operations.plan_commands import running_words
+from tui.operations.reassignments import CancelReassignments
+from tui.operations.topics import whole_number
+from tui.presenters.plan_runs import NO_END, past_runs
+from tui.state.opened_plan import OpenedPlan
+from tui.units import byte_rate, ids, size
+
+_TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
+
+
+def size_of(what: str, text: str) -> int | None:
+    """Return the bytes that a field asks for; None where it is empty.
+
+    Raises:
+        BadRequest: it is no size.
+    """
+    try:
+        return parse_size(text) if text.strip() else None
+    except ValueError as error:
+        raise BadRequest(f"{what}: {error}") from error
+
+
+def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str, str]) -> PlanRun:
+    """Return the run that a form asks for.
+
+    Raises:
+        BadRequest: a value makes no sense.
+    """
+    throttle = size_of("the throttle", values["throttle"])
+    stall = values["stall"].strip()
+    try:
+        stall_s = parse_duration_s(stall)
+    except ValueError as error:
+        raise BadRequest(f"stall: {error}") from error
+    if not stall_s > 0:
+        raise BadRequest("stall must be a time above 0")
+    replicas = whole_number("replicas in a wave", values["wave_replicas"])
+    if replicas is not None and replicas < 1:
+        raise BadRequest("a wave has at least one replica into a broker")
+    return PlanRun(
+        verb,
+        path,
+        plan.digest,
+        plan.moves,
+        None if throttle is None else ThrottleRange.of(throttle),
+        WaveCaps(replicas or WaveCaps().replicas, size_of("bytes in a wave", values["wave_bytes"])),
+        stall_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOutPlan:
+    """A plan carried out in waves, in its direction or back. It goes on while the dashboard shows other things.
+
+    ``saves`` writes the plan's file first, where it has none yet; ``begins`` starts the run.
+    """
+
+    plan: OpenedPlan
+    run: PlanRun
+    saves: Callable[[Path], None]
+    begins: Callable[[PlanRun, Sequence[Wave]], None]
+    asks: bool = True
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self.run.verb]
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        run, file = self.run, self.plan.file
+        assert file is not None
+        cluster.check_may_change()
+        run.refuse_begun()
+        is_fresh = run.verb is Verb.APPLY
+        findings = check_drift(file, await read_snapshot(cluster))
+        serious = what_stops(findings, is_fresh=is_fresh)
+        if serious:
+            more = counted(len(serious), "finding")
+            hint = "c shows all; plan again, or where it was begun already, resume it (R)"
+            raise BadRequest(f"the plan does not fit the cluster: {more}: {serious[0].message}", hint=hint)
+        waves = await run.waves(cluster)
+        if not waves:
+            return Prepared("nothing to move: the plan is empty")
+
+        def begin() -> None:
+            self.saves(run.path)
+            self.begins(run, waves)
+
+        told = run.told(cluster, waves)
+        return Prepared(
+            f"{told[0].upper()}{told[1:]}?",
+            shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
+            tuple(one.message for one in findings) if is_fresh else (),
+            command_text(running_words(run), cluster.target),
+            begins=begin,
+        )
+
+
+def _wave_line(number: int, wave: Wave) -> str:
+    known = [move.copied_bytes for move in wave]
+    told = "sizes are not known" if None in known else size(sum(one or 0 for one in known))
+    names = ", ".join(f"{move.name}: {ids(move.before)} → {ids(move.target)}" for move in wave[:4])
+    return f"wave {number}  {told}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPlan:
+    """The run of this dashboard ended, and what is under way of the plan sent back to the replicas it had."""
+
+    plan: OpenedPlan
+    stops: Callable[[], Awaitable[None]]
+    is_running: bool
+    title: str = "Cancel the plan"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        names = {move.name for move in self.plan.targets}
+        running = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        mine = tuple(name for name in running if name in names)
+        inner = None if not mine else await CancelReassignments(mine).prepare(cluster)
+        if inner is None and not self.is_running:
+            return Prepared("nothing of this plan is under way")
+
+        async def run(cluster: Cluster) -> Outcome:
+            if self.is_running:
+                await self.stops()
+            # What began or ended since the question was asked is looked at again.
+            now = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+            left = await CancelReassignments(tuple(name for name in now if name in names)).prepare(cluster)
+            if left.run is None or not set(now) & names:
+                return Outcome(self.title, (), (), (), ("the plan is stopped; nothing of it is under way",))
+            return await left.run(cluster)
+
+        lines = () if inner is None else inner.lines
+        return Prepared(
+            f"Cancel {self.plan.name} in {cluster.target.name}: {counted(len(mine), 'partition')} under way?",
+            lines,
+            ("what was copied so far is thrown away",) if mine else (),
+            "" if inner is None else inner.command,
+            run=run,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottlePlan:
+    """Another rate for the run that this dashboard carries out, in this wave and those that follow."""
+
+    run: PlanRun
+    limits: ThrottleRange
+    changes: Callable[[ThrottleRange], None]
+    title: str = "Change the throttle"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        cluster.check_may_change()
+        words = ["plan", self.run.goes_on_with.value, str(self.run.path), "--throttle", str(self.limits.start)]
+        return Prepared(
+            f"Let brokers copy {byte_rate(self.limits.start)} each for {self.run.path.name} in {cluster.target.name}?",
+            ("from the next look on, and in the waves that follow",),
+            (),
+            command_text(words, cluster.target),
+            begins=lambda: self.changes(self.limits),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlan:
+    """The plan held against the cluster as it is."""
+
+    plan: OpenedPlan
+    title: str = "Check the plan"
+    asks: bool = False
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        file, path = self.plan.file, self.plan.path
+        assert file is not None
+
+        async def run(cluster: Cluster) -> Outcome:
+            findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
+            rows = tuple(
+                (Cell(str(one.line)), Cell(one.check.value), Cell(one.message, Tone.BAD if one.is_error else Tone.WARN))
+                for one in findings
+            )
+            verdict = counted(len(rows), "finding") if rows else "it fits the cluster"
+            return Outcome(self.title, ("line", "check", "finding"), rows, verdict=verdict)
+
+        command = "" if path is None else command_text(["plan", "check", str(path)], cluster.target)
+        return Prepared(self.title, command=command, run=run)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanHistory:
+    """What was done with plans, when and by whom, as the journals in these folders tell; and who holds the lock now."""
+
+    folders: tuple[Path, ...]
+    title: str = "History of plans"
+    asks: bool = False
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        return Prepared(self.title, run=self._read)
+
+    async def _read(self, cluster: Cluster) -> Outcome:
+        journals, errors = read_journals(self.folders)
+        holder = await read_holder(cluster)
+        return history_outcome(
+            self.title,
+            journals,
+            errors,
+            f"now: {holder}, for {holder.what}" if holder else "nobody carries out a plan now",
+        )
+
+
+def history_outcome(
+    title: str, journals: Sequence[tuple[Path, JournalRecord]], errors: Sequence[str], *notes: str
+) -> Outcome:
+    """Return a row for each run that journals tell of."""
+    rows = []
+    for one in past_runs(journals):
+        tone = Tone.GOOD if one.outcome == "done" else Tone.QUIET if one.outcome == NO_END else Tone.WARN
+        cells = (one.began, one.who, one.what, f"{one.waves_done} of {one.waves}", one.ended)
+        rows.append((*map(Cell, cells), Cell(one.outcome, tone)))
+    told = notes if rows else (*notes, "no journal lies in the working folder, nor beside the plan that is open")
+    columns = ("began", "by", "what", "waves done", "ended", "outcome")
+    return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
+
+
+def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:
+    """Return the journals of folders, and what is wrong with those that cannot be read."""
+    found, errors = [], []
+    for path in sorted({path.resolve() for folder in folders for path in folder.glob("*.journal")}):
+        try:
+            found.append((path, read_journal(path)))
+        except (OSError, AdminError) as error:
+            errors.append(str(error))
+    return found, errors

@@ -1,0 +1,36 @@
+"""How fast frames come: how often a cluster is asked; and a recording's speed, steps and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui.main_screen import MainScreen
+
+REPLAY_SPEEDS = 1 / 64, 512.0
+
+
+def change_rate(screen: MainScreen, factor: float) -> None:
+    """Make the time between frames so many times as long."""
+    feed = screen.dashboard.session.feed
+    playback = feed.playback
+    if playback is not None:
+        slowest, fastest = REPLAY_SPEEDS
+        playback.set_speed(min(max(playback.speed / factor, slowest), fastest))
+    else:
+        feed.set_interval(feed.status.interval_s * factor)
+    screen.draw_head()
+
+
+def step(screen: MainScreen, by: int) -> None:
+    """Go on in a recording, or back, by so many frames."""
+    playback = screen.dashboard.session.feed.playback
+    if playback is not None:
+        playback.step(by)
+
+
+def seek(screen: MainScreen, *, to_end: bool) -> None:
+    """Go to one end of a recording."""
+    playback = screen.dashboard.session.feed.playback
+    if playback is not None:
+        playback.seek(playback.count - 1 if to_end else 0)

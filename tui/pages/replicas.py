@@ -1,0 +1,136 @@
+"""One partition, replica by replica: who is in sync, how much each has, and where it lies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.common.snapshot import PartitionSnapshot, ReplicaLog
+from tui.board import PartitionItem
+from tui.cells import NO_DATA, Cell, Column, Tone
+from tui.lines import Line, line
+from tui.location import Location
+from tui.pages.page import Page, View, why_empty
+from tui.pages.partitions import items_of, state_of
+from tui.table_model import Rows
+from tui.units import NOTHING, count, ids, plain, short_count, size
+
+
+class Replica(NamedTuple):
+    """A replica as the controller has it, and its log as its broker tells of it."""
+
+    broker: int
+    partition: PartitionSnapshot
+    log: ReplicaLog | None
+    is_up: bool
+
+    @property
+    def is_future(self) -> bool:
+        """It is being copied to another log dir of the same broker."""
+        return self.log is not None and self.log.is_future
+
+    @property
+    def role(self) -> str:
+        leads = self.broker == self.partition.leader
+        name = "leader" if leads else "follower"
+        return f"{name}, preferred" if self.broker == self.partition.preferred_leader else name
+
+    @property
+    def state(self) -> tuple[str, Tone]:
+        assignment = self.partition.assignment
+        if not self.is_up:
+            return "broker down", Tone.BAD
+        if self.is_future:
+            return "copies to another dir", Tone.ACCENT
+        if self.broker in assignment.adding_replicas and self.broker not in self.partition.isr:
+            return "being added", Tone.ACCENT
+        if self.broker in assignment.removing_replicas:
+            return "being removed", Tone.ACCENT
+        if self.broker in self.partition.isr:
+            return "in sync", Tone.GOOD
+        return "out of sync", Tone.BAD
+
+
+def _of_log(name: str, text: Any) -> tuple[Any, Any]:
+    def value(replica: Replica) -> Any:
+        return None if replica.log is None else getattr(replica.log, name)
+
+    def cell(replica: Replica) -> Cell:
+        found = value(replica)
+        return NO_DATA if found is None else Cell(text(found))
+
+    return cell, value
+
+
+def _behind(replica: Replica) -> Cell:
+    lag = None if replica.log is None else replica.log.offset_lag
+    return NO_DATA if lag is None else Cell(short_count(lag), Tone.WARN if lag else Tone.QUIET)
+
+
+COLUMNS = (
+    Column("broker", "BROKER", lambda r: Cell(str(r.broker), Tone.STRONG), lambda r: r.broker, is_figure=True),
+    Column("role", "ROLE", lambda r: Cell(r.role), lambda r: r.role, width=19),
+    Column("state", "STATE", lambda r: Cell(*r.state), lambda r: r.state[0], width=12),
+    Column("bytes", "SIZE", *_of_log("size_bytes", size), is_figure=True, width=9),
+    Column("offset_lag", "BEHIND", _behind, lambda r: None if r.log is None else r.log.offset_lag, is_figure=True,
+           width=6),
+    Column("log_dir", "LOG DIR", *_of_log("log_dir", plain), rank=2, is_wide=True, width=20),
+)  # fmt: skip
+
+
+def chosen(view: View) -> list[PartitionItem]:
+    """Return the partition that the location is about; none where it is gone."""
+    return [item for item in items_of(view) if item.partition.partition == view.location.partition]
+
+
+def _replicas(view: View) -> list[Replica]:
+    frame, found = view.board.frame, chosen(view)
+    if frame is None or not found:
+        return []
+    (item,) = found
+    logs = frame.logs.get(item.name, ())
+    by_broker = {log.broker: log for log in logs if not log.is_future}
+    live = view.board.live
+    replicas = [Replica(b, item.partition, by_broker.get(b), b in live) for b in item.partition.replicas]
+    return replicas + [Replica(log.broker, item.partition, log, log.broker in live) for log in logs if log.is_future]
+
+
+def _rows(view: View) -> Rows:
+    where = view.location
+    gone = f"there is no partition {where.topic}-{where.partition}"
+    return Rows(
+        COLUMNS,
+        _replicas(view),
+        lambda replica: (replica.broker, replica.is_future),
+        lambda replica: f"{replica.broker} {replica.role} {replica.state[0]}",
+        gone if view.board.has_metadata else why_empty(view, "replicas"),
+    )
+
+
+def _summary(view: View, width: int) -> list[Line]:
+    frame, found = view.board.frame, chosen(view)
+    if frame is None or not found:
+        return []
+    (item,) = found
+    partition = item.partition
+    min_isr = frame.min_isr.get(item.topic.name)
+    end = frame.offsets.get(item.name)
+    epochs = [("leader epoch", partition.leader_epoch), ("version", partition.zk_version)]
+    told = "   ".join(f"{name} {NOTHING if value is None else value}" for name, value in epochs)
+    return [
+        line(
+            state_of(item, min_isr, view.board.live),
+            f"   ISR {ids(partition.isr)} of {ids(partition.replicas)},"
+            f" min ISR {NOTHING if min_isr is None else min_isr}"
+            f"   end {count(None if end is None else end.end)}   {told}",
+        )
+    ]
+
+
+PAGE = Page(
+    "partition",
+    _rows,
+    _summary,
+    lambda view, replica: Location("partitions", broker=replica.broker),
+    lambda view, replica: replica.state[1] is Tone.BAD,
+    lambda view, items: ["topics", "describe", view.location.topic or ""],
+)

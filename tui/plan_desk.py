@@ -1,0 +1,355 @@
+"""The desk that plans lie on: the one that is open, the solver that makes one, the run that carries one out.
+
+It owns the tasks of both. A run goes on while other screens are shown; it ends with the dashboard, and another klamm
+can go on with it then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.plan_runs import PlanRun
+from engine.admin.reassignment.wave_execution import WaveControl
+from engine.admin.reassignment.waves import Wave
+from engine.admin.snapshots.taking import take_for_planning
+from engine.common.errors import OperationError
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from plans.options import Strategy
+from tui.cells import Cell, Tone
+from tui.dialogs.confirm import OutcomeDialog
+from tui.dialogs.dialog import ProgressDialog, TextDialog
+from tui.dialogs.form import FormDialog
+from tui.dialogs.menu import Choice, MenuDialog
+from tui.lines import Line, line
+from tui.location import Location
+from tui.offers import Ask, FieldNeeded, PlanWish
+from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
+from tui.operations.plan_commands import making_words, running_words
+from tui.plan_offers import STRATEGIES, ask_for_plan, path_named
+from tui.presenters.plan_card import detail_lines
+from tui.solver import solve_apart
+from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
+from tui.state.plan_run import PlanRunState, RunState
+
+if TYPE_CHECKING:
+    from tui.main_screen import MainScreen
+
+log = logging.getLogger(__name__)
+
+
+class PlanDesk:
+    """What the dashboard does with plans."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+        self.plan: OpenedPlan | None = None
+        self.run: PlanRunState | None = None
+        self._control = WaveControl()
+        self._execution: asyncio.Task[None] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where files lie that are named without one."""
+        return self._screen.dashboard.session.folder
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where journals may lie: in the working folder, and beside the plan."""
+        beside = () if self.plan is None or self.plan.path is None else (self.plan.path.parent,)
+        return (self.folder, *beside)
+
+    # Made, opened, saved
+
+    def ask_for_strategy(self) -> None:
+        """Let a person choose what the plan is for, then ask for the rest."""
+        choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
+        self._screen.app.push_screen(MenuDialog("Make a plan", choices), self._strategy_chosen)
+
+    def _strategy_chosen(self, name: str | None) -> None:
+        if name is not None:
+            self._screen.work.offer(ask_for_plan(Strategy(name), self.folder))
+
+    def make(self, wish: PlanWish) -> None:
+        """Make a plan; a window shows how far it is, and closing that gives it up."""
+        self._screen.run_worker(self._make(wish), name="plan", group="plan", exclusive=True)
+
+    async def _make(self, wish: PlanWish) -> None:
+        app, title = self._screen.app, f"Plan: {wish.strategy}"
+        dialog = ProgressDialog(title, "reading the cluster …")
+        work = asyncio.create_task(self._solved(wish, dialog), name="solve")
+
+        def given_up(_: None) -> None:
+            work.cancel()
+
+        await app.push_screen(dialog, given_up)
+        try:
+            await asyncio.wait({work})
+        finally:
+            # The dashboard may end meanwhile: then nobody waits for the plan any more.
+            work.cancel()
+        dialog.finish()
+        if work.cancelled():
+            self._screen.tell("the plan was given up; nothing was changed")
+            return
+        error = work.exception()
+        if error is None:
+            self._show(work.result())
+        else:
+            text = failure_text(error)
+            log.warning("no plan: %s", text, exc_info=None if isinstance(error, EXPECTED) else error)
+            self._tell(f"{title}: no plan", [line((text, Tone.BAD))])
+
+    async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
+        snapshot = await self._snapshot(dialog)
+        dialog.show(f"planning {len(snapshot.topics)} topics on {len(snapshot.brokers)} brokers …")
+        made = await solve_apart(snapshot, wish.strategy, wish.options, dialog.show)
+        return await asyncio.to_thread(plan_made, made, wish.capacity_file)
+
+    async def _snapshot(self, dialog: ProgressDialog) -> ClusterSnapshot:
+        """Read the cluster; a recording is planned for as it shows the cluster."""
+        session, frame = self._screen.dashboard.session, self._screen.dashboard.board.frame
+        if session.target is not None:
+            async with (
+                session.make_cluster(session.target, session.timeout_s) as cluster,
+                asyncio.timeout(session.timeout_s),
+            ):
+                return await take_for_planning(cluster, dialog.note)
+        if frame is None or frame.cluster is None:
+            raise OperationError("the cluster is not known yet")
+        return with_logs(frame.cluster, frame.logs)
+
+    def _show(self, plan: OpenedPlan) -> None:
+        self.plan = plan
+        self._screen.go_to(Location("plans"))
+        self._screen.draw(is_new_data=False)
+
+    def open_named(self, text: str) -> None:
+        """Show the plan that a person has named in a command."""
+        try:
+            self.open(self._path(text))
+        except BadRequest as error:
+            self._screen.tell(failure_text(error), is_error=True)
+
+    def open(self, path: Path) -> None:
+        """Read a plan file and show it."""
+        self._show(read_plan_file(path))
+
+    def ask_what_to_open(self) -> None:
+        """Let a person name a file."""
+        fields = (FieldNeeded("path", "File", "", "a plan of klamm, or a file of kafka-reassign-partitions"),)
+        dialog = FormDialog(Ask("Open a plan", fields, lambda values: self._existing(values["path"])))
+        self._screen.app.push_screen(dialog, lambda path: None if path is None else self.open(path))
+
+    def ask_where_to_save(self) -> None:
+        """Let a person name the file of a plan that was made here."""
+        plan = self.plan
+        if plan is None or plan.error or plan.file is None:
+            self._screen.tell("there is no plan to save: N makes one", is_error=True)
+            return
+        fields = (FieldNeeded("path", "File", str(plan.path or self.new_path()), "kafka-reassign-partitions takes it"),)
+        dialog = FormDialog(Ask(f"Save {plan.name}", fields, lambda values: self.checked_path(values["path"])))
+        self._screen.app.push_screen(dialog, self._save_told)
+
+    def _save_told(self, path: Path | None) -> None:
+        if path is None:
+            return
+        try:
+            self.save_as(path)
+        except OSError as error:
+            self._tell("Not saved", [line((str(error), Tone.BAD))])
+            return
+        self._screen.tell(f"saved: {path}")
+
+    def save_as(self, path: Path) -> None:
+        """Write the plan that is open into a file of its own; where it lies already, leave it."""
+        plan = self.plan
+        assert plan is not None
+        if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
+            with path.open("x", encoding="utf-8") as file:
+                file.write(plan.text)
+        self.plan = plan.saved_as(path)
+        self._screen.draw(is_new_data=False)
+
+    def new_path(self) -> Path:
+        """Return a file that is not there yet."""
+        assert self.plan is not None
+        assert self.plan.file is not None
+        folder, stem = self.folder, f"plan-{self.plan.file.klamm.strategy}"
+        numbers = ["", *(f"-{number}" for number in range(2, 1000))]
+        return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
+
+    def checked_path(self, text: str) -> Path:
+        """Return where a plan is to be written.
+
+        Raises:
+            BadRequest: there is no such folder, or another file lies there.
+        """
+        path = self._path(text)
+        if not path.parent.is_dir():
+            raise BadRequest(f"there is no folder {path.parent}")
+        is_same = self.plan is not None and path.is_file() and path.read_text("utf-8", "replace") == self.plan.text
+        if path.exists() and not is_same:
+            raise BadRequest("there is a file already", where=str(path), hint="give another name")
+        return path
+
+    def _existing(self, text: str) -> Path:
+        path = self._path(text)
+        if not path.is_file():
+            raise BadRequest("no such file", where=str(path))
+        return path
+
+    def _path(self, text: str) -> Path:
+        return path_named(self.folder, text)
+
+    # Looked at
+
+    def show_details(self) -> None:
+        """Show all of the plan."""
+        plan = self.plan
+        if plan is None or plan.error:
+            self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
+            return
+        command = self._making_command(plan)
+        lines = detail_lines(plan, self._screen.size.width - 12)
+        if command:
+            lines += [(), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
+        if self.run is not None:
+            lines += [
+                (),
+                line(("said while it was carried out", Tone.QUIET)),
+                *(line(text) for _, text in self.run.said),
+            ]
+        self._screen.app.push_screen(TextDialog(plan.name.capitalize(), lines, copied=command, is_wide=True))
+
+    def explain(self) -> None:
+        """Say why the partition under the cursor moves."""
+        item = self._screen.model.cursor_item
+        if self.plan is None or item is None:
+            self._screen.tell("no plan is open, or it moves nothing", is_error=True)
+            return
+        lines = [line(text) for text in self.plan.explained(item.name)]
+        self._screen.app.push_screen(TextDialog(f"Why {item.name} moves", lines, folds=True))
+
+    def _making_command(self, plan: OpenedPlan) -> str:
+        target = self._screen.dashboard.session.target
+        if plan.file is None or target is None:
+            return ""
+        made = plan.file.klamm
+        words = making_words(made.strategy, made.options, plan.path, plan.capacity_file)
+        return command_text(words, target) if words else ""
+
+    # Carried out
+
+    def begin(self, run: PlanRun, waves: Sequence[Wave]) -> None:
+        """Carry out waves, and go on with everything else."""
+        session = self._screen.dashboard.session
+        assert session.target is not None
+        if self.run is not None and self.run.is_under_way:
+            raise BadRequest("another run of a plan has begun meanwhile")
+        self._control = WaveControl()
+        self.run = PlanRunState(
+            run, session.target.name, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed
+        )
+        self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
+        self._screen.go_to(Location("plans"))
+
+    async def _execute(self, state: PlanRunState, waves: Sequence[Wave]) -> None:
+        session = self._screen.dashboard.session
+        target = session.target
+        assert target is not None
+        try:
+            async with session.make_cluster(target, session.timeout_s) as cluster:
+                state.ended(await state.run.carry_out(cluster, waves, state, control=self._control))
+        except asyncio.CancelledError:
+            state.stopped()
+            raise
+        except Exception as error:
+            text = failure_text(error)
+            log.warning("the run of a plan has failed: %s", text, exc_info=not isinstance(error, EXPECTED))
+            state.failed(text)
+        session.feed.refresh()
+        if self._screen.is_running:
+            command = command_text(running_words(state.run, state.run.goes_on_with), target)
+            await self._screen.app.push_screen(OutcomeDialog(run_outcome(state), command))
+
+    def _changed(self) -> None:
+        """Draw it. What goes wrong with that must not end the run, which calls this."""
+        if not self._screen.is_running or self._screen.location.page != "plans":
+            return
+        try:
+            self._screen.draw(is_new_data=False)
+        except Exception:
+            log.exception("the run of the plan could not be shown")
+
+    def set_throttle(self, limits: ThrottleRange) -> None:
+        """Let the run go on at another rate."""
+        self._control.set_throttle(limits)
+
+    async def stop(self) -> None:
+        """End the run; what moves goes on in the cluster, and what is left of its throttles is taken off."""
+        execution, self._execution = self._execution, None
+        if execution is not None:
+            execution.cancel()
+            with suppress(asyncio.CancelledError):
+                await execution
+
+    def stop_now(self) -> None:
+        """End the run because a person asks for it, and say how to go on."""
+        if self.run is None or not self.run.is_under_way:
+            self._screen.tell("no plan is being carried out here", is_error=True)
+            return
+        self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+
+    async def _stop_told(self) -> None:
+        await self.stop()
+        self._screen.tell("stopped: what was moving goes on in the cluster; R goes on with the plan, B leads it back")
+        self._changed()
+
+    @property
+    def left_behind(self) -> str:
+        """What a person has to know who ends the dashboard during a run; empty where none is under way."""
+        run = self.run
+        if run is None or not run.is_under_way:
+            return ""
+        command = f"klamm plan {run.run.goes_on_with} {run.run.path}"
+        return f"{run.run.path.name} was stopped in wave {run.wave} of {run.wave_count}; go on with: {command}"
+
+    def _tell(self, title: str, lines: list[Line]) -> None:
+        self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
+
+
+def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]]) -> ClusterSnapshot:
+    """Return a snapshot with the logs of its replicas, as a frame has them."""
+
+    def sized(topic: TopicSnapshot) -> TopicSnapshot:
+        names = (TopicPartition(topic.name, one.partition) for one in topic.partitions)
+        parts = zip(topic.partitions, names, strict=True)
+        return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
+
+    return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))
+
+
+def run_outcome(state: PlanRunState) -> Outcome:
+    """Return how a run ended."""
+    title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
+    result = state.result
+    if result is None:
+        return Outcome(title, (), (), (state.error,))
+    is_done = state.state is RunState.DONE and result.done == result.count
+    rows = (
+        (Cell("partitions there"), Cell(f"{result.done} of {result.count}", Tone.GOOD if is_done else Tone.BAD)),
+        (Cell("waves"), Cell(f"{result.wave} of {result.wave_count}")),
+        *((Cell("still under way"), Cell(str(name), Tone.WARN)) for name in result.moving[:20]),
+    )
+    errors = () if result.reason is None else (result.reason,)
+    return Outcome(title, ("", ""), rows, errors, (*result.left, f"journal: {state.run.journal_file}"))

@@ -1,0 +1,120 @@
+"""A plan that the dashboard carries out, as it goes: which wave, how far, and everything that was said. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.plan_runs import PlanRun
+from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
+from engine.admin.reassignment.wave_progress import WaveProgress
+
+SAID_MAX = 200
+
+
+class RunState(StrEnum):
+    """How a run stands."""
+
+    UNDER_WAY = "under way"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class PlanRunState:
+    """Is told how an execution goes (a ``WaveWatcher``), and remembers it. Owned by the plan desk.
+
+    Args:
+        changed: is called after each change.
+        clock: milliseconds since 1970.
+    """
+
+    def __init__(
+        self, run: PlanRun, target_name: str, wave_count: int, *, clock: Callable[[], int], changed: Callable[[], None]
+    ) -> None:
+        self.run = run
+        self.target_name = target_name
+        self.wave_count = wave_count
+        self.wave = 0
+        self.progress: WaveProgress | None = None
+        self.said: deque[tuple[int, str]] = deque(maxlen=SAID_MAX)
+        self.result: WavesResult | None = None
+        self.error = ""
+        self.was_stopped = False
+        self._clock = clock
+        self._changed = changed
+
+    @property
+    def state(self) -> RunState:
+        if self.result is not None:
+            return RunState.DONE if self.result.outcome is Outcome.DONE else RunState.STOPPED
+        if self.was_stopped:
+            return RunState.STOPPED
+        return RunState.FAILED if self.error else RunState.UNDER_WAY
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.state is RunState.UNDER_WAY
+
+    @property
+    def last_words(self) -> str:
+        """The last thing that was said."""
+        return self.said[-1][1] if self.said else ""
+
+    # What the execution tells
+
+    def step(self, step: Step, wave: int) -> None:
+        """This step is done."""
+        self.wave = wave
+        told = {
+            Step.LOCKED: "the plan lock is taken",
+            Step.WAVE_BEGUN: f"wave {wave} of {self.wave_count} begins",
+            Step.WAVE_DONE: f"wave {wave} of {self.wave_count} is done",
+            Step.ELECTED: "preferred leaders are elected",
+        }.get(step)
+        if told is not None:
+            self._say(told)
+
+    def show(self, progress: WaveProgress) -> None:
+        """It is so far now."""
+        self.progress = progress
+        self._changed()
+
+    def saved(self, rollback_file: Path) -> None:
+        """The way back is in this file."""
+        self._say(f"the way back is in {rollback_file}")
+
+    def waits_for(self, holder: Holder) -> None:
+        """Another operator holds the lock."""
+        self._say(f"the lock is held by {holder}, for {holder.what}: waiting, in case that klamm is gone")
+
+    def says(self, text: str) -> None:
+        """Something that a person wants to know."""
+        self._say(text)
+
+    # How it ended
+
+    def ended(self, result: WavesResult) -> None:
+        """It came to its end, or a gate has stopped it."""
+        self.result = result
+        told = f"{result.done} of {result.count} partitions are where the plan wants them"
+        if result.reason is not None:
+            told = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
+        self._say(told)
+
+    def failed(self, error: str) -> None:
+        """The cluster has refused, or cannot be reached."""
+        self.error = error
+        self._say(error)
+
+    def stopped(self) -> None:
+        """A person has stopped it; what moves goes on in the cluster."""
+        self.was_stopped = True
+        self._say("stopped: what was moving goes on in the cluster")
+
+    def _say(self, text: str) -> None:
+        self.said.append((self._clock(), text))
+        self._changed()
