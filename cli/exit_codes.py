@@ -30,7 +30,7 @@ _MEANINGS = {
     ExitCode.UNREACHABLE: "the cluster could not be reached, or did not answer in time",
     ExitCode.REFUSED: "the cluster refused: an error code of Kafka, named, with what to do next",
     ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",
-    ExitCode.INTERNAL: "a mistake of klamm itself; KLAMM_DEBUG=1 shows where",
+    ExitCode.INTERNAL: "a bug in klamm; KLAMM_DEBUG=1 shows where",
     ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
     ExitCode.TERMINATED: "the dashboard or a recording was ended by TERM",
 }

@@ -5,6 +5,7 @@ Beside it stands the schema of plan files. A test compares both with what this m
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from cli.exit_codes import ExitCode
 from cli.framework.command import OPTIONS_PANEL, KlammCommand
-from cli.framework.kafka_tools import Drop, KafkaTool, Milliseconds, Properties, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
@@ -22,6 +23,8 @@ from cli.table_of_kafka_tools import TOOLS
 from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+TOOLS_PAGE = PAGE.with_name("kafka-tools.md")
+TOOL_OPTIONS = PAGE.parents[2] / "fixtures" / "kafka-tools" / "options.json"
 PLAN_SCHEMA = PAGE.with_name("plan.schema.json")
 
 _HEAD = """\
@@ -34,6 +37,19 @@ _HEAD = """\
 """
 
 
+_TOOLS_HEAD = """\
+# Kafka's tools, option by option
+
+<!-- Made by `python -m cli.reference` from the tables of the tools; do not edit. -->
+
+Kafka's tools work under their own names, such as `klamm kafka-topics --list`. `klamm shims DIR` writes their shell
+names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that old scripts run unchanged. The options are those
+that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates for other releases. Where no
+help was recorded, all options that are not listed are those of the klamm command.
+
+"""
+
+
 def page() -> str:
     """Return the whole page."""
     return _HEAD + "\n".join(
@@ -41,12 +57,20 @@ def page() -> str:
     )
 
 
+def tools_page() -> str:
+    """Return the page that has every option of Kafka's tools, with what it is here."""
+    return _TOOLS_HEAD + "\n".join(line for tool in TOOLS for line in _tool_options(tool)) + "\n"
+
+
 def main() -> None:
-    """Write the page, or with ``--check`` say whether it is true."""
+    """Write the pages, or with ``--check`` say whether they are true."""
+    pages = {PAGE: page(), TOOLS_PAGE: tools_page()}
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.read_text("utf-8") == page() else "docs/reference/cli.md is old: python -m cli.reference")
+        old = [path.name for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
+        sys.exit(f"old in docs/reference: {', '.join(old)}: python -m cli.reference" if old else 0)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(), "utf-8")
+    for path, text in pages.items():
+        path.write_text(text, "utf-8")
     PLAN_SCHEMA.write_text(plan_schema_text(), "utf-8")
 
 
@@ -104,17 +128,42 @@ def _kafka_tools() -> Iterator[str]:
 
 def _changes(tool: KafkaTool) -> Iterator[str]:
     for option, change in tool.options.items():
-        match change:
-            case Rename(to):
-                yield f"`{option}` is `{to}`"
-            case Milliseconds():
-                yield f"`{option}` in milliseconds"
-            case Properties():
-                yield f"`{option}`: those that klamm has options for"
-            case Drop():
-                yield f"`{option}` is dropped"
-            case Word(None):
-                yield f"`{option}` is the command"
+        if not isinstance(change, Word) or change.word is None:
+            yield f"`{option}` {_told(tool, change)}"
+
+
+def _told(tool: KafkaTool, change: Change | None) -> str:
+    """Return what becomes of an option."""
+    match change:
+        case None:
+            return "is the same"
+        case Rename(to):
+            return f"is `{to}`"
+        case Milliseconds(to):
+            return f"is `{to}`, in milliseconds"
+        case Properties():
+            return "takes those that klamm has options for"
+        case Drop():
+            return "is dropped: it means nothing here"
+        case Refuse(instead):
+            return f"is refused: {instead}"
+        case Word(None):
+            return "is the command"
+        case Word(word):
+            return f"is `klamm {' '.join((*tool.words, word or ''))}`"
+
+
+def _tool_options(tool: KafkaTool) -> Iterator[str]:
+    yield f"## {tool.name}\n"
+    yield f"`klamm {' '.join(tool.words)}`\n"
+    listed = json.loads(TOOL_OPTIONS.read_text("utf-8")).get(tool.name, ())
+    options = sorted({*listed, *tool.options})
+    if not options:
+        return
+    yield "| option | here it |"
+    yield "|---|---|"
+    yield from (f"| `{option}` | {_told(tool, tool.options.get(option))} |" for option in options)
+    yield ""
 
 
 def _commands() -> Iterator[str]:

@@ -77,6 +77,10 @@ ENTRIES = (
         attribute="command",
     ),
     Entry(
+        "shims", "cli.commands.shims", "Kafka's shell names as scripts, for old scripts to run unchanged", _TOOL,
+        attribute="command",
+    ),
+    Entry(
         "doctor", "cli.commands.doctor", "Say what is missing on this machine and how to get it", _TOOL,
         attribute="command",
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
 from cli.kafka_console_properties import consumer_words, producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
@@ -25,6 +25,9 @@ _OF_THE_PRODUCERS_BUFFERS = (
     "--timeout",
 )
 """``--timeout`` among them: there it is how long a record may wait for its batch, in milliseconds."""
+_NO_METADATA_LOG = "a cluster with ZooKeeper has no such topic"
+_NO_JAVA = "no Java class can be loaded; -o json has keys and values as they are"
+_PROPERTIES_BY_ONE = "give its lines one by one: --property NAME=VALUE"
 _JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--help", "-h")
 
 
@@ -43,7 +46,17 @@ TOOLS = (
         },
         changes=("create", "alter", "delete"),
     ),
-    KafkaTool("kafka-configs", ("configs",), {**_actions("describe", "alter"), "--force": Drop()}, changes=("alter",)),
+    KafkaTool(
+        "kafka-configs",
+        ("configs",),
+        {
+            **_actions("describe", "alter"),
+            "--force": Drop(),
+            "--bootstrap-controller": Refuse("controllers of KRaft are not asked; give --bootstrap-server"),
+            "--zk-tls-config-file": Refuse("ZooKeeper is not spoken to over TLS; give --bootstrap-server"),
+        },
+        changes=("alter",),
+    ),
     KafkaTool(
         "kafka-leader-election",
         ("elect",),
@@ -94,7 +107,18 @@ TOOLS = (
             "--report-interval-ms": Drop(has_value=True),
         },
     ),
-    KafkaTool("kafka-dump-log", ("dump",), {"--max-message-size": Drop(has_value=True)}),
+    KafkaTool(
+        "kafka-dump-log",
+        ("dump",),
+        {
+            "--max-message-size": Drop(has_value=True),
+            "--cluster-metadata-decoder": Refuse(_NO_METADATA_LOG),
+            "--remote-log-metadata-decoder": Refuse(_NO_METADATA_LOG),
+            "--key-decoder-class": Refuse(_NO_JAVA),
+            "--value-decoder-class": Refuse(_NO_JAVA),
+            "--skip-record-metadata": Refuse("take -o json and leave out what is not wanted, for instance with jq"),
+        },
+    ),
     KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
     KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge")),
     KafkaTool("zookeeper-shell", ("zk",), {"ls": Word("tree"), "get": Word("get")}, first="--zookeeper"),
@@ -107,6 +131,11 @@ TOOLS = (
             "--compression-codec": Rename("--compression"),
             "--request-required-acks": Rename("--acks", {"-1": "all"}),
             "--property": Properties(producer_words),
+            "--reader-config": Refuse(_PROPERTIES_BY_ONE),
+            "--line-reader": Refuse("no Java class can be loaded; a line is a record, and --key-separator splits it"),
+            "--producer-property": Refuse(
+                "--acks and --compression are options here, and --command-config FILE has what it takes to connect"
+            ),
             "--sync": Drop(),
             **{option: Drop(has_value=True) for option in _OF_THE_PRODUCERS_BUFFERS},
         },
@@ -120,6 +149,17 @@ TOOLS = (
                 "--isolation", {"read_committed": "read-committed", "read_uncommitted": "read-uncommitted"}
             ),
             "--property": Properties(consumer_words),
+            "--whitelist": Rename("--topic"),
+            "--formatter-config": Refuse(_PROPERTIES_BY_ONE),
+            "--formatter": Refuse(
+                "no Java class can be loaded; internal topics are decoded anyway, and -f FORMAT prints"
+            ),
+            "--key-deserializer": Refuse(_NO_JAVA),
+            "--value-deserializer": Refuse(_NO_JAVA),
+            "--consumer-property": Refuse(
+                "--group and --isolation are options here, and --command-config FILE has what it takes to connect"
+            ),
+            "--enable-systest-events": Refuse("only the tests of Kafka itself want it"),
             "--skip-message-on-error": Drop(),
         },
     ),

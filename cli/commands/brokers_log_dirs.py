@@ -20,7 +20,7 @@ ORDERS = ("name", "size", "lag")
 
 @group.command(
     "log-dirs",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, metrics=True),
     examples=(
         "klamm brokers log-dirs",
         "klamm brokers log-dirs --summary topic --sort size",
@@ -69,9 +69,9 @@ async def log_dirs(
     from engine.admin.topics.selection import select_topics
 
     if summary is not None and summary not in SUMMARIES:
-        raise UsageError(f"--summary wants one of {', '.join(SUMMARIES)}, not {summary!r}")
+        raise UsageError(f"--summary must be one of {', '.join(SUMMARIES)}, not {summary!r}")
     if sort not in ORDERS:
-        raise UsageError(f"--sort wants one of {', '.join(ORDERS)}, not {sort!r}")
+        raise UsageError(f"--sort must be one of {', '.join(ORDERS)}, not {sort!r}")
     brokers = None if broker_list is None else parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
         found = await read_selected_log_dirs(cluster, brokers, select_topics(topic_list) if topic_list else None)

@@ -23,7 +23,10 @@ __all__ = ["cluster_health", "cluster_load", "group"]
     examples=("klamm cluster describe", "klamm cluster describe -b 127.0.0.1:9092 -o json | jq -r .cluster_id"),
 )
 async def describe(invocation: Invocation) -> Report:
-    """Show cluster id, controller, brokers and how many topics there are."""
+    """Show cluster id, controller, brokers and how many topics there are.
+
+    Of a cluster without ZooKeeper (KRaft) also the quorum of controllers and the finalized features.
+    """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import cluster_report
     from engine.admin.brokers.cluster_description import describe_cluster
@@ -44,7 +47,9 @@ async def describe(invocation: Invocation) -> Report:
 async def snapshot(
     invocation: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; replaced if it exists.")],
-    sizes: Annotated[bool, typer.Option("--sizes", help="Also where each replica lies and how large it is.")] = False,
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Also read where each replica is and how large it is.")
+    ] = False,
 ) -> ExitCode:
     """Write the whole cluster's metadata to a file that other commands can read offline.
 

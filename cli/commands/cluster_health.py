@@ -10,6 +10,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.cluster_group import group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @group.command(
     "health",
-    needs=Needs(cluster=True, bounded=False),
+    needs=Needs(cluster=True, bounded=False, metrics=True),
     examples=(
         "klamm cluster health --timeout 10",
-        "klamm cluster health --wait --timeout 300",
+        "klamm cluster health --wait --timeout 5m",
+        "klamm cluster health --watch",
         "klamm cluster health --fail-on warning -o json | jq '.reasons[].check'",
     ),
 )
@@ -33,6 +35,8 @@ async def health(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Look again until it is healthy, for --timeout at most.")
     ] = False,
+    watch: Watch = False,
+    interval: Interval = "2s",
 ) -> Report:
     """Say whether the cluster is healthy, and why not.
 
@@ -48,19 +52,25 @@ async def health(
     from engine.admin.health.waiting import read_health
 
     threshold = _threshold(fail_on)
+    if watch and wait:
+        raise UsageError("--watch goes on for ever, --wait until it is healthy: give one of them")
     async with open_cluster(invocation) as cluster:
-        health = await read_health(
-            cluster,
-            until_better_than=threshold if wait else None,
-            examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
-            on_wait=WaitingTold(invocation.talk),
-        )
-    return health_report(health, fails_on=threshold, lists_all=invocation.talk.is_verbose)
+
+        async def read() -> Report:
+            health = await read_health(
+                cluster,
+                until_better_than=threshold if wait else None,
+                examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
+                on_wait=WaitingTold(invocation.talk),
+            )
+            return health_report(health, fails_on=threshold, lists_all=invocation.talk.is_verbose)
+
+        return await (watch_reports(invocation, interval, read) if watch else read())
 
 
 def _threshold(word: str) -> HealthStatus:
     from engine.admin.health.report import HealthStatus
 
     if word not in (HealthStatus.WARNING, HealthStatus.CRITICAL):
-        raise UsageError(f"--fail-on wants warning or critical, not {word!r}")
+        raise UsageError(f"--fail-on must be warning or critical, not {word!r}")
     return HealthStatus(word)

@@ -34,6 +34,6 @@ def command(
     from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:
-        raise UsageError(f"completion is there for {', '.join(SHELLS)}, not for {shell!r}")
+        raise UsageError(f"completion works for {', '.join(SHELLS)}, not for {shell!r}")
     with data_stream() as stream:
         stream.write(get_completion_script(prog_name="klamm", complete_var="_KLAMM_COMPLETE", shell=shell) + "\n")

@@ -25,6 +25,7 @@ from cli.commands.configs_entities import (
     chosen_entity,
 )
 from cli.framework.command import CommandGroup
+from cli.framework.input_files import read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -131,13 +132,15 @@ async def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="K,…", help="What to drop.")
     ] = None,
-) -> None:
-    """Set and drop settings, all or none.
+) -> Report:
+    """Set and drop settings, all or none, and show each before and after.
 
     Quotas are altered by the wire only. Credentials of users are not altered here.
     """
     from cli.framework.cluster_session import open_cluster
+    from cli.views.configs import altered_report
     from engine.admin.configs.access import alter_entity
+    from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import parse_additions
 
     chosen = chosen_entity(
@@ -162,15 +165,21 @@ async def alter(
     for text in add_config or ():
         additions |= parse_additions(text)
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
-    summary = [f"{key}={value}" for key, value in additions.items()] + [f"without {key}" for key in deletions]
     async with open_cluster(invocation, for_change=True) as cluster:
         await alter_entity(cluster, entity, additions, deletions, validate_only=True)
-        if invocation.confirm(f"alter {entity} in {cluster.target.name}: {', '.join(summary)}"):
+        changes = await read_changes(cluster, entity, additions, deletions, tells_inherited=invocation.tells_details)
+        is_wanted = invocation.confirm(
+            f"alter {entity} in {cluster.target.title}",
+            [f"  {change}" for change in changes] if invocation.tells_details else (),
+            may_lose_data=any(change.may_lose_data for change in changes),
+        )
+        if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)
             invocation.talk.say(f"altered {entity}")
+    return altered_report(entity, changes, is_dry_run=not is_wanted)
 
 
 def _properties(path: Path) -> dict[str, str]:
     from engine.config.properties import parse_properties
 
-    return parse_properties(path.read_text(encoding="latin-1"))
+    return parse_properties(read_input(path, "latin-1"))

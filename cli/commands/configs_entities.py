@@ -92,18 +92,18 @@ def chosen_entity(
     if not said:
         raise UsageError("say whose settings: --topic, --broker, --user, --client, --ip, … or --entity-type")
     if len(said) > 1 and (len(said) > 2 or set(kinds) != _CLIENT_PAIR):
-        raise UsageError("one kind of entity only, or a user with a client")
+        raise UsageError("give only one kind of entity, or a user with a client")
     return _pair({kind: (name, is_one) for kind, name, is_one in said}) if len(said) == 2 else _single(*said[0])
 
 
 def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> list[Said]:
     """Kafka's tool gives names to types in the order in which they stand; a type without a name means all of it."""
     if not types and (names or is_default):
-        raise UsageError("--entity-name and --entity-default want an --entity-type")
+        raise UsageError("--entity-name and --entity-default need an --entity-type")
     if len(names) + is_default > len(types):
         raise UsageError("more names than types: --entity-name and --entity-default exclude each other")
     if names and is_default:
-        raise UsageError("which type has the default? say it with --user, --client, --user-defaults, --client-defaults")
+        raise UsageError("say which type has the default: use --user, --client, --user-defaults, --client-defaults")
     given: list[str | None] = [None] if is_default else list(names)
     return [(kind, given[i] if i < len(given) else None, i < len(given)) for i, kind in enumerate(types)]
 
@@ -114,7 +114,7 @@ def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
     known = [one for one in EntityType if one is not EntityType.USER_CLIENT]
     found = next((one for one in known if one.value == kind), None)
     if found is None:
-        raise UsageError(f"--entity-type wants one of {', '.join(known)}, not {kind!r}")
+        raise UsageError(f"--entity-type must be one of {', '.join(known)}, not {kind!r}")
     if not is_one:
         return Chosen(found, None)
     entity = Entity(found, name)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics_changes import one_name
 from cli.framework.command import single_command
+from cli.framework.completing import complete_groups, complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.framework.stdout import OutputClosed, check_reader
 from cli.output.format import OutputFormat
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
     from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+    from engine.admin.records.group_consume import GroupConsumer
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
@@ -30,13 +34,20 @@ READER_CHECK_S = 0.5
     examples=(
         "klamm consume orders --from-beginning --max-messages 10",
         "klamm consume orders --until-end --format '%p %o %k %s\\n'",
+        "klamm consume 'orders.*' --group console --filter 'key=^eu-'",
+        "klamm consume __consumer_offsets --from-beginning -o jsonl",
         "klamm consume orders --partition 0 --offset -100 -o jsonl | jq .value",
     ),
 )
 async def command(
     invocation: Invocation,
-    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic to read.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", hidden=True)] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC", help="Names, or patterns that match whole names.", autocompletion=complete_topics
+        ),
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", "--include", hidden=True)] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the oldest record; by default only new ones come.")
     ] = False,
@@ -71,19 +82,43 @@ async def command(
     isolation: Annotated[
         str, typer.Option("--isolation", metavar="LEVEL", help="read-uncommitted or read-committed.")
     ] = "read-uncommitted",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="G",
+            help="Join this group: continue at its committed offsets, commit what was printed.",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="[FIELD=]REGEX",
+            help="Only records that match in key or value, or in key=, value= or header.NAME=; may be repeated.",
+        ),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not decode Kafka's internal topics.")] = False,
 ) -> None:
     """Print records, one a line: the value, or with -o jsonl all fields.
 
-    Follows the leaders as they move, joins no group and commits nothing. Ends at --max-messages, --until-end,
+    Follows the leaders as they move; without --group it joins none and commits nothing. A pattern never means Kafka's
+    internal topics; by their names they are printed decoded, as JSON. Ends at --max-messages, --until-end,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
-        raise UsageError(f"--isolation wants read-uncommitted or read-committed, not {isolation!r}")
+        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
     if sum((from_beginning, offset is not None, from_time is not None)) > 1:
         raise UsageError("--from-beginning, --offset and --from-time exclude each other")
+    texts = [*(names or ()), *(topic or ())]
+    if not texts:
+        raise UsageError("name the topics to read")
+    if group is not None and (partition or offset is not None or from_time is not None):
+        raise UsageError("--group continues at the committed offsets: leave --partition, --offset and --from-time out")
     start, tail = _start(offset, is_earliest=from_beginning or (until_end and offset is None))
     options = ConsumeOptions(
         tuple(partition or ()),
@@ -94,42 +129,99 @@ async def command(
         until_end,
         give_up_s=invocation.timeout_s,
     )
-    await _print_records(invocation, one_name(name, topic), options, pattern, max_messages, timeout_ms)
+    wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
+    await _print_records(invocation, wanted)
 
 
-async def _print_records(
-    invocation: Invocation,
-    topic: str,
-    options: ConsumeOptions,
-    pattern: str | None,
-    max_messages: int | None,
-    timeout_ms: int | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be read and printed, and when it is enough."""
+
+    texts: list[str]
+    options: ConsumeOptions
+    group: str | None
+    filters: tuple[str, ...]
+    pattern: str | None
+    max_messages: int | None
+    timeout_ms: int | None
+    is_raw: bool
+
+
+async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     from cli.framework.cluster_session import open_cluster
-    from cli.views.records import CSV_HEADER, record_printer
-    from engine.admin.records.consume import Consumer
+    from cli.views.records import CSV_HEADER, decoding, record_printer
 
-    to_bytes = record_printer(invocation.output, pattern)
+    to_bytes = record_printer(invocation.output, wanted.pattern)
+    if not wanted.is_raw:
+        to_bytes = decoding(to_bytes, invocation.output, wanted.pattern)
+    is_wanted = _filter(wanted)
     count = 0
     async with open_cluster(invocation) as cluster:
-        consumer = Consumer(await cluster.wire(), topic, options, observe=invocation.talk.detail)
+        consumer = await _consumer(invocation, await cluster.wire(), wanted)
         await consumer.open()
-        if invocation.output is OutputFormat.CSV and pattern is None:
+        if invocation.output is OutputFormat.CSV and wanted.pattern is None:
             _write(CSV_HEADER.encode())
         try:
-            async for records in _limited(consumer, max_messages, timeout_ms):
+            async for records in _limited(consumer, is_wanted, wanted.max_messages, wanted.timeout_ms):
                 _write(b"".join(map(to_bytes, records)))
                 count += len(records)
         finally:
-            invocation.talk.say(f"{count} record{'' if count == 1 else 's'}")
+            invocation.talk.say(counted(count, "record"))
+
+
+async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) -> Consumer | GroupConsumer:
+    from engine.admin.records.consume import Consumer
+    from engine.admin.records.group_consume import GroupConsumer
+
+    topics = await _topics(wire, wanted.texts)
+    observe = invocation.talk.detail
+    if wanted.group is None:
+        return Consumer(wire, topics, wanted.options, observe=observe)
+    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=observe)
+
+
+async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
+    """Return the names that are meant; what is no name is a pattern, which never means an internal topic."""
+    from engine.admin.topics.selection import select_topics, topic_not_found
+    from engine.common.topic_names import INTERNAL_TOPICS
+
+    selection = select_topics(texts)
+    if not selection.patterns:
+        return sorted(selection.names)
+    there = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
+    matching = selection.choose(there - (INTERNAL_TOPICS - set(selection.names)))
+    missing = selection.unmatched(matching)
+    if missing:
+        raise topic_not_found(missing)
+    return matching
+
+
+def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
+    """Return whether all filters let a record pass; those of internal topics look at what is printed."""
+    from cli.views.records import decoded_payload, with_payload
+    from engine.admin.records.filters import parse_record_filter
+
+    filters = [parse_record_filter(text) for text in wanted.filters]
+
+    def is_wanted(consumed: ConsumedRecord) -> bool:
+        payload = None if wanted.is_raw else decoded_payload(consumed)
+        record = (consumed if payload is None else with_payload(consumed, payload)).record
+        return all(matches(record.key, record.value, record.headers) for matches in filters)
+
+    return is_wanted if filters else lambda consumed: True
 
 
 async def _limited(
-    consumer: Consumer, max_messages: int | None, timeout_ms: int | None
+    consumer: Consumer | GroupConsumer,
+    is_wanted: Callable[[ConsumedRecord], bool],
+    max_messages: int | None,
+    timeout_ms: int | None,
 ) -> AsyncIterator[list[ConsumedRecord]]:
     """Yield what the consumer reads until there are enough records, or none has come for too long."""
     import asyncio
     from contextlib import aclosing
+
+    from engine.admin.records.group_consume import GroupConsumer
 
     left = max_messages
     async with aclosing(consumer.batches()) as batches:
@@ -139,10 +231,13 @@ async def _limited(
                     records = await _next_read(batches)
             except (StopAsyncIteration, TimeoutError):
                 return
-            if left is not None:
-                records = records[:left]
-                left -= len(records)
-            yield records
+            shown = [index for index, record in enumerate(records) if is_wanted(record)][:left]
+            if left is not None and len(shown) == left:
+                records = records[: shown[-1] + 1]
+            left = None if left is None else left - len(shown)
+            yield [records[index] for index in shown]
+            if isinstance(consumer, GroupConsumer):
+                consumer.took(records)
 
 
 async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> list[ConsumedRecord]:
@@ -178,7 +273,7 @@ def _start(offset: str | None, *, is_earliest: bool) -> tuple[int, int | None]:
     try:
         number = int(offset or "")
     except ValueError:
-        raise UsageError(f"--offset wants a number, earliest or latest, not {offset!r}") from None
+        raise UsageError(f"--offset must be a number, earliest or latest, not {offset!r}") from None
     return (number, None) if number >= 0 else (LATEST_TIMESTAMP, -number)
 
 
@@ -190,7 +285,7 @@ def _time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"--from-time wants ISO 8601 or milliseconds, not {text!r}") from None
+        raise UsageError(f"--from-time must be ISO 8601 or milliseconds, not {text!r}") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

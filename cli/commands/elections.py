@@ -9,6 +9,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -16,7 +17,7 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.admin.elections.values import ElectionScope, ElectionType
 
-group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any replica that lives.")
+group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any live replica.")
 
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T", help="A topic: all of it, or the --partition after it.")
@@ -75,7 +76,7 @@ async def unclean(
     all_topic_partitions: AllPartitions = False,
     path_to_json_file: JsonFile = None,
 ) -> Report | None:
-    """Let any living replica lead partitions that nobody leads, although records may be lost.
+    """Let any live replica lead partitions that have no leader, although records may be lost.
 
     Everything that only the dead replicas have is gone for good, also when they come back. Bring them back first if you
     can. Partitions that have a leader are left alone.
@@ -94,7 +95,7 @@ def _scope(
     if sum((bool(topics or partitions), is_all, json_file is not None)) != 1:
         raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
     if json_file is not None:
-        return parse_election_file(json_file.read_text(encoding="utf-8", errors="replace"), str(json_file))
+        return parse_election_file(read_input(json_file), name_of(json_file))
     return ElectionScope() if is_all else scope_of(topics or [], partitions or [])
 
 
@@ -115,7 +116,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         is_unclean = election is ElectionType.UNCLEAN
         able = [one for one in needed if one.obstacle is None]
         plural = "" if len(able) == 1 else "s"
-        what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.name}"
+        what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.title}"
         what += ", losing records that only dead replicas have" if is_unclean and able else ""
         details = () if invocation.is_dry_run else preview_lines(able)
         # Where nobody can be elected there is nothing to confirm; the controller is asked all the same, and says why.

@@ -43,7 +43,7 @@ async def delete(
         code = invocation.tell_failures(wanted.all_failures)
         rows = wanted.planned()
         names = wanted.names
-        if names and invocation.confirm(f"delete {_counted(names)} in {cluster.target.name}", is_destructive=True):
+        if names and invocation.confirm(f"delete {_counted(names)} in {cluster.target.title}", is_destructive=True):
             invocation.accepted("some of the groups may be deleted already; look with: klamm groups list")
             rows, failures = await delete_groups(cluster, wanted)
             code = invocation.tell_failures(failures, code)
@@ -88,7 +88,7 @@ async def delete_offsets(
     code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
         found, rows = await find_offsets_to_delete(cluster, group, topics)
-        change = f"delete {len(rows)} offset{'' if len(rows) == 1 else 's'} of group {group} in {cluster.target.name}"
+        change = f"delete {len(rows)} offset{'' if len(rows) == 1 else 's'} of group {group} in {cluster.target.title}"
         if invocation.confirm(change, is_destructive=True):
             invocation.accepted(
                 f"some of the offsets may be deleted already; look with: klamm groups describe --group {group}"

@@ -8,11 +8,22 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
 
 _EVERYTHING = "all"
+
+ReadTopics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="REGEX",
+        help="Only groups that read these topics: names or patterns; may be repeated.",
+        autocompletion=complete_topics,
+    ),
+]
 
 
 @group.command(
@@ -21,6 +32,7 @@ _EVERYTHING = "all"
     examples=(
         "klamm groups list",
         "klamm groups list --state Stable,Empty --bootstrap-server 127.0.0.1:9092",
+        "klamm groups list --topic orders",
         "klamm groups list --type zookeeper --zookeeper 127.0.0.1:2181",
     ),
     # Kafka's tool takes both options without a value, too.
@@ -36,20 +48,22 @@ async def list_groups(
         str | None,
         typer.Option("--type", metavar="[T,…]", help="Only groups of these types; alone, show the type."),
     ] = None,
+    topic: ReadTopics = None,
 ) -> Report:
     """List the groups of consumers, by name.
 
     All brokers are asked. With --zookeeper the groups of old consumers, which keep themselves below /consumers, stand
-    beside the others with the type zookeeper. Ends with 3 or 4 if a broker does not tell its groups; what the others
-    told is shown.
+    beside the others with the type zookeeper. Share and streams groups of Kafka 4 are listed, not described. Ends with
+    3 or 4 if a broker does not tell its groups; what the others told is shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import group_list_report
     from engine.admin.groups.listing import list_consumer_groups, parse_filter
+    from engine.admin.topics.selection import select_topics
 
     wanted = parse_filter(state, type)
     async with open_cluster(invocation) as cluster:
-        listed = await list_consumer_groups(cluster, wanted)
+        listed = await list_consumer_groups(cluster, wanted, select_topics(topic or []))
     code = invocation.tell_failures(listed.failures)
     return group_list_report(listed, with_state=state is not None, with_type=type is not None, exit_code=code)
 
@@ -60,6 +74,7 @@ async def list_groups(
     examples=(
         "klamm groups describe billing",
         "klamm groups describe billing --members --verbose",
+        "klamm groups describe --all-groups --topic 'orders.*'",
         "klamm groups describe --all-groups --state --zookeeper 127.0.0.1:2181",
         "klamm groups describe --all-groups -o json | jq '.[].partitions[] | select(.lag > 1000)'",
     ),
@@ -69,6 +84,7 @@ async def describe(
     groups: GroupNames = None,
     group: GroupOptions = None,
     all_groups: AllGroups = False,
+    topic: ReadTopics = None,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Partitions with committed offset, end and lag: the default.")
     ] = False,
@@ -85,14 +101,16 @@ async def describe(
     from cli.framework.cluster_session import open_cluster
     from cli.framework.talk import Verbosity
     from cli.views.groups import members_report, offsets_report, states_report
-    from engine.admin.groups.describing import Wanted, describe
+    from engine.admin.groups.describing import Wanted, describe, describe_readers
+    from engine.admin.topics.selection import select_topics
 
     if offsets + members + state > 1:
         raise UsageError("give at most one of --offsets, --members and --state")
     wanted = Wanted.MEMBERS if members else Wanted.STATE if state else Wanted.OFFSETS
     meant = scope(groups, group, all_groups)
     async with open_cluster(invocation) as cluster:
-        found = await describe(cluster, meant, wanted)
+        topics = select_topics(topic or [])
+        found = await (describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted))
     code = invocation.tell_failures(found.failures)
     if wanted is Wanted.MEMBERS:
         is_verbose = invocation.talk.verbosity >= Verbosity.VERBOSE

@@ -12,6 +12,7 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -42,7 +43,7 @@ FromFile = Annotated[
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")]
 Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as such a CSV file.")]
 RollbackFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: offsets-TIME.csv]")
+    Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: offsets-TIME.csv]")
 ]
 
 
@@ -76,11 +77,12 @@ async def reset_offsets(
     export: Export = False,
     rollback_file: RollbackFile = None,
 ) -> Report | ExitCode:
-    """Set a group's committed offsets anew. A dry run unless --execute.
+    """Reset a group's committed offsets. A dry run unless --execute.
 
-    The group must have no members: otherwise it is refused and they are named. Offsets before the first or behind the
+    The group must have no members: otherwise it is refused and they are named. With --to-current --export groups are
+    read only, whatever state they are in. Offsets before the first or behind the
     last record are moved to it, with a warning. With --execute the offsets as they are now are written to a file first,
-    which --from-file takes back. A group that cannot be reset does not hold up the others.
+    which --from-file takes back. A group that cannot be reset does not block the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report
@@ -102,14 +104,15 @@ async def reset_offsets(
         from_file,
         only_group=named[0] if len(named) == 1 else None,
     )
+    is_backup = export and to_current and not execute
     async with open_cluster(invocation, for_change=execute) as cluster:
-        plan = await plan_reset(cluster, meant, topics, spec)
+        plan = await plan_reset(cluster, meant, topics, spec, is_backup=is_backup)
         code = _tell(invocation, plan)
         able = plan.able
         rows = [one for group_plan in able for one in group_plan.resets]
         details = planned_lines(rows) if execute else ()
-        change = f"reset {_counted(plan)} in {cluster.target.name}"
-        if able and invocation.confirm(change, details, is_destructive=True):
+        change = f"reset {_counted(plan)} in {cluster.target.title}"
+        if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
             path = rollback_file or new_rollback_path("offsets", ".csv")
             way_back = _way_back(invocation, plan, path, with_group=len(named) != 1)
             rows, failures = await execute_reset(
@@ -157,8 +160,8 @@ def _spec(
         words = ", ".join([*flags, *numbers, *times])
         raise UsageError(f"give one of {words} and --from-file")
     if file is not None:
-        text = file.read_text(encoding="utf-8", errors="replace")
-        return ResetSpec(ResetTo.FILE, offsets=parse_offsets_file(text, str(file), only_group=only_group))
+        text = read_input(file)
+        return ResetSpec(ResetTo.FILE, offsets=parse_offsets_file(text, name_of(file), only_group=only_group))
     word = given[0]
     text = times.get(word) or ""
     match word:
@@ -179,6 +182,10 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
             invocation.talk.warn(f"group {one.group}: {warning}")
         if one.is_new:
             invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets makes it")
+    if plan.others:
+        from engine.admin.groups.scope import by_name
+
+        invocation.talk.warn(f"left out, because they are not consumer groups: {by_name(plan.others)}")
     return invocation.tell_failures(plan.refusals)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,10 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.places import Checkpoints, EventLogs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -37,6 +40,8 @@ _FAIL_ON = ("stall", "warn", "unknown")
         "klamm lag",
         "klamm lag --checkpoint 's3://lake/checkpoints/*' --event-log /srv/spark/events",
         "klamm lag --group billing --partitions",
+        "klamm lag --topic 'orders.*' --watch",
+        "klamm lag --serve :9308 --interval 30s",
         "klamm lag --samples 1 --history /var/lib/klamm/lag.jsonl --fail-on warn",
         "klamm lag -o json | jq '.[] | select(.status != \"OK\") | {group, status, where, time_lag_ms}'",
     ),
@@ -48,20 +53,8 @@ async def command(
         list[str] | None, typer.Option("--group", metavar="G", help="A group's id; may be repeated.")
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group; so it is by default.")] = False,
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="PLACE",
-            help="Spark: a checkpoint, a folder of them, a pattern or a URI; may be repeated.",
-        ),
-    ] = None,
-    event_log: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--event-log", metavar="PLACE", help="Spark's event logs, or files of klamm's listener; may be repeated."
-        ),
-    ] = None,
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="REGEX", help="Only these topics: names or patterns; may be repeated."),
@@ -74,6 +67,10 @@ async def command(
         typer.Option("--samples", metavar="N", min=1, help="Look so often.  [default: 1, or 3 if a group lags]"),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Tell again after every interval, until Ctrl-C.")] = False,
+    serve: Annotated[
+        str | None,
+        typer.Option("--serve", metavar="[HOST]:PORT", help="Let Prometheus scrape it there, until Ctrl-C."),
+    ] = None,
     history: Annotated[
         Path | None,
         typer.Option("--history", metavar="FILE", help="Keep samples there; use those of earlier runs."),
@@ -104,25 +101,29 @@ async def command(
     Ends with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
+    from cli.framework.metrics_server import parse_listen
     from engine.admin.groups.scope import GroupScope, scope_of
     from engine.admin.lag.measuring import LagMeter, LagOptions
     from engine.admin.topics.selection import select_topics
 
     interval_s = seconds_option("--interval", interval)
     fails_on = _fails_on(fail_on)
+    listen = None if serve is None else parse_listen(serve)
+    if watch and serve is not None:
+        raise UsageError("give one of --watch and --serve")
     named = [*(groups or ()), *(group or ())]
     scope = scope_of(named, is_all=all_groups) if named or all_groups else GroupScope()
     are_groups_told = bool(named or all_groups or not (checkpoint or event_log))
     topics = select_topics(topic or [])
     options = LagOptions(
         interval_s,
-        1 if watch else samples or _LOOKS,
+        1 if watch or listen else samples or _LOOKS,
         looks_are_fixed=samples is not None,
         with_times=not no_time_lag,
         history=history,
         isolation=_isolation(isolation),
     )
-    view = _View(invocation, topics, fails_on, partitions, not_ok)
+    view = _View(invocation, topics, fails_on, partitions, not_ok, keeps_all=bool(named))
     async with open_cluster(invocation) as cluster, _stores(invocation) as others:
         traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
         meter = LagMeter(
@@ -132,6 +133,8 @@ async def command(
             options,
             traces,
         )
+        if listen is not None:
+            await _serve(meter, view, interval_s, listen)
         if watch:
             await _watch(meter, view, interval_s)
         return await view.report(cluster, await _measure(invocation, meter, interval_s, options.looks_max))
@@ -166,57 +169,87 @@ class _View:
     """What is told of an answer."""
 
     def __init__(
-        self, invocation: Invocation, topics: TopicSelection, fails_on: LagStatus, has_partitions: bool, is_not_ok: bool
+        self,
+        invocation: Invocation,
+        topics: TopicSelection,
+        fails_on: LagStatus,
+        has_partitions: bool,
+        is_not_ok: bool,
+        *,
+        keeps_all: bool,
     ) -> None:
         self.invocation = invocation
         self._topics = topics
+        self._keeps_all = keeps_all or topics.is_all
         self._fails_on = fails_on
         self._has_partitions = has_partitions
         self._is_not_ok = is_not_ok
 
     async def report(self, cluster: Cluster, answer: LagAnswer) -> Report:
         """Return the report, after failures were told."""
-        from dataclasses import replace
-
         from engine.admin.lag.measuring import absent_topics
 
         failures = [*answer.failures, *await absent_topics(cluster, self._topics, answer)]
         report = self.draw(answer)
-        return replace(report, exit_code=self.invocation.tell_failures(failures, report.exit_code))
+        return report.ending(self.invocation.tell_failures(failures))
 
     def draw(self, answer: LagAnswer) -> Report:
-        """Return the report of an answer."""
+        """Return the report of an answer; groups that nobody named and that never read the topics are not in it."""
         from cli.views.lag import lag_report
 
+        if not self._keeps_all:
+            kept = tuple(one for one in answer.groups if one.partition_count or one.error is not None)
+            answer = replace(answer, groups=kept)
         return lag_report(
             answer, fails_on=self._fails_on, has_partitions=self._has_partitions, is_not_ok=self._is_not_ok
         )
 
 
 async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, looks_max: int) -> LagAnswer:
-    def on_look(looks: int, undecided: int) -> None:
-        if undecided and looks < looks_max:
-            left_s = (looks_max - looks) * interval_s
-            groups = "1 group" if undecided == 1 else f"{undecided} groups"
-            if looks == 1:
-                invocation.talk.say(f"watching {groups} for {left_s:g} s more (--samples 1 does not)")
+    from cli.framework.progress import Countdown
 
-    answer, complaints = await meter.measure(on_look)
+    with Countdown(invocation.talk) as countdown:
+
+        def on_look(looks: int, undecided: int) -> None:
+            if undecided and looks < looks_max:
+                groups = counted(undecided, "group")
+                more = "; --samples 1 does not watch" if looks == 1 else ""
+                countdown.restart(f"watching {groups}", (looks_max - looks) * interval_s, more)
+
+        answer, complaints = await meter.measure(on_look)
     for complaint in complaints:
         invocation.talk.warn(complaint)
     return answer
 
 
-async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
-    """Tell again and again; on a terminal each answer takes the place of the one before. Ends by Ctrl-C only."""
-    import sys
-
-    from cli.framework.terminal import is_terminal
-    from cli.output.format import OutputFormat
+async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple[str, int]) -> None:
+    """Answer Prometheus with what the last interval told, until Ctrl-C; nothing old while the cluster is away."""
+    from cli.framework.metrics_server import MetricsServer
+    from cli.output.printer import prometheus_text
+    from cli.output.report import Metric
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.watching import watch_lag
 
-    has_screen = is_terminal(sys.stdout) and view.invocation.output is OutputFormat.TABLE
+    talk = view.invocation.talk
+    with MetricsServer(address) as server:
+        talk.say(f"serving {server.address}, anew every {interval_s:g} s; Ctrl-C ends it")
+        async for told in watch_lag(meter, interval_s):
+            if isinstance(told, Unreachable):
+                view.invocation.tell_failures([told])
+                metrics, is_up = [], 0.0
+            else:
+                view.invocation.tell_failures(told[0].failures)
+                metrics, is_up = list(view.draw(told[0]).metrics), 1.0
+            up = Metric("klamm_lag_up", "Whether the cluster answered the last time it was asked.", [({}, is_up)])
+            server.show(prometheus_text([up, *metrics]))
+
+
+async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
+    """Tell again and again; on a terminal each answer takes the place of the one before. Ends by Ctrl-C only."""
+    from cli.framework.watching import print_anew
+    from engine.admin.cluster.errors import Unreachable
+    from engine.admin.lag.watching import watch_lag
+
     async for told in watch_lag(meter, interval_s):
         if isinstance(told, Unreachable):
             view.invocation.tell_failures([told])
@@ -224,10 +257,9 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
         answer, complaints = told
         for complaint in complaints:
             view.invocation.talk.warn(complaint)
-        if has_screen:
-            sys.stdout.write("\x1b[H\x1b[2J")
+        report = view.draw(answer)
         view.invocation.tell_failures(answer.failures)
-        view.invocation.print(view.draw(answer))
+        print_anew(view.invocation, report)
 
 
 def _isolation(word: str) -> IsolationLevel:
@@ -236,12 +268,12 @@ def _isolation(word: str) -> IsolationLevel:
     try:
         return IsolationLevel[word.replace("-", "_").upper()]
     except KeyError:
-        raise UsageError(f"--isolation wants read-uncommitted or read-committed, not {word!r}") from None
+        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {word!r}") from None
 
 
 def _fails_on(word: str) -> LagStatus:
     from engine.admin.lag.rules import LagStatus
 
     if word not in _FAIL_ON:
-        raise UsageError(f"--fail-on wants stall, warn or unknown, not {word!r}")
+        raise UsageError(f"--fail-on must be stall, warn or unknown, not {word!r}")
     return LagStatus(word.upper())

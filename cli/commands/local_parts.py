@@ -112,7 +112,7 @@ def kill(
 
     name = signal.upper().removeprefix("SIG")
     if name not in _SIGNALS:
-        raise UsageError(f"--signal wants one of {', '.join(_SIGNALS)}, not {signal!r}")
+        raise UsageError(f"--signal must be one of {', '.join(_SIGNALS)}, not {signal!r}")
     cluster = found_cluster(invocation, directory)
     broker_id = _broker_id(cluster, part)
     runs = cluster.zookeeper.is_running if broker_id is None else cluster.broker(broker_id).is_alive

@@ -22,6 +22,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.local.cluster import LocalCluster
@@ -114,7 +115,7 @@ def up(
         start_timeout_s=start_timeout_s(invocation),
     )
     where = "a temporary folder" if temporary else directory
-    if not invocation.goes_ahead(f"start a ZooKeeper and {len(ids) or brokers} brokers in {where}"):
+    if not invocation.goes_ahead(f"start a ZooKeeper and {counted(len(ids) or brokers, 'broker')} in {where}"):
         return ExitCode.DONE
     if detach:
         cluster.start()
@@ -130,7 +131,7 @@ def _refuse_contradictions(directory: Path, *, is_temporary: bool, is_detached: 
         raise UsageError("--temporary and --dir contradict each other")
     if is_detached and (is_temporary or takes_commands):
         option = "--temporary" if is_temporary else "--stdin"
-        raise UsageError(f"{option} wants to end the cluster, --detach wants to leave it running")
+        raise UsageError(f"{option} ends the cluster, --detach leaves it running")
 
 
 def _words(text: str | None) -> list[str]:
@@ -140,7 +141,7 @@ def _words(text: str | None) -> list[str]:
 def _ids(text: str | None) -> list[int]:
     words = _words(text)
     if any(not word.isdecimal() for word in words):
-        raise UsageError(f"--broker-ids wants whole numbers, as 1,2,3: not {text!r}")
+        raise UsageError(f"--broker-ids must be whole numbers such as 1,2,3, not {text!r}")
     ids = [int(word) for word in words]
     if len(set(ids)) < len(ids):
         raise UsageError(f"--broker-ids names a broker twice: {text}")
@@ -152,14 +153,14 @@ def _broker_settings(texts: Sequence[str] | None) -> dict[int, dict[str, str]]:
     for text in texts or ():
         broker_id, colon, setting = text.partition(":")
         if not broker_id.isdecimal() or not colon:
-            raise UsageError(f"--broker-config wants ID:K=V, not {text!r}")
+            raise UsageError(f"--broker-config must be ID:K=V, not {text!r}")
         settings.setdefault(int(broker_id), {}).update(parsed_settings([setting]))
     return settings
 
 
 def _checked_chroot(text: str) -> str:
     if text and (not text.startswith("/") or text.endswith("/")):
-        raise UsageError(f"--chroot wants a path as /kafka, not {text!r}")
+        raise UsageError(f"--chroot must be a path such as /kafka, not {text!r}")
     return text
 
 

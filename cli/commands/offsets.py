@@ -77,7 +77,7 @@ async def command(
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
-        raise UsageError(f"--isolation wants read-uncommitted or read-committed, not {isolation!r}")
+        raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
     wanted = parse_offset_time(time)
     named = [*(topics or ()), *(topic or ())]
     selection = select_partitions(named, partitions, topic_partitions, exclude_internal=exclude_internal)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cli.commands import perf_consumer, perf_producer
+from cli.commands import perf_consumer, perf_producer, perf_suite
 from cli.commands.perf_group import group
 
-__all__ = ["group", "perf_consumer", "perf_producer"]
+__all__ = ["group", "perf_consumer", "perf_producer", "perf_suite"]
 
-group.put_in_order("producer", "consumer")
+group.put_in_order("producer", "consumer", "suite")

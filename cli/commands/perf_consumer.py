@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.perf_group import Partitions, ReportingInterval, group, refuse, use_bootstrap
+from cli.commands.perf_group import (
+    ENDLESS,
+    Duration,
+    Partitions,
+    ReportingInterval,
+    StartAt,
+    group,
+    refuse,
+    use_bootstrap,
+    wait_for_start,
+)
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.quantities import seconds_option
 
 if TYPE_CHECKING:
     from engine.admin.perf.consumer import ReadLoad
@@ -35,6 +46,8 @@ async def consumer(
     messages: Annotated[
         int | None, typer.Option("--messages", metavar="N", min=1, help="Stop after so many records.")
     ] = None,
+    duration: Duration = None,
+    start_at: StartAt = None,
     partition: Partitions = None,
     from_latest: Annotated[
         bool, typer.Option("--from-latest", help="Start at the end; by default at the oldest record.")
@@ -75,7 +88,7 @@ async def consumer(
         if value is not None:
             invocation.talk.warn(f"{option} has no effect here")
     if group_id is not None and (partition or not group_id):
-        raise UsageError("--group wants a name, and the group says which partitions are read, not --partition")
+        raise UsageError("--group needs a name, and excludes --partition: the group says which partitions to read")
     if consumer_config is not None:
         from engine.admin.cluster.client_properties import load_client_properties
 
@@ -85,7 +98,7 @@ async def consumer(
 
     load = ReadLoad(
         _the_topic(name, topic),
-        _needed(messages),
+        ENDLESS if messages is None and duration is not None else _needed(messages),
         tuple(sorted(set(partition or ()))),
         from_latest,
         fetch_size,
@@ -94,8 +107,9 @@ async def consumer(
         reporting_interval / 1000,
         group_id,
         invocation.timeout_s,
+        None if duration is None else seconds_option("--duration", duration),
     )
-    return await _read(invocation, load, is_detailed=show_detailed_stats, has_header=not hide_header)
+    return await _read(invocation, load, start_at, is_detailed=show_detailed_stats, has_header=not hide_header)
 
 
 def _the_topic(name: str | None, topic: str | None) -> str:
@@ -109,11 +123,13 @@ def _the_topic(name: str | None, topic: str | None) -> str:
 
 def _needed(messages: int | None) -> int:
     if messages is None:
-        raise UsageError("how many records? give --messages N")
+        raise UsageError("how many records? give --messages N, or --duration TIME")
     return messages
 
 
-async def _read(invocation: Invocation, load: ReadLoad, *, is_detailed: bool, has_header: bool) -> ExitCode:
+async def _read(
+    invocation: Invocation, load: ReadLoad, start_at: float | None, *, is_detailed: bool, has_header: bool
+) -> ExitCode:
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.perf import ConsumePrinter
@@ -121,7 +137,9 @@ async def _read(invocation: Invocation, load: ReadLoad, *, is_detailed: bool, ha
 
     async with open_cluster(invocation) as cluster:
         test = PerfConsumer(await cluster.wire(), load, observe=invocation.talk.detail)
-        progress = Progress(invocation.talk, "read", "records", load.record_count)
+        await wait_for_start(start_at)
+        count = None if load.record_count == ENDLESS else load.record_count
+        progress = Progress(invocation.talk, "read", "records", count)
         printer = ConsumePrinter(invocation.output, progress, is_detailed=is_detailed, has_header=has_header)
         is_enough = False
         try:

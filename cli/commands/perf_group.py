@@ -21,6 +21,10 @@ Partitions = Annotated[
 ReportingInterval = Annotated[
     int, typer.Option("--reporting-interval", metavar="MS", min=1, help="Milliseconds between two lines.")
 ]
+Duration = Annotated[str | None, typer.Option("--duration", metavar="TIME", help="Stop after so long: 30s, 2m.")]
+StartAt = Annotated[float | None, typer.Option("--start-at", hidden=True)]
+ENDLESS = 2**62
+"""A number of records that is none: something else ends the test."""
 PrintMetrics = Annotated[bool, typer.Option("--print-metrics", help="Tell at the end how it was done.")]
 
 
@@ -44,6 +48,15 @@ def use_bootstrap(invocation: Invocation, properties: dict[str, str]) -> None:
     if options.cluster or options.snapshot:
         raise UsageError("bootstrap.servers and --cluster or --snapshot name different clusters")
     invocation.target_options = replace(options, bootstrap_server=servers)
+
+
+async def wait_for_start(at_s: float | None) -> None:
+    """Wait until that time of day, so that several processes begin together."""
+    import asyncio
+    import time
+
+    if at_s is not None:
+        await asyncio.sleep(max(0.0, at_s - time.time()))
 
 
 def refuse(value: object, option: str, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,17 +10,23 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.perf_group import (
+    ENDLESS,
+    Duration,
     Partitions,
     PrintMetrics,
     ReportingInterval,
+    StartAt,
     Topics,
     group,
     refuse,
     use_bootstrap,
+    wait_for_start,
     words_and_properties,
 )
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.quantities import seconds_option
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.perf.producer import Load
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     examples=(
         "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
         "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",
+        "klamm perf producer --topic orders --duration 30s --record-size 1000 --fresh",
         "klamm perf producer --topic a --topic b --num-records 50000 --payload-file in.txt --compression zstd -o json",
     ),
 )
@@ -51,11 +59,16 @@ async def producer(
         Path | None, typer.Option("--payload-file", metavar="FILE", help="Values drawn at random from a file.")
     ] = None,
     payload_delimiter: Annotated[
-        str, typer.Option("--payload-delimiter", metavar="TEXT", help="What stands between values in that file.")
+        str, typer.Option("--payload-delimiter", metavar="TEXT", help="What separates values in that file.")
     ] = "\\n",
     payload_monotonic: Annotated[
         bool, typer.Option("--payload-monotonic", help="Values 0, 1, 2 …; each batch is encoded anew, which is slower.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Encode every record anew, as an application does: measures this tool, too.")
+    ] = False,
+    duration: Duration = None,
+    start_at: StartAt = None,
     throughput: Annotated[
         float, typer.Option("--throughput", metavar="N", help="At most so many records a second; -1 for no limit.")
     ] = -1,
@@ -91,6 +104,8 @@ async def producer(
     refuse(transactional_id, "--transactional-id", "transactions are not measured here")
     refuse(transaction_duration_ms, "--transaction-duration-ms", "transactions are not measured here")
     named, properties = words_and_properties(words, producer_props)
+    if num_records is None and duration is not None:
+        num_records = ENDLESS
     settings = _settings(
         invocation,
         producer_config,
@@ -98,23 +113,33 @@ async def producer(
         {"acks": acks, "compression.type": compression, "batch.size": batch_size, "linger.ms": linger_ms},
     )
     load = _load(invocation, [*named, *(topic or ())], partition, num_records, throughput, reporting_interval)
-    templates = _templates(settings, record_size, payload_file, payload_delimiter, payload_monotonic)
-    await _run(invocation, load, settings, templates, print_metrics)
+    if duration is not None:
+        load = replace(load, duration_s=seconds_option("--duration", duration))
+    templates = _templates(settings, record_size, payload_file, payload_delimiter, payload_monotonic, is_fresh=fresh)
+    await _run(invocation, load, settings, templates, print_metrics, start_at)
 
 
 async def _run(
-    invocation: Invocation, load: Load, settings: ProducerSettings, templates: Templates, has_metrics: bool
+    invocation: Invocation,
+    load: Load,
+    settings: ProducerSettings,
+    templates: Templates,
+    has_metrics: bool,
+    start_at: float | None,
 ) -> None:
-    from dataclasses import replace
-
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress
     from cli.views.perf import SendPrinter
     from engine.admin.perf.producer import PerfProducer
 
+    count = None if load.record_count == ENDLESS else load.record_count
+    progress = Progress(invocation.talk, "sent", "records", count)
+    printer = SendPrinter(invocation.output, progress)
     async with open_cluster(invocation, for_change=True) as cluster:
-        where = f"{', '.join(load.topics)} in {cluster.target.name}"
-        if not invocation.goes_ahead(f"send {load.record_count} records to {where}"):
+        where = f"{', '.join(load.topics)} in {cluster.target.title}"
+        count_text = "records" if load.record_count == ENDLESS else counted(load.record_count, "record")
+        if not invocation.goes_ahead(f"send {count_text} to {where}"):
+            printer.planned(load.topics, load.record_count)
             return
         given = cluster.target.client_properties.entries.get("client.id")
         client_id = settings.client_id or given or "perf-producer-client"
@@ -122,8 +147,7 @@ async def _run(
         cluster.target = replace(cluster.target, client_properties=client)
         test = PerfProducer(await cluster.wire(), load, settings, templates, observe=invocation.talk.detail)
         await test.open()
-        progress = Progress(invocation.talk, "sent", "records", load.record_count)
-        printer = SendPrinter(invocation.output, progress)
+        await wait_for_start(start_at)
         try:
             await test.run(printer.window, progress.update)
         finally:
@@ -162,9 +186,9 @@ def _load(
     if not topics:
         raise UsageError("no topic is named: give --topic TOPIC")
     if record_count is None:
-        raise UsageError("how many records? give --num-records N")
+        raise UsageError("how many records? give --num-records N, or --duration TIME")
     if throughput != -1 and not throughput > 0:
-        raise UsageError("--throughput wants a number above 0, or -1 for no limit")
+        raise UsageError("--throughput must be a number above 0, or -1 for no limit")
     return Load(
         tuple(dict.fromkeys(topics)),
         record_count,
@@ -176,7 +200,13 @@ def _load(
 
 
 def _templates(
-    settings: ProducerSettings, record_size: int | None, file: Path | None, delimiter: str, is_monotonic: bool
+    settings: ProducerSettings,
+    record_size: int | None,
+    file: Path | None,
+    delimiter: str,
+    is_monotonic: bool,
+    *,
+    is_fresh: bool,
 ) -> Templates:
     from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
     from engine.admin.perf.templates import FreshTemplates, TemplatePool
@@ -190,4 +220,6 @@ def _templates(
     else:
         assert file is not None
         values = drawn_from(read_payloads(file, delimiter))
+    if is_fresh:
+        return FreshTemplates(values, settings.batch_bytes, settings.codec, settings.level)
     return TemplatePool(values, settings.batch_bytes, settings.codec, settings.level)

@@ -12,6 +12,7 @@ from cli.commands.plan_files import LoadedPlan, PlanArgument, load_plan
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
+from cli.framework.input_files import read_input
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
@@ -56,9 +57,9 @@ async def check(
     """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
     The cluster is a living one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the
-    line of the plan file.
+    line of the plan file. A change of the cluster that does not touch the plan is a note.
     """
-    from cli.views.plan_check import check_report, formatted
+    from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
     from plans.lines import plan_lines
 
@@ -71,7 +72,7 @@ async def check(
         return check_report(str(file), findings, rules, rule_file)
     with data_stream() as stream:
         stream.write(formatted(form.value, str(file), loaded.plan, findings, rules, rule_file))
-    return ExitCode.BAD_ANSWER if findings else ExitCode.DONE
+    return ExitCode.BAD_ANSWER if errors_of(findings) else ExitCode.DONE
 
 
 @group.command(
@@ -105,6 +106,6 @@ def _load_policy(path: Path) -> Policy:
     from plans.policy import BadPolicy, parse_policy
 
     try:
-        return parse_policy(path.read_text(encoding="utf-8", errors="replace"))
+        return parse_policy(read_input(path))
     except BadPolicy as error:
         raise Stop(Failure(ExitCode.USAGE, "usage", str(error), f"{path}:{error.line}", error.hint)) from error

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer._click.exceptions import UsageError
@@ -14,14 +14,18 @@ from typer._click.exceptions import UsageError
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
+from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
     from plans.options import PlanOptions, Replacement
     from plans.plan_file import PlanFile
+
+T = TypeVar("T")
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What shall be level: replicas,leaders,bytes.")),
@@ -44,8 +48,8 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
     "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, for the time it takes.")),
     "time_limit": (
-        float | None,
-        typer.Option("--time-limit", metavar="S", min=0, help="Let the solver do no more than takes about so long."),
+        str | None,
+        typer.Option("--time-limit", metavar="TIME", help="Limit the solver to about so much work: 30s, 2m."),
     ),
     "out": (Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")),
     "explain": (
@@ -118,37 +122,28 @@ def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:
 
 async def _snapshot(invocation: Invocation) -> ClusterSnapshot:
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.cluster.errors import Unreachable
-    from engine.admin.cluster.target import Source
-    from engine.admin.snapshots.taking import read_snapshot, take_snapshot
+    from engine.admin.snapshots.taking import take_for_planning
 
     async with open_cluster(invocation) as cluster:
-        if cluster.source is Source.SNAPSHOT:
-            return cluster.snapshot()
-        try:
-            taken = await take_snapshot(cluster, has_sizes=True)
-        except Unreachable as error:
-            invocation.talk.warn(f"sizes are not known: {error.message}")
-            return await read_snapshot(cluster)
-    for one in taken.failed_dirs:
-        invocation.talk.warn(f"sizes of broker {one.broker} are not known: {one.error}")
-    return taken.snapshot
+        return await take_for_planning(cluster, invocation.talk.warn)
 
 
 def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:
     from plans.capacity_file import parse_capacities
-    from plans.options import Aim, Minimise, PlanOptions
+    from plans.option_texts import aims
+    from plans.option_texts import minimise as figure
+    from plans.options import PlanOptions
 
     capacity: Path | None = values["capacity"]
-    brokers, log_dirs = parse_capacities(capacity.read_text("utf-8"), str(capacity)) if capacity else ((), ())
-    aim, minimise = values["aim"], values["minimise"]
+    brokers, log_dirs = parse_capacities(read_input(capacity), name_of(capacity)) if capacity else ((), ())
+    aim, minimise, limit = values["aim"], values["minimise"], values["time_limit"]
     return PlanOptions(
-        aim=None if aim is None else tuple(_member(Aim, "--aim", word) for word in _words(aim)),
+        aim=None if aim is None else _read(aims, aim, "--aim"),
         topics=tuple(values["topic"] or ()),
         exclude_topics=tuple(values["exclude_topic"] or ()),
         exclude_brokers=tuple(sorted(set(values["exclude_broker"] or ()))),
         pins=tuple(values["pin"] or ()),
-        minimise=None if minimise is None else _member(Minimise, "--minimise", minimise),
+        minimise=None if minimise is None else _read(figure, minimise, "--minimise"),
         tolerance_percent=values["tolerance"],
         max_moves=values["max_moves"],
         max_bytes=_size("--max-bytes", values["max_bytes"]),
@@ -156,52 +151,37 @@ def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:
         log_dir_capacities=log_dirs,
         keep_dead=values["keep_dead"],
         throttle=_size("--throttle", values["throttle"]) or None,
-        time_limit_s=values["time_limit"],
+        time_limit_s=None if limit is None else seconds_option("--time-limit", limit),
         **own,
     )
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _read(parse: Callable[[str, str], T], text: str, option: str) -> T:
+    """Return what an option's text means; one that means nothing is wrong use."""
+    from plans.errors import BadOption
 
-
-def _member(kind: Any, option: str, word: str) -> Any:
-    if word not in list(kind):
-        raise UsageError(f"{option} wants {', '.join(kind)}, not {word!r}")
-    return kind(word)
+    try:
+        return parse(text, option)
+    except BadOption as error:
+        raise UsageError(str(error)) from error
 
 
 def _size(option: str, text: str | None) -> int | None:
-    from engine.common.quantities import parse_size
+    from plans.option_texts import size
 
-    try:
-        return None if text is None else parse_size(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
+    return None if text is None else _read(size, text, option)
 
 
 def _ids(text: str, what: str) -> tuple[int, ...]:
-    try:
-        found = tuple(sorted({int(word) for word in _words(text)}))
-    except ValueError:
-        raise UsageError(f"{what} wants broker ids such as 1,2,3, not {text!r}") from None
-    if not found:
-        raise UsageError(f"{what} wants at least one broker id")
-    return found
+    from plans.option_texts import broker_ids
+
+    return _read(broker_ids, text, what)
 
 
 def _replacements(text: str) -> tuple[Replacement, ...]:
-    from plans.options import Replacement
+    from plans.option_texts import replacements
 
-    found = []
-    for word in _words(text):
-        old, equals, new = word.partition("=")
-        if not equals or not old.strip().isdecimal() or not new.strip().isdecimal():
-            raise UsageError(f"replace wants OLD=NEW, such as 7=8, not {word!r}")
-        found.append(Replacement(int(old), int(new)))
-    if not found:
-        raise UsageError("replace wants OLD=NEW, such as 7=8")
-    return tuple(found)
+    return _read(replacements, text, "replace")
 
 
 _Brokers = Annotated[str, typer.Argument(metavar="BROKER[,…]", help="Ids of brokers.")]

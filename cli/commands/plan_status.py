@@ -41,7 +41,7 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
     examples=("klamm plan verify plan.json", "klamm plan verify plan.json -o json"),
 )
 async def verify(invocation: Invocation, file: PlanArgument) -> Report:
-    """Tell whether every partition is where the plan wants it, and take throttles off that klamm has left.
+    """Say whether every partition is where the plan wants it, and remove throttles that klamm has left.
 
     Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way.
     """

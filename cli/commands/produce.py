@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,11 +13,12 @@ from cli.commands.topics_changes import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.terminal import is_terminal
 from cli.output.report import Column, Kind, Report, Table
 
 if TYPE_CHECKING:
     from engine.admin.records.lines import LineFormat
-    from engine.admin.records.produce import Producer, ProducerOptions
+    from engine.admin.records.produce import PartitionResult, Producer
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -35,7 +37,7 @@ async def command(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Where the records go.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", hidden=True)] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="What separates key and value.")
     ] = None,
     headers: Annotated[
         bool, typer.Option("--headers", help="Each line starts with its headers, NAME:VALUE,NAME:VALUE and a tab.")
@@ -60,7 +62,7 @@ async def command(
     no_idempotence: Annotated[
         bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
     ] = False,
-) -> Report | None:
+) -> Report:
     """Send a record a line from stdin, and say where they went.
 
     A key decides the partition as in Kafka's own clients; records without a key go to one partition after the other.
@@ -71,9 +73,9 @@ async def command(
     from engine.protocol.records.attributes import codec_named
 
     if acks not in _ACKS:
-        raise UsageError(f"--acks wants all, 1 or 0, not {acks!r}")
+        raise UsageError(f"--acks must be all, 1 or 0, not {acks!r}")
     if input_format not in ("lines", "jsonl"):
-        raise UsageError(f"--input wants lines or jsonl, not {input_format!r}")
+        raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
     try:
         codec = codec_named(compression)
     except ValueError as error:
@@ -89,12 +91,15 @@ async def command(
     )
     wanted = one_name(name, topic)
     async with open_cluster(invocation, for_change=True) as cluster:
-        if not invocation.goes_ahead(f"send the records of stdin to topic {wanted} in {cluster.target.name}"):
-            return None
+        if not invocation.goes_ahead(f"send the records of stdin to topic {wanted} in {cluster.target.title}"):
+            return _report((), "nothing was sent")
         producer = Producer(await cluster.wire(), wanted, options)
         await producer.open()
+        if is_terminal(sys.stdin):
+            invocation.talk.say("type a record a line; Ctrl-D on a line of its own ends it")
         sent = await _send_all(invocation, producer, rules if input_format == "lines" else None, partition)
-    return _report(producer, sent, options)
+    unacknowledged = ", not acknowledged" if options.acks == 0 else ""
+    return _report(producer.results, f"{sent} record{'' if sent == 1 else 's'} sent{unacknowledged}")
 
 
 async def _send_all(invocation: Invocation, producer: Producer, rules: LineFormat | None, partition: int | None) -> int:
@@ -132,7 +137,7 @@ async def _send_all(invocation: Invocation, producer: Producer, rules: LineForma
     return number
 
 
-def _report(producer: Producer, sent: int, options: ProducerOptions) -> Report:
+def _report(results: Sequence[PartitionResult], note: str) -> Report:
     columns = (
         Column("topic"),
         Column("partition", Kind.NUMBER),
@@ -140,8 +145,5 @@ def _report(producer: Producer, sent: int, options: ProducerOptions) -> Report:
         Column("first_offset", Kind.NUMBER),
         Column("last_offset", Kind.NUMBER),
     )
-    rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in producer.results]
-    unacknowledged = ", not acknowledged" if options.acks == 0 else ""
-    return Report(
-        producer.results, Table(columns, rows), notes=(f"{sent} record{'' if sent == 1 else 's'} sent{unacknowledged}",)
-    )
+    rows = [(r.topic, r.partition, r.record_count, r.first_offset, r.last_offset) for r in results]
+    return Report(results, Table(columns, rows), notes=(note,))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
+from cli.framework.completing import one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
 from cli.output.report import Column, Kind, Report, Section, Table
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ _COLUMNS = (
     Column("command_config"),
     Column("checkpoints", Kind.LIST, is_dispensable=True),
     Column("event_logs", Kind.LIST, is_dispensable=True),
+    Column("logs", Kind.LIST, is_dispensable=True),
+    Column("label", is_dispensable=True),
+    Column("colour", is_dispensable=True),
 )
 _RARELY_USED_FROM = 6
 """A person sees the columns from here on where a profile has something in them."""
@@ -45,6 +51,9 @@ def list_profiles(invocation: Invocation) -> Report:
             p.command_config,
             p.checkpoints,
             p.event_logs,
+            p.logs,
+            p.label,
+            p.colour,
         )
         for p in profiles.profiles
     ]
@@ -79,27 +88,45 @@ def add(
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
     default: Annotated[bool, typer.Option("--default", help="Use it when nothing is named.")] = False,
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option("--checkpoint", metavar="PLACE", help="Where Spark's checkpoints are; may be repeated."),
-    ] = None,
-    event_log: Annotated[
-        list[str] | None,
-        typer.Option("--event-log", metavar="PLACE", help="Where Spark's event logs are; may be repeated."),
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
+    logs: StateChangeLogs = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="TEXT", help="Stands beside its name.")] = None,
+    colour: Annotated[
+        str | None,
+        typer.Option(
+            "--colour",
+            metavar="green|yellow|red|blue",
+            help="Its colour in the dashboard.",
+            autocompletion=one_of("green", "yellow", "red", "blue"),
+        ),
     ] = None,
 ) -> None:
     """Add a profile; the first one becomes the default."""
-    from engine.admin.cluster.profiles import Profile, add_profile
+    from engine.admin.cluster.profiles import Colour, Profile, add_profile
     from engine.admin.cluster.target import parse_addresses
 
     if zookeeper:
         parse_addresses(zookeeper.partition("/")[0], default_port=2181)
     if bootstrap_server:
         parse_addresses(bootstrap_server)
+    if colour is not None and colour not in set(Colour):
+        raise UsageError(f"--colour must be one of {', '.join(Colour)}, not {colour!r}")
     profiles = _load()
     if invocation.goes_ahead(f"add profile {name} to {profiles.path}"):
-        places = tuple(checkpoint or ()), tuple(event_log or ())
-        profile = Profile(name, zookeeper, bootstrap_server, command_config, read_only, default, *places)
+        profile = Profile(
+            name,
+            zookeeper,
+            bootstrap_server,
+            command_config,
+            read_only,
+            default,
+            checkpoints=tuple(checkpoint or ()),
+            event_logs=tuple(event_log or ()),
+            logs=tuple(logs or ()),
+            label=label,
+            colour=None if colour is None else Colour(colour),
+        )
         add_profile(profiles, profile)
         invocation.talk.say(f"added profile {name} to {profiles.path}")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.framework.command import CommandGroup
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.output.report import Section
 
@@ -33,15 +35,31 @@ Plot = Annotated[
     bool, typer.Option("--plot/--no-plot", help="On a terminal also show what brokers carry before and after.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or for --timeout if that is given.")
+    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or for --timeout; for dead brokers 5 minutes.")
 ]
 
 
-def read_plan(path: Path) -> tuple[PartitionMove, ...]:
-    """Read a reassignment file."""
-    from engine.admin.reassignment.plan_file import parse_plan
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A reassignment file: what it says, and the cluster that it is for, where it says so."""
 
-    return parse_plan(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    path: Path
+    moves: tuple[PartitionMove, ...]
+    cluster_id: str | None
+
+    async def check_cluster(self, cluster: Cluster) -> None:
+        """Refuse a file that was written for another cluster."""
+        from engine.admin.reassignment.running import check_planned_for
+
+        await check_planned_for(cluster, self.cluster_id, str(self.path))
+
+
+def read_plan(path: Path) -> ReadPlan:
+    """Read a reassignment file."""
+    from engine.admin.reassignment.plan_file import parse_plan, planned_cluster_id
+
+    text = read_input(path)
+    return ReadPlan(path, parse_plan(text, name_of(path)), planned_cluster_id(text))
 
 
 async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()) -> Section:

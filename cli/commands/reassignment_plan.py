@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer._click.exceptions import UsageError
 
 from cli.commands.reassignment_group import Plot, group, heat_of
+from cli.framework.completing import complete_topics
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
+from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Table
 
@@ -20,16 +25,25 @@ from cli.output.report import Report, Table
     "generate",
     needs=Needs(cluster=True),
     examples=(
+        "klamm reassign generate orders 'clicks-.*' --broker-list 0,1,2",
         "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 0,1,2",
         "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 3,4 --proposed plan.json",
     ),
 )
 async def generate(
     invocation: Invocation,
-    topics_to_move_json_file: Annotated[
-        Path, typer.Option(metavar="FILE", help='{"version":1,"topics":[{"topic":"orders"}]}')
-    ],
     broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that shall hold the topics.")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Names, or regular expressions that match whole names.",
+            autocompletion=complete_topics,
+        ),
+    ] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='In place of names: {"version":1,"topics":[{"topic":"orders"}]}')
+    ] = None,
     disable_rack_aware: Annotated[
         bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks.")
     ] = False,
@@ -44,19 +58,21 @@ async def generate(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import generated_report, generated_text
-    from engine.admin.reassignment.generate import generate_reassignment
-    from engine.admin.reassignment.plan_file import parse_broker_list, parse_topics_to_move, plan_document, plan_text
+    from engine.admin.reassignment.generate import generate_reassignment, topics_named
+    from engine.admin.reassignment.plan_file import parse_broker_list, plan_document, plan_text
+    from engine.admin.topics.selection import select_topics
 
-    text = topics_to_move_json_file.read_text(encoding="utf-8", errors="replace")
-    names, brokers = parse_topics_to_move(text, str(topics_to_move_json_file)), parse_broker_list(broker_list)
+    selection = select_topics(_topic_texts(topics, topics_to_move_json_file))
+    brokers = parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
+        names = await topics_named(cluster, selection)
         draw = random.Random(seed).randrange
         plan = await generate_reassignment(cluster, names, brokers, is_rack_aware=not disable_rack_aware, draw=draw)
         is_plotted = plot and invocation.output is OutputFormat.TABLE
         heat = await heat_of(cluster, plan.current, plan.proposed, brokers) if is_plotted else None
     for path, assignment in ((current, plan.current), (proposed, plan.proposed)):
         if path is not None:
-            path.write_text(f"{plan_text(plan_document(assignment))}\n", encoding="utf-8")
+            path.write_text(f"{plan_text(plan_document(assignment, cluster_id=plan.cluster_id))}\n", encoding="utf-8")
             invocation.talk.say(f"wrote {path}")
     if invocation.output not in (OutputFormat.TABLE, OutputFormat.PLAIN):
         return generated_report(plan)
@@ -66,16 +82,28 @@ async def generate(
     return None if heat is None else Report((), Table((), ()), (heat,))
 
 
+def _topic_texts(topics: list[str] | None, file: Path | None) -> Sequence[str]:
+    from engine.admin.reassignment.plan_file import parse_topics_to_move
+
+    if (file is None) == (not topics):
+        raise UsageError("name topics, or give --topics-to-move-json-file")
+    return topics or () if file is None else parse_topics_to_move(read_input(file), name_of(file))
+
+
 @group.command(
     "list",
     needs=Needs(cluster=True),
-    examples=("klamm reassign list", "klamm reassign list -o json | jq length"),
+    examples=("klamm reassign list", "klamm reassign list --watch", "klamm reassign list -o json | jq length"),
 )
-async def list_reassignments(invocation: Invocation) -> Report:
+async def list_reassignments(invocation: Invocation, watch: Watch = False, interval: Interval = "2s") -> Report:
     """List the partitions that are being reassigned."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import running_report
     from engine.admin.reassignment.running import list_running
 
     async with open_cluster(invocation) as cluster:
-        return running_report(await list_running(cluster))
+
+        async def read() -> Report:
+            return running_report(await list_running(cluster))
+
+        return await (watch_reports(invocation, interval, read) if watch else read())

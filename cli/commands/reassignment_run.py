@@ -13,13 +13,13 @@ from cli.commands.reassignment_group import (
     PlanFile,
     Plot,
     PreserveThrottles,
+    ReadPlan,
     Wait,
     follow_limit_s,
     group,
     heat_of,
     read_plan,
 )
-from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
@@ -28,6 +28,11 @@ from cli.output.report import Report, Section
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
+
+AnyPlanFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The partitions, as they were given to execute.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="Everything that is under way in the cluster.")]
 
 
 @group.command(
@@ -59,7 +64,7 @@ async def execute(
         ),
     ] = False,
     rollback_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: rollback-TIME.json]")
+        Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,
     wait: Wait = False,
     plot: Plot = True,
@@ -75,6 +80,7 @@ async def execute(
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import planned_report, statuses_report, throttle_notes
     from cli.views.reassignment_progress import ExecutionView
+    from engine.admin.brokers.reading_load import read_sizes
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
@@ -84,17 +90,26 @@ async def execute(
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
+            await plan.check_cluster(cluster)
             prepared = await prepare_reassignment(
-                cluster, plan, limits, is_additional=additional, may_change_factor=allow_replication_factor_change
+                cluster,
+                plan.moves,
+                limits,
+                is_additional=additional,
+                may_change_factor=allow_replication_factor_change,
             )
         for warning in prepared.warnings:
             invocation.talk.warn(warning)
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
-            return statuses_report(await read_statuses(cluster, plan))
+            async with asyncio.timeout(invocation.timeout_s):
+                return statuses_report(await read_statuses(cluster, plan.moves))
         details = () if invocation.is_dry_run else _details(prepared)
-        if not invocation.confirm(_summary(prepared, cluster.target.name), details):
-            return planned_report(prepared.planned, await _heat(invocation, cluster, prepared) if plot else None)
+        if not invocation.confirm(_summary(prepared, cluster.target.title), details):
+            async with asyncio.timeout(invocation.timeout_s):
+                heat = await _heat(invocation, cluster, prepared) if plot else None
+                sizes = await read_sizes(cluster, [move.name for move in prepared.planned])
+            return planned_report(prepared.planned_with(sizes), heat)
         view = ExecutionView(invocation, prepared)
         executed = await execute_reassignment(
             cluster,
@@ -105,8 +120,7 @@ async def execute(
             waits=wait,
             limit_s=follow_limit_s(invocation),
         )
-    report = statuses_report(executed.statuses, throttle_notes(executed.cleared))
-    return report if view.code is ExitCode.DONE else _with_code(report, view.code)
+    return statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
 
 
 @group.command(
@@ -115,29 +129,38 @@ async def execute(
     examples=(
         "klamm reassign verify --reassignment-json-file plan.json",
         "klamm reassign verify --reassignment-json-file plan.json --wait --timeout 3600",
+        "klamm reassign verify --all",
     ),
 )
 async def verify(
     invocation: Invocation,
-    reassignment_json_file: PlanFile,
+    reassignment_json_file: AnyPlanFile = None,
+    is_all: Everything = False,
     preserve_throttles: PreserveThrottles = False,
     wait: Wait = False,
 ) -> Report:
     """Tell how far a reassignment is, and take its throttle off when it is done.
 
+    With --all it needs no file: it tells of all that is under way, and takes off the throttles that no move needs.
+
     Ends with 0 when all partitions are where the file wants them, 1 when one is not and nothing is moving it, 5 while
     any is still moving. Only throttles that klamm has set are taken off.
     """
+    import asyncio
+
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ProgressView
     from engine.admin.reassignment.verify import verify_reassignment
 
-    plan = read_plan(reassignment_json_file)
+    plan = _plan_or_all(reassignment_json_file, is_all=is_all)
     async with open_cluster(invocation) as cluster:
+        if plan is not None:
+            async with asyncio.timeout(invocation.timeout_s):
+                await plan.check_cluster(cluster)
         verified = await verify_reassignment(
             cluster,
-            plan,
+            None if plan is None else plan.moves,
             watcher=ProgressView(invocation.talk) if wait else None,
             limit_s=follow_limit_s(invocation),
             keeps_throttles=preserve_throttles or invocation.is_dry_run,
@@ -152,10 +175,8 @@ async def verify(
 )
 async def cancel(
     invocation: Invocation,
-    reassignment_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The partitions, as they were given to execute.")
-    ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Everything that is under way in the cluster.")] = False,
+    reassignment_json_file: AnyPlanFile = None,
+    is_all: Everything = False,
     preserve_throttles: PreserveThrottles = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also where no old replica is alive and in sync, and nobody could lead.")
@@ -169,19 +190,25 @@ async def cancel(
     from cli.views.reassignment import cancelled_notes, cancelled_report
     from engine.admin.reassignment.cancel import cancel_reassignments, prepare_cancellation
 
-    if is_all == (reassignment_json_file is not None):
-        raise UsageError("give --reassignment-json-file or --all")
-    plan = None if reassignment_json_file is None else read_plan(reassignment_json_file)
+    plan = _plan_or_all(reassignment_json_file, is_all=is_all)
     async with open_cluster(invocation, for_change=True) as cluster:
-        prepared = await prepare_cancellation(cluster, plan, is_forced=force)
+        if plan is not None:
+            await plan.check_cluster(cluster)
+        prepared = await prepare_cancellation(cluster, None if plan is None else plan.moves, is_forced=force)
         running = prepared.running
         lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
-        what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.name}"
-        if (running and not invocation.confirm(what, lines)) or invocation.is_dry_run:
+        what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.title}"
+        if (running and not invocation.confirm(what, lines, is_destructive=is_all)) or invocation.is_dry_run:
             return cancelled_report(prepared.preview)
         goes_on = "it may be cancelled already; look with: klamm reassign list"
         cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)
         return cancelled_report(cancelled.results, cancelled_notes(cancelled))
+
+
+def _plan_or_all(path: Path | None, *, is_all: bool) -> ReadPlan | None:
+    if is_all == (path is not None):
+        raise UsageError("give --reassignment-json-file or --all")
+    return None if path is None else read_plan(path)
 
 
 async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment) -> Section | None:
@@ -193,6 +220,9 @@ async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReas
 
 def _summary(prepared: PreparedReassignment, cluster: str) -> str:
     count = len(prepared.changing)
+    dirs = sum(len(move.log_dirs) for move in prepared.planned)
+    if not count and dirs:
+        return f"move {dirs} replica{'' if dirs == 1 else 's'} to other log dirs in {cluster}"
     if not count:
         return f"change throttles and log dirs of {len(prepared.plan)} partitions in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)
@@ -203,14 +233,11 @@ def _summary(prepared: PreparedReassignment, cluster: str) -> str:
 
 
 def _details(prepared: PreparedReassignment) -> list[str]:
-    lines = [str(move) for move in prepared.planned[:20]]
-    more = len(prepared.changing) - len(lines)
+    planned = prepared.planned
+    lines = [str(move) for move in planned[:20]]
+    more = len(planned) - len(lines)
     return [*lines, f"… and {more} more"] if more else lines
 
 
 def _listed(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
-
-
-def _with_code(report: Report, code: ExitCode) -> Report:
-    return Report(report.data, report.table, report.sections, report.notes, exit_code=code)

@@ -10,9 +10,11 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_topics
+from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.common.model import TopicPartition
@@ -66,8 +68,7 @@ async def delete(
             invocation.talk.say("nothing lies before these offsets")
             return deletions_report(previews)
         records = sum(one.records for one in going)
-        plural = "" if len(going) == 1 else "s"
-        what = f"delete {records} records of {len(going)} partition{plural} in {cluster.target.name}"
+        what = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"
         if not invocation.confirm(what, deletion_lines(going), is_destructive=True):
             return deletions_report(previews)
         return deletions_report(await delete_records(cluster, previews, waits=wait))
@@ -83,7 +84,7 @@ def _wanted(
     if (file is not None) == any(parts) or (any(parts) and not all(parts)):
         raise UsageError("give --offset-json-file, or --topic with --partition and --before-offset")
     if file is not None:
-        return parse_offset_file(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        return parse_offset_file(read_input(file), name_of(file))
     chosen = partitions or []
     if len(set(chosen)) != len(chosen):
         raise UsageError("--partition names a partition twice")

@@ -43,15 +43,19 @@ async def verify(
     from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:
-        progress, done = Progress(invocation.talk, "compared", "offsets"), 0
+        progress, done, total = Progress(invocation.talk, "compared", "offsets"), 0, 0
+
+        def on_total(count: int) -> None:
+            nonlocal total
+            total = count
 
         def on_offsets(count: int) -> None:
             nonlocal done
             done += count
-            progress.update(done)
+            progress.update(done, total)
 
         try:
-            results = await verify_topics(cluster, select_topics(topic or []), on_offsets)
+            results = await verify_topics(cluster, select_topics(topic or []), on_offsets, on_total)
         finally:
             progress.end()
     return verification_report(results)

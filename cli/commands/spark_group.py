@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,26 @@ Packages = Annotated[
         rich_help_panel=SPARK_PANEL,
     ),
 ]
+
+
+def plain_path(path: Path) -> Path:
+    """Return the path that a person means who may have written it as a URI, of a file or in a store."""
+    from cli.exit_codes import ExitCode
+    from cli.framework.failure import Failure
+    from cli.framework.invocation import Stop
+
+    scheme, colon, rest = str(path).partition(":/")
+    if not colon or len(scheme) < 2 or not scheme.isalnum() or Path(f"{scheme}:").exists():
+        return path
+    if scheme.lower() == "file":
+        return Path("/", rest.lstrip("/"))
+    from engine.pipeline.store_path import SCHEMES, StorePath
+
+    if scheme.lower() in SCHEMES:
+        return StorePath(f"{scheme.lower()}:/{rest}")
+    message = f"{scheme}:// cannot be read or written here"
+    hint = f"copy the logs to a folder that every executor sees, or to one of: {', '.join(SCHEMES)}"
+    raise Stop(Failure(ExitCode.USAGE, "usage", message, str(path), hint=hint))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from cli.output.report import Report
         "klamm spark history /srv/lag",
         "klamm spark history /srv/lag --since 7d --slo-time-lag 5m",
         "klamm spark history s3://lake/lag --group billing --plot",
+        "klamm spark history /srv/lag --compact",
     ),
 )
 def history(
@@ -38,17 +39,23 @@ def history(
         str | None, typer.Option("--slo-time-lag", metavar="TIME", help="A longer wait is outside the SLO.")
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the lag over time.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Make few files of each day's many, and end.")] = False,
 ) -> Report:
     """Tell which groups and queries were behind most, and for how many minutes they were outside an objective (SLO).
 
     The worst come first: by minutes outside, then by the largest lag. Without --slo-lag and --slo-time-lag a reader is
     outside while its status is STALL or worse. A sample stands for the time until the next one, at most for two
-    intervals: where nobody looked, nothing is told.
+    intervals: where nobody looked, nothing is told. --compact is safe while samples are taken and read: it leaves today
+    (UTC) alone.
     """
-    from cli.views.spark_history import history_report
+    from cli.views.spark_history import compacted_report, history_report
     from engine.admin.lag.lake import Lake
     from engine.admin.lag.lake_history import Objective, read_lake
 
+    if compact:
+        from engine.admin.lag.lake_compaction import compact as compact_lake
+
+        return compacted_report(compact_lake(Lake(path), time.time_ns() // 1_000_000))
     span_s = seconds_option("--since", since)
     wait_s = None if slo_time_lag is None else seconds_option("--slo-time-lag", slo_time_lag)
     objective = Objective(slo_lag, None if wait_s is None else round(wait_s * 1000))

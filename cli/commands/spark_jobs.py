@@ -12,6 +12,7 @@ from cli.commands.spark_stores import other_stores
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.places import EventLogs
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget
     from engine.admin.lag.positions import Query
     from engine.admin.lag.results import QueryLag
-
-EventLogs = Annotated[
-    list[str] | None,
-    typer.Option("--event-log", metavar="PLACE", help="Spark's event logs, or files of klamm's listener."),
-]
 
 
 @group.command(
@@ -102,7 +98,7 @@ async def commit(
         rows = [one for plan in plans for one in plan.resets]
         names = ", ".join(plan.group for plan in plans)
         many = "" if len(rows) == 1 else "s"
-        change = f"commit {len(rows)} offset{many} of {query.job} to group {names} in {cluster.target.name}"
+        change = f"commit {len(rows)} offset{many} of {query.job} to group {names} in {cluster.target.title}"
         if invocation.confirm(change, planned_lines(rows) if invocation.is_dry_run else ()):
             invocation.accepted(f"some offsets may be committed already; look with: klamm groups describe {names}")
             rows, failures = await mirror(cluster, plans)

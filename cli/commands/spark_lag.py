@@ -13,7 +13,9 @@ from cli.commands.spark_group import Confs, Master, Packages, group, open_spark
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.places import Checkpoints, EventLogs
 from cli.framework.quantities import seconds_option
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.lag.lake_sampling import Watched
@@ -35,13 +37,8 @@ def lag(
         str | None, typer.Option("--out", metavar="PATH", help="A folder for Parquet: a path, s3://, gs:// or abfs://.")
     ] = None,
     interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two samples.")] = "30s",
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option("--checkpoint", metavar="PLACE", help="Spark queries' checkpoints; may be repeated."),
-    ] = None,
-    event_log: Annotated[
-        list[str] | None, typer.Option("--event-log", metavar="PLACE", help="Spark's event logs; may be repeated.")
-    ] = None,
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
     profile: Annotated[
         list[str] | None,
         typer.Option("--profile", metavar="NAME", help="A profile's cluster, of several; instead of --cluster."),
@@ -71,10 +68,10 @@ def lag(
     from engine.pipeline.lag_job import LagJob, run_lag_job
 
     if not out:
-        raise UsageError("where to write is not said: give --out PATH")
+        raise UsageError("no place to write is given: give --out PATH")
     interval_s = seconds_option("--interval", interval)
     if interval_s < 1:
-        raise UsageError("--interval wants at least a second")
+        raise UsageError("--interval must be at least a second")
     clusters = _clusters(invocation, profile, checkpoint, event_log)
     Lake(out).prepare(chunks)
     asyncio.run(_reach(clusters, invocation.timeout_s))
@@ -83,7 +80,8 @@ def lag(
     def tell(one: SampleTold) -> None:
         for failure in one.failures:
             invocation.talk.warn(failure)
-        invocation.talk.say(f"sample {one.sample}: {one.group_count} groups, {one.row_count} rows, {one.took_ms} ms")
+        told = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
+        invocation.talk.say(f"sample {one.sample}: {told}, {one.took_ms} ms")
 
     with open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark:
         run_lag_job(spark, job, tell, threading.Event())

@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.spark_group import Confs, Master, Packages, group, open_spark, tasks_shown
-from cli.commands.state_changes_group import Paths, Zones, named_paths, zones_of
+from cli.commands.spark_group import Confs, Master, Packages, group, open_spark, plain_path, tasks_shown
+from cli.commands.state_changes_group import (
+    Brokers,
+    End,
+    Partitions,
+    Paths,
+    Start,
+    Topics,
+    Zones,
+    named_paths,
+    zones_of,
+)
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -21,7 +31,9 @@ from cli.output.report import Report
     examples=(
         "klamm spark merge /mnt/logs --out /mnt/merged",
         "klamm spark merge /mnt/logs --out night.log --single --master 'local[8]'",
+        "klamm spark merge /mnt/logs --out orders.log --single --topic orders --start '2026-11-21 02:00'",
         "klamm spark merge /mnt/logs --out /mnt/merged --master spark://head:7077 --conf spark.executor.memory=2g",
+        "klamm spark merge s3a://lake/logs --out s3a://lake/merged --master spark://head:7077",
     ),
 )
 def merge(
@@ -29,6 +41,11 @@ def merge(
     paths: Paths = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="A folder that does not exist.")] = None,
     single: Annotated[bool, typer.Option("--single", help="Write one file, not a folder of parts.")] = False,
+    start: Start = None,
+    end: End = None,
+    topic: Topics = None,
+    partition: Partitions = None,
+    broker: Brokers = None,
     tz: Zones = None,
     master: Master = None,
     conf: Confs = None,
@@ -36,9 +53,9 @@ def merge(
 ) -> Report:
     """Merge the state-change logs of many brokers by time, as a Spark job.
 
-    The answer is that of klamm state-changes merge in a pipe, byte for byte; the parts are read in the order of their
-    names. Executors must see logs and output under the same paths. Take single topics or hours out of the answer with
-    klamm state-changes merge, which reads it too.
+    The answer is that of klamm state-changes merge in a pipe, byte for byte, with the same filters; the parts are read
+    in the order of their names. Executors must see logs and output under the same paths: mounted ones, s3a://, gs://,
+    abfs:// or hdfs://. klamm state-changes merge reads the answer, too.
     """
     from cli.framework.failure import Failure
     from cli.framework.invocation import Stop
@@ -52,9 +69,11 @@ def merge(
     if out is None:
         from cli.exit_codes import ExitCode
 
-        raise Stop(Failure(ExitCode.USAGE, "usage", "where to write is not said", hint="give --out FOLDER"))
+        raise Stop(Failure(ExitCode.USAGE, "usage", "no place to write is given", hint="give --out FOLDER"))
+    out = plain_path(out)
     refuse_existing(out)
-    plan = plan_merge(look_at_logs(find_logs(named_paths(paths, None))), MergeWish(zones=zones_of(tz)))
+    wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
+    plan = plan_merge(look_at_logs(find_logs([plain_path(path) for path in named_paths(paths, None)])), wish)
     with (
         open_spark(invocation, master, conf, packages, name="klamm spark merge") as spark,
         tasks_shown(invocation, spark),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,10 +77,10 @@ def check(
     from engine.admin.state_changes.time_bounds import parse_duration
 
     if fail_on not in (Severity.WARNING, Severity.CRITICAL):
-        raise UsageError(f"--fail-on wants warning or critical, not {fail_on!r}")
+        raise UsageError(f"--fail-on must be warning or critical, not {fail_on!r}")
     duration = parse_duration(window)
     if duration is None:
-        raise UsageError(f"--window wants a duration such as 10m, not {window!r}")
+        raise UsageError(f"--window must be a duration such as 10m, not {window!r}")
     wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
     plan = plan_merge(look_at_logs(find_logs(named_paths(paths, logs), logs_regex)), wish)
     # Read without an event loop: it would keep Ctrl-C waiting.
@@ -94,7 +93,7 @@ def check(
         asyncio.run(_compare(invocation, checking))
     code = tell_problems(invocation, plan.problems)
     report = check_report(checking.result(), Severity(fail_on), log_count=len(plan.files))
-    return replace(report, exit_code=code or report.exit_code)
+    return report.ending(code)
 
 
 def _names_a_cluster(invocation: Invocation) -> bool:

@@ -14,6 +14,7 @@ from cli.framework.completing import one_of
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Asks, Needs
+from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
 from cli.framework.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ SCREENS = (
         "klamm top --cluster prod --read-only --screen reassignments",
         "klamm top --refresh 2 --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092",
         "klamm top --screen brokers --screenshot brokers.svg",
+        "klamm top --screen spark --checkpoint '/srv/spark/*/checkpoint'",
+        "klamm top --logs /var/log/kafka",
         "klamm top --record last-night.rec < /dev/null",
         "klamm top --replay last-night.rec",
     ),
@@ -60,12 +63,18 @@ def command(
         Path | None,
         typer.Option("--screenshot", metavar="FILE.svg", help="Draw one frame into a file, and end."),
     ] = None,
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
+    logs: StateChangeLogs = None,
 ) -> int:
     """Watch a cluster live, and operate it.
 
     The first screen says whether the cluster is well, and why not. ? shows the keys of a screen, q ends. What changes
     the cluster is shown and asked about before it is done, with the command that does the same. A cluster that cannot
     be reached is no error: the dashboard says who does not answer, and goes on trying.
+
+    Spark's queries are found in checkpoints and event logs, what happened to a partition in the brokers' state-change
+    logs: both are named here or in the cluster's profile. What is named here takes the place of the profile's.
     """
     import os
 
@@ -73,14 +82,16 @@ def command(
     if replay is not None and record is not None:
         raise UsageError("--record and --replay contradict each other")
     is_headless = record is not None and screenshot is None and not _has_terminal()
-    target = None if replay is not None else _target(invocation, is_read_only=read_only)
+    target = None
+    if replay is None:
+        target = _with_places(_target(invocation, is_read_only=read_only), checkpoint, event_log, logs)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
     from tui.run import Wishes, record_headless, run_dashboard, run_replay, theme_names
 
     known = theme_names(os.environ)
     if theme is not None and theme not in known:
-        raise UsageError(f"--theme wants one of {', '.join(known)}, not {theme!r}")
+        raise UsageError(f"--theme must be one of {', '.join(known)}, not {theme!r}")
     wishes = Wishes(
         page=screen,
         refresh_s=refresh,
@@ -104,9 +115,9 @@ def command(
 
 def _check(screen: str, refresh: float, screenshot: Path | None) -> None:
     if screen not in SCREENS:
-        raise UsageError(f"--screen wants one of {', '.join(SCREENS)}, not {screen!r}")
+        raise UsageError(f"--screen must be one of {', '.join(SCREENS)}, not {screen!r}")
     if not 0.5 <= refresh <= 10:
-        raise UsageError(f"--refresh wants 0.5 to 10 seconds, not {refresh:g}")
+        raise UsageError(f"--refresh must be 0.5 to 10 seconds, not {refresh:g}")
     if screenshot is not None and not screenshot.absolute().parent.is_dir():
         raise UsageError(f"--screenshot: there is no folder {screenshot.absolute().parent}")
 
@@ -130,3 +141,14 @@ def _target(invocation: Invocation, *, is_read_only: bool) -> ClusterTarget:
 
     target = invocation.target()
     return replace(target, is_read_only=target.is_read_only or is_read_only)
+
+
+def _with_places(
+    target: ClusterTarget, checkpoints: list[str] | None, event_logs: list[str] | None, logs: list[str] | None
+) -> ClusterTarget:
+    """Return the cluster with the places that options name; of Spark, either all are from options or none."""
+    from dataclasses import replace
+
+    if checkpoints or event_logs:
+        target = replace(target, checkpoints=tuple(checkpoints or ()), event_logs=tuple(event_logs or ()))
+    return replace(target, logs=tuple(logs)) if logs else target

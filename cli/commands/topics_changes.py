@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +14,18 @@ from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
-    from engine.admin.topics.changes import NewTopic
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
+    from engine.admin.topics.access import TopicChanger
+    from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
 
 OneTopic = Annotated[
     str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)
 ]
+NewTopics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Names of the topics.")]
 OneTopicOption = Annotated[str | None, typer.Option("--topic", hidden=True)]
 Partitions = Annotated[int | None, typer.Option("--partitions", metavar="N", help="How many partitions in all.")]
 Assignment = Annotated[
@@ -42,13 +48,14 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is d
     examples=(
         "klamm topics create orders --partitions 6 --replication-factor 3",
         "klamm topics create orders --replica-assignment 0:1,1:2,2:0 --config retention.ms=3600000",
+        "klamm topics create orders payments --partitions 6 --config retention.ms=2d --config segment.bytes=64Mi",
         "klamm topics create orders --if-not-exists --dry-run",
     ),
 )
 async def create(
     invocation: Invocation,
-    name: OneTopic = None,
-    topic: OneTopicOption = None,
+    names: NewTopics = None,
+    topic: TopicOptions = None,
     partitions: Partitions = None,
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", metavar="N", help="Replicas of each partition.")
@@ -61,34 +68,55 @@ async def create(
     disable_rack_aware: Annotated[
         bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (by ZooKeeper only).")
     ] = False,
-) -> Report | None:
-    """Create a topic.
+) -> Report:
+    """Create topics, all of the same shape.
 
-    Without --partitions and --replication-factor the cluster's defaults are used.
+    Without --partitions and --replication-factor the cluster's defaults are used. A topic that cannot be created does
+    not hold up the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
 
-    wanted = NewTopic(
-        one_name(name, topic),
-        partitions,
-        replication_factor,
-        parse_replica_assignment(replica_assignment) if replica_assignment else (),
-        parse_topic_configs(config or ()),
-    )
-    check_new_topic(wanted)
-    for warning in wanted.warnings:
+    texts = list(dict.fromkeys([*(names or ()), *(topic or ())]))
+    if not texts:
+        raise UsageError("name the topics to be created")
+    assignment = parse_replica_assignment(replica_assignment) if replica_assignment else ()
+    configs = parse_topic_configs(config or ())
+    wanted = [NewTopic(name, partitions, replication_factor, assignment, configs) for name in texts]
+    for one in wanted:
+        check_new_topic(one)
+    for warning in dict.fromkeys(warning for one in wanted for warning in one.warnings):
         invocation.talk.warn(warning)
+    changes: list[TopicChange] = []
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
         # What cannot be done is not announced: a dry run is checked by the cluster first.
         if invocation.is_dry_run:
-            change = await changer.create(wanted, if_not_exists=if_not_exists, validate_only=True)
-        if invocation.confirm(f"create topic {_summary(wanted)} in {cluster.target.name}"):
-            change = await changer.create(wanted, if_not_exists=if_not_exists)
-    return topic_changes_report([change])
+            changes = [await changer.create(one, if_not_exists=if_not_exists, validate_only=True) for one in wanted]
+        code = ExitCode.DONE
+        if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}"):
+            changes, refusals = await _create_each(changer, wanted, if_not_exists=if_not_exists)
+            code = invocation.tell_failures(refusals)
+    return topic_changes_report(changes, exit_code=code)
+
+
+async def _create_each(
+    changer: TopicChanger, wanted: Sequence[NewTopic], *, if_not_exists: bool
+) -> tuple[list[TopicChange], list[AdminError]]:
+    from engine.admin.cluster.errors import NotFound, Refused
+
+    changes: list[TopicChange] = []
+    refusals: list[AdminError] = []
+    for topic in wanted:
+        try:
+            changes.append(await changer.create(topic, if_not_exists=if_not_exists))
+        except (NotFound, Refused) as refusal:
+            if len(wanted) == 1:
+                raise
+            refusals.append(refusal)
+    return changes, refusals
 
 
 @group.command(
@@ -110,7 +138,7 @@ async def alter(
         list[str] | None, typer.Option("--delete-config", metavar="KEY", help="A setting to be dropped.")
     ] = None,
     if_exists: IfExists = False,
-) -> Report | None:
+) -> Report:
     """Add partitions to a topic, or change its settings.
 
     Records with a key may go to another partition than before once there are more partitions.
@@ -132,14 +160,34 @@ async def alter(
         changer = await topic_changer(cluster)
         if not await changer.exists(wanted.name, if_exists=if_exists):
             invocation.talk.say(f"topic {wanted.name} does not exist, nothing to do")
-            return None
+            return topic_changes_report([])
         for warning in wanted.warnings:
             invocation.talk.warn(warning)
         if invocation.is_dry_run:
-            await changer.alter(wanted, validate_only=True)
-        if invocation.confirm(f"alter topic {wanted.summary} in {cluster.target.name}"):
-            return topic_changes_report([await changer.alter(wanted)])
-    return None
+            change = await changer.alter(wanted, validate_only=True)
+        lines, may_lose_data = await _alteration_lines(cluster, wanted) if invocation.tells_details else ([], False)
+        what = f"alter topic {wanted.name} in {cluster.target.title}"
+        if invocation.confirm(what, lines, may_lose_data=may_lose_data):
+            change = await changer.alter(wanted)
+    return topic_changes_report([change])
+
+
+async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration) -> tuple[list[str], bool]:
+    """Return what is and what will be, line by line, and whether records may go by it."""
+    from engine.admin.configs.changes import read_changes
+    from engine.admin.configs.values import Entity, EntityType
+    from engine.admin.topics.access import topic_reader
+
+    lines = []
+    if wanted.partition_count is not None:
+        shape = (await (await topic_reader(cluster)).shapes([wanted.name])).get(wanted.name)
+        lines.append(f"  partitions: {'unknown' if shape is None else shape[0]} → {wanted.partition_count}")
+    if not wanted.changes_configs:
+        return lines, False
+    changes = await read_changes(
+        cluster, Entity(EntityType.TOPIC, wanted.name), wanted.additions, list(wanted.deletions), tells_inherited=True
+    )
+    return lines + [f"  {change}" for change in changes], any(change.may_lose_data for change in changes)
 
 
 @group.command(
@@ -153,7 +201,7 @@ async def delete(
     topic: TopicOptions = None,
     if_exists: IfExists = False,
     wait: Wait = True,
-) -> Report | None:
+) -> Report:
     """Delete topics with all their records.
 
     A regular expression never takes Kafka's own topics; name such a topic to delete it.
@@ -161,7 +209,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicOutcome
+    from engine.admin.topics.changes import TopicChange, TopicOutcome
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -171,14 +219,15 @@ async def delete(
         names = await changer.to_be_deleted(texts, if_exists=if_exists)
         if not names:
             invocation.talk.say("no such topic, nothing to do")
-            return None
-        counted = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
-        if not invocation.confirm(f"delete {counted} in {cluster.target.name}", is_destructive=True):
-            return None
+            return topic_changes_report([])
+        what = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
+        listed = [f"  {name}" for name in names] if len(names) > 1 else []
+        if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
+            return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
     if is_under_way and wait:
-        invocation.talk.say("replicas of dead brokers hold a deletion up; what is still marked: klamm topics list")
+        invocation.talk.say("replicas on dead brokers delay a deletion; see what is still marked: klamm topics list")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 
@@ -190,12 +239,16 @@ def one_name(argument: str | None, option: str | None) -> str:
     return argument or option or ""
 
 
-def _summary(topic: NewTopic) -> str:
+def _summary(topics: Sequence[NewTopic]) -> str:
+    from engine.admin.groups.scope import by_name
+
+    topic = topics[0]
     if topic.assignment:
-        shape = f"{len(topic.assignment)} partitions assigned by hand"
+        shape = f"{counted(len(topic.assignment), 'partition')} assigned by hand"
     else:
         count = "default number of" if topic.partition_count is None else str(topic.partition_count)
         factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
-        shape = f"{count} partitions, factor {factor}"
+        shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
     configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
-    return f"{topic.name} ({shape}{configs})"
+    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(one.name for one in topics)}"
+    return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"

@@ -10,6 +10,8 @@ from typer._click.exceptions import UsageError
 from cli.commands.topics_group import ExcludeInternal, IfExists, TopicOptions, TopicTexts, group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.watching import Interval, Watch, watch_reports
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 
@@ -27,18 +29,24 @@ async def list_topics(
     topic: TopicOptions = None,
     exclude_internal: ExcludeInternal = False,
 ) -> Report:
-    """List the topics by name."""
+    """List the topics by name, with partitions, replication factor and bytes on disk over all replicas.
+
+    In a pipe the names alone: -o csv and the other formats have all of it. The brokers report sizes.
+    """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_list_report
+    from engine.admin.snapshots.topic_list import with_shapes
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import list_topics as read_list
     from engine.admin.topics.selection import select_topics
 
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
-        return topic_list_report(
-            await read_list(await topic_reader(cluster), selection, exclude_internal=exclude_internal)
-        )
+        reader = await topic_reader(cluster, on_unreadable=cluster.complain)
+        found = await read_list(reader, selection, exclude_internal=exclude_internal)
+        if invocation.output is not OutputFormat.PLAIN:
+            found = await with_shapes(cluster, reader, found)
+    return topic_list_report(found)
 
 
 @group.command(
@@ -46,6 +54,7 @@ async def list_topics(
     needs=Needs(cluster=True),
     examples=(
         "klamm topics describe orders",
+        "klamm topics describe orders --watch",
         "klamm topics describe --under-replicated-partitions --zookeeper 127.0.0.1:2181",
         "klamm topics describe -o json | jq '.[].partitions[] | select(.leader == -1)'",
     ),
@@ -72,6 +81,8 @@ async def describe(
     ] = False,
     exclude_internal: ExcludeInternal = False,
     if_exists: IfExists = False,
+    watch: Watch = False,
+    interval: Interval = "2s",
 ) -> Report:
     """Show partitions with leader, replicas and who is in sync.
 
@@ -101,10 +112,14 @@ async def describe(
         # What is named has to be told, or refused; of all topics one that is damaged does not hide the others.
         complain = cluster.complain if selection.wants_list else None
         reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.complain)
-        described = await describe_topics(reader, selection, options)
-    if topics_with_overrides:
-        return topic_overrides_report(described)
-    return topics_report(described, is_filtered=bool(filters))
+
+        async def read() -> Report:
+            described = await describe_topics(reader, selection, options)
+            if topics_with_overrides:
+                return topic_overrides_report(described)
+            return topics_report(described, is_filtered=bool(filters))
+
+        return await (watch_reports(invocation, interval, read) if watch else read())
 
 
 def _topic_id(text: str) -> bytes:

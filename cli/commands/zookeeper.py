@@ -16,7 +16,7 @@ from cli.output.report import Column, Kind, Report, Table
 if TYPE_CHECKING:
     from engine.local.zookeeper import EmbeddedZooKeeper
 
-group = CommandGroup("zookeeper", "The embedded ZooKeeper: a real Apache ZooKeeper, from PySpark's jars.")
+group = CommandGroup("zookeeper", "The embedded ZooKeeper: a real Apache ZooKeeper, of a recent release.")
 
 _OWN_KEYS = ("clientPort", "clientPortAddress", "dataDir", "tickTime")
 
@@ -36,7 +36,7 @@ def start(
         Path | None, typer.Argument(metavar="FILE", help="A zoo.cfg: its clientPort, dataDir and other lines are used.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="P", help="2181 if it is free, else one that is.")
+        int | None, typer.Option("--port", metavar="P", help="2181 if it is free, otherwise another free port.")
     ] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", metavar="DIR", help="Its data; a temporary folder if none is named.")

@@ -41,6 +41,39 @@ def _number(value: Any) -> float:
         raise ValueError(f"{value!r} is not a number") from None
 
 
+def _milliseconds(value: Any) -> int:
+    """A plain number is milliseconds, as Kafka's tools take it."""
+    text = str(value)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    from engine.common.quantities import parse_duration_s
+
+    return round(parse_duration_s(text) * 1000)
+
+
+def _seconds(value: Any) -> float:
+    from engine.common.quantities import parse_duration_s
+
+    return value if isinstance(value, float) else parse_duration_s(str(value))
+
+
+def _bytes(value: Any) -> int:
+    text = str(value)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    from engine.common.quantities import parse_size
+
+    return parse_size(text.removesuffix("/s"))
+
+
+_QUANTITIES: dict[tuple[object, str | None], Callable[[Any], Any]] = {
+    (int, "MS"): _milliseconds,
+    (int, "BYTES"): _bytes,
+    (int, "BYTES/S"): _bytes,
+    (float, "SECONDS"): _seconds,
+}
+"""By type and metavar: what such an option takes with a unit, too."""
+
 _CONVERTERS: dict[object, Callable[[Any], Any]] = {
     str: str,
     int: _whole_number,
@@ -81,7 +114,8 @@ def use_plain_coercion(params: Iterable[Parameter]) -> None:
         descriptor = getattr(param, "type_descriptor", None)
         if descriptor is None or getattr(param, "_runtime_param", None) is not None:
             continue
-        convert = _CONVERTERS.get(_item_type(descriptor.annotation))
+        item, metavar = _item_type(descriptor.annotation), descriptor.parameter_info.metavar
+        convert = _QUANTITIES.get((item, metavar)) or _CONVERTERS.get(item)
         if convert is not None and descriptor.parameter_info.parser is None:
             plain = PlainParam(descriptor.parameter_info, descriptor.annotation, convert)
             param._runtime_param = plain  # type: ignore[attr-defined]

@@ -30,6 +30,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 OPTIONS_PANEL = "Options"
 HELP_WIDTH_MAX = 100
 
+_OUTPUT = "klamm.output"
+_OUTPUT_OPTIONS = ("-o", "--output")
+
+
+def output_taken(ctx: Context, args: list[str]) -> list[str]:
+    """Return the words without ``-o FORMAT`` where it stands before a command's word; the command takes it up."""
+    rest = list(args)
+    while rest:
+        word, has_value, value = rest[0].partition("=")
+        if word in _OUTPUT_OPTIONS and (has_value or len(rest) > 1):
+            ctx.meta[_OUTPUT] = value if has_value else rest.pop(1)
+        elif word.startswith("-o") and word != "-o":
+            ctx.meta[_OUTPUT] = rest[0][2:]
+        else:
+            break
+        rest.pop(0)
+    return rest
+
 
 class KlammCommand(TyperCommand):
     """A command whose help shows shared options below its own, and examples as they are typed."""
@@ -40,7 +58,7 @@ class KlammCommand(TyperCommand):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Give those options their value that stand without one: at the end, or before another option."""
-        given: list[str] = []
+        given: list[str] = ["--output", ctx.meta[_OUTPUT]] if _OUTPUT in ctx.meta else []
         for word, next_word in zip(args, [*args[1:], "-"], strict=False):
             given.append(word)
             if word in self.bare_values and next_word.startswith("-"):
@@ -91,6 +109,7 @@ class KlammGroup(TyperGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Turn the first action flag into the command's word, where no word was given."""
+        args = output_taken(ctx, args)
         if args and args[0].startswith("-"):
             for index, arg in enumerate(args):
                 if arg in self.action_flags:

@@ -9,6 +9,8 @@ connections are to be closed, and what was left running in the cluster is to be 
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import signal
 import sys
@@ -18,6 +20,11 @@ from types import FrameType
 
 INTERRUPTED = 130
 """The exit code; ``ExitCode.INTERRUPTED`` for those who may load enums."""
+
+_PLAINER = "klamm.plainer"
+_PLAIN = {"→": "->", "←": "<-", "…": "...", "–": "-", "—": "-", "·": "-", "×": "x", "≥": ">=", "≤": "<=", "−": "-"}
+_PLAIN |= {"’": "'", "“": '"', "”": '"', "•": "*", "✓": "ok", "▲": "^", "▼": "v", "│": "|", "─": "-", "░": "."}
+"""What stands for characters of ours where a stream does not know them; of data, an escape stands there."""
 
 _JSON = ("json", "jsonl")
 _LINE = b"error: interrupted\n"
@@ -43,6 +50,20 @@ def open_missing_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def soften_encodings() -> None:
+    """Let no character end a command on a terminal or in a pipe that is not UTF-8: plainer ones stand for it."""
+    codecs.register_error(_PLAINER, _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
+            stream.reconfigure(errors=_PLAINER)
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    wanted = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(one) or one.encode("ascii", "backslashreplace").decode() for one in wanted), error.end
 
 
 @contextmanager

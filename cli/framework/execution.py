@@ -24,6 +24,9 @@ CommandResult = Report | ExitCode | int | None
 CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 
+LOOK_AT_ALL = "look before you go on: klamm cluster health"
+
+
 def execute(invocation: Invocation, function: CommandFunction, values: dict[str, Any], *, is_bounded: bool) -> int:
     """Run ``function`` and print its report; every exception becomes an error message and an exit code."""
     with interruptible():
@@ -72,7 +75,7 @@ def unexpected(talk: Talk, error: BaseException) -> int:
 
 
 def _told(invocation: Invocation, error: Exception) -> Failure:
-    failure = failure_of(error, is_accepted=bool(invocation.left_running))
+    failure = failure_of(error, is_accepted=bool(invocation.left_running) and invocation.has_sent_changes)
     if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
         failure = replace(
             failure,
@@ -80,13 +83,15 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             where=invocation.cluster_name,
             hint="give it more time with --timeout SECONDS; --verbose says who does not answer",
         )
-    if failure.code is ExitCode.UNREACHABLE and invocation.unanswered:
+    if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes:
         return replace(
             failure,
             code=ExitCode.UNDER_WAY,
             kind="under_way",
-            message=f"{failure.message}; what was sent may still happen",
-            hint=_look_first(invocation),
+            message=f"{failure.message}; what was sent {'may still happen' if invocation.unanswered else 'goes on'}",
+            hint=_look_first(invocation)
+            if invocation.unanswered
+            else "; ".join(invocation.left_running) or LOOK_AT_ALL,
         )
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         hint = "; ".join(invocation.left_running)

@@ -98,7 +98,7 @@ def _engine_failure(error: BaseException) -> Failure | None:
         return _zookeeper_failure(error)
     if isinstance(error, common.RemoteProtocolError):
         hint = "does a Kafka broker listen there?"
-        return Failure(ExitCode.UNREACHABLE, "unreachable", f"senseless answer: {error}", hint=hint)
+        return Failure(ExitCode.UNREACHABLE, "unreachable", f"meaningless answer: {error}", hint=hint)
     return None
 
 
@@ -118,14 +118,15 @@ def _admin_failure(error: AdminError) -> Failure:
 
 def _zookeeper_failure(error: BaseException) -> Failure:
     """ZooKeeper's refusals are the cluster's, what nobody can read is a bad answer, the rest is not being there."""
+    from engine.common.errors import said_by
     from engine.zk import errors as zk
 
-    message = str(error) or type(error).__name__
+    message = said_by(error)
     if isinstance(error, (zk.NoAuth, zk.AuthFailed)):
-        return Failure(ExitCode.REFUSED, "refused", message, hint="ZooKeeper wants other credentials for this")
+        return Failure(ExitCode.REFUSED, "refused", message, hint="ZooKeeper requires other credentials for this")
     if isinstance(error, (zk.NodeExists, zk.BadVersion, zk.MultiFailed, zk.ControllerMoved)):
         return Failure(
-            ExitCode.REFUSED, "refused", message, hint="somebody else changed it meanwhile: look, then try again"
+            ExitCode.REFUSED, "refused", message, hint="somebody else has changed it meanwhile: look, then try again"
         )
     if isinstance(error, zk.ZnodeFormatError):
         hint = f"look at it: klamm zk get {error.path} --raw"
@@ -141,7 +142,9 @@ def _timed_out(error: BaseException, is_accepted: bool) -> Failure:
 
 
 def _os_failure(error: OSError) -> Failure:
-    what = (error.strerror or str(error) or type(error).__name__).lower()
+    from engine.common.errors import said_by
+
+    what = (error.strerror or said_by(error)).lower()
     where = str(error.filename) if error.filename is not None else None
     if error.errno in _NETWORK_ERRNOS:
         return Failure(ExitCode.UNREACHABLE, "unreachable", what, where)
@@ -151,5 +154,5 @@ def _os_failure(error: OSError) -> Failure:
 def _internal(error: BaseException) -> Failure:
     text = str(error)
     message = f"internal error: {type(error).__name__}" + (f": {text}" if text else "")
-    hint = "this is a mistake of klamm: run it again with KLAMM_DEBUG=1 and report what it prints"
+    hint = "this is a bug in klamm: run it again with KLAMM_DEBUG=1 and report what it prints"
     return Failure(ExitCode.INTERNAL, "internal", message, hint=hint)

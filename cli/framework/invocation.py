@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from engine.admin.cluster.remedies import Operation, Words
     from engine.admin.cluster.target import ClusterTarget
 
+_DETAILS_MAX = 20
+
 _SIDES = {
     "cluster": ("a live cluster", "--bootstrap-server or --zookeeper"),
     "wire": ("brokers", "--bootstrap-server or --zookeeper"),
     "zookeeper": ("ZooKeeper", "--zookeeper"),
 }
+
+
+def folded(items: Sequence[str], shown_max: int, hint: str = "") -> list[str]:
+    """Return the first of many items, and how many more there are; a list that is hardly longer stays whole."""
+    if len(items) <= shown_max + 1:
+        return list(items)
+    return [*items[:shown_max], f"… and {len(items) - shown_max} more" + (f" ({hint})" if hint else "")]
 
 
 class Stop(Exception):
@@ -67,6 +76,8 @@ class Invocation:
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
+    has_sent_changes: bool = False
+    """Something was sent that may change the cluster."""
     left_running: list[str] = field(default_factory=list)
     """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
 
@@ -84,7 +95,10 @@ class Invocation:
         self.left_running.append(spelled(what_goes_on))
 
     def target(self, *, for_change: bool = False) -> ClusterTarget:
-        """Return the cluster that is meant. Refuses a change of a profile that is read-only, or of a snapshot."""
+        """Return the cluster that is meant.
+
+        Refuses to change a snapshot, or a profile that is read-only. Such a profile allows dry runs.
+        """
         import os
         from pathlib import Path
 
@@ -122,13 +136,20 @@ class Invocation:
         self.target_options = replace(self.target_options, via="wire")
         return True
 
-    def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
+    @property
+    def tells_details(self) -> bool:
+        """Whether somebody is told what changes into what: who is asked, or tries it, or wants to know."""
+        return self.is_dry_run or self.talk.is_verbose or (self.talk.can_ask and not self.is_confirmed)
+
+    def confirm(
+        self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False, may_lose_data: bool = False
+    ) -> bool:
         """Return whether to go on with ``change``; a dry run says what it would do and does not.
 
         Asks on a terminal only. Raises Stop (code 2) where nobody can be asked and the change destroys something,
-        and where the person says no.
+        and where the person says no. An empty answer is no where data may be lost. Long ``details`` are folded.
         """
-        for line in details:
+        for line in details if self.talk.is_verbose else folded(details, _DETAILS_MAX, "--verbose shows all"):
             self.talk.say(line)
         if self.is_dry_run:
             self.talk.say(f"dry run: would {change}")
@@ -137,10 +158,12 @@ class Invocation:
             return True
         if not self.talk.can_ask:
             if is_destructive:
-                message = f"will not {change} without being told to"
-                raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="add --yes, or look first with --dry-run"))
+                message = f"refusing to {change} without confirmation"
+                hint = "confirm with --yes, or look first with --dry-run"
+                raise Stop(Failure(ExitCode.USAGE, "usage", message, hint=hint))
             return True
-        is_wanted = self.talk.ask(f"{change[:1].upper()}{change[1:]}?", is_yes_default=not is_destructive)
+        question = f"{change[:1].upper()}{change[1:]}?"
+        is_wanted = self.talk.ask(question, is_yes_default=not (is_destructive or may_lose_data))
         self.restart_deadline()
         if is_wanted:
             return True
@@ -184,6 +207,6 @@ class Invocation:
     def _refuse_read_only(self, target: ClusterTarget) -> None:
         if target.snapshot is not None:
             raise Stop(Failure(ExitCode.USAGE, "usage", "a snapshot cannot be changed", str(target.snapshot)))
-        if target.is_read_only:
+        if target.is_read_only and not self.is_dry_run:
             hint = "take read_only out of its profile, or name the cluster by its address"
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))

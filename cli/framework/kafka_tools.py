@@ -49,7 +49,14 @@ class Properties:
     fold: Callable[[Mapping[str, str]], list[str] | None]
 
 
-Change = Rename | Milliseconds | Drop | Word | Properties
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The option has no counterpart here; ``instead`` says why, or what to use."""
+
+    instead: str
+
+
+Change = Rename | Milliseconds | Drop | Word | Properties | Refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,8 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     """Return our words for a tool's command line, the tool's name first; None where it names no tool.
 
     Raises:
-        UsageError: the tool wants one of several actions, and none is given, or more than one.
+        UsageError: the tool wants one of several actions, and none is given, or more than one; or an option of it has
+            no counterpart.
     """
     name = arguments[0].removesuffix(".sh")
     tool = next((one for one in tools if one.name == name), None)
@@ -105,6 +113,8 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
             # Blanks are kept: a separator may be one.
             name, _, text = (value if has_value else given.pop(0) if given else "").partition("=")
             properties.setdefault(option, {})[name] = text
+        elif isinstance(change, Refuse):
+            raise UsageError(f"{tool.name} {option} is not taken here: {change.instead}")
         elif change is None:
             rest.append(f"{option}{has_value}{value}")
         else:
@@ -124,7 +134,7 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
 def _check_action(tool: KafkaTool, chosen: Sequence[str], rest: Sequence[str]) -> None:
     actions = [option for option, change in tool.options.items() if option.startswith("--") and _is_action(change)]
     if actions and len(chosen) != 1 and not {"--help", "-h"} & set(rest):
-        raise UsageError(f"{tool.name} wants one action: {', '.join(actions[:-1])} or {actions[-1]}")
+        raise UsageError(f"{tool.name} needs one action: {', '.join(actions[:-1])} or {actions[-1]}")
 
 
 def _is_action(change: Change) -> bool:

@@ -56,7 +56,7 @@ _VIA = typer.Option(
 _DRY_RUN = typer.Option("--dry-run", help="Say what would be done, write nothing.", rich_help_panel=COMMON_PANEL)
 _YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PANEL)
 _TIMEOUT = typer.Option(
-    "--timeout", metavar="SECONDS", help="Bound of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
+    "--timeout", metavar="SECONDS", help="Limit of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
 )
 _FORMATS = tuple(one for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
 _OUTPUT = typer.Option(
@@ -153,10 +153,10 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
         raise UsageError("--quiet and --verbose contradict each other")
     timeout = 30.0 if values["timeout"] is None else values["timeout"]
     if not timeout > 0:
-        raise UsageError("--timeout wants a number of seconds above 0")
+        raise UsageError("--timeout must be a number of seconds above 0")
     verbosity = Verbosity.QUIET if values["quiet"] else Verbosity.VERBOSE if values["verbose"] else Verbosity.NORMAL
     if values.get("via") not in (None, "zookeeper", "wire"):
-        raise UsageError(f"--via wants zookeeper or wire, not {values['via']!r}")
+        raise UsageError(f"--via must be zookeeper or wire, not {values['via']!r}")
     return Invocation(
         output=output,
         talk=Talk(verbosity, is_json=output.is_json),
@@ -183,4 +183,4 @@ def _output(name: str | None, is_tty: bool) -> OutputFormat:
         return OutputFormat(name)
     except ValueError:
         known = ", ".join(_FORMATS)
-        raise UsageError(f"--output wants one of {known}, not {name!r}") from None
+        raise UsageError(f"--output must be one of {known}, not {name!r}") from None

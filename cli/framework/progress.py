@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from cli.framework.talk import Talk, Verbosity
-from cli.framework.terminal import is_terminal
+from cli.framework.terminal import can_show_blocks, is_terminal
+
+if TYPE_CHECKING:
+    import asyncio
 
 _TERMINAL_PACE_S = 0.2
 _LOG_PACE_S = 10.0
@@ -40,8 +44,7 @@ class Progress:
     def end(self) -> None:
         """Take the line away."""
         if self._has_line:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _clear_line()
             self._has_line = False
 
 
@@ -70,9 +73,56 @@ class Activity:
     def end(self) -> None:
         """Take the line away."""
         if self._has_line:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _clear_line()
             self._has_line = False
+
+
+class Countdown:
+    """How long something goes on: a line that counts down on a terminal, else one line. Wants a running event loop."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._is_terminal = is_terminal(sys.stderr) and talk.verbosity > Verbosity.QUIET
+        self._task: asyncio.Task[None] | None = None
+        self._has_told = False
+
+    def restart(self, what: str, left_s: float, more: str = "") -> None:
+        """From now on it goes on for so many seconds."""
+        if not self._is_terminal:
+            if not self._has_told:
+                self._talk.say(f"{what} for {left_s:g} s more{more}")
+            self._has_told = True
+            return
+        import asyncio
+
+        self._stop()
+        self._task = asyncio.get_running_loop().create_task(self._count(what, left_s, more), name="countdown")
+
+    def __enter__(self) -> Countdown:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            _clear_line()
+
+    async def _count(self, what: str, left_s: float, more: str) -> None:
+        import asyncio
+
+        end = time.monotonic() + left_s
+        while (left := end - time.monotonic()) > 0:
+            sys.stderr.write(f"\r\x1b[K{what}: {left:.0f} s left{more}")
+            sys.stderr.flush()
+            await asyncio.sleep(min(1.0, left))
+
+
+def _clear_line() -> None:
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
 
 
 def progress_line(verb: str, unit: str, done: int, total: int | None, elapsed_s: float) -> str:
@@ -80,7 +130,8 @@ def progress_line(verb: str, unit: str, done: int, total: int | None, elapsed_s:
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     if total is None or total <= 0:
         return f"{verb} {done} {unit} ({rate:.0f}/s)"
-    filled = _BAR_WIDTH * min(done, total) // total
-    bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
-    left = f", {(total - done) / rate:.0f} s left" if rate > 0 else ""
-    return f"{verb} {done} of {total} {unit} [{bar}] {rate:.0f}/s{left}"
+    from cli.output.drawing import gauge
+
+    bar = gauge(done / total, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
+    left = f", {max(total - done, 0) / rate:.0f} s left" if rate > 0 else ""
+    return f"{verb} {done} of {total} {unit} {bar} {rate:.0f}/s{left}"

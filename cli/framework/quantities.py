@@ -18,5 +18,5 @@ def seconds_option(name: str, text: str) -> float:
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
     if not seconds > 0:
-        raise UsageError(f"{name} wants a time above 0")
+        raise UsageError(f"{name} must be a time above 0")
     return seconds

@@ -15,6 +15,7 @@ from typer._click.core import Command, Context, Parameter
 from typer.core import TyperGroup
 
 from cli.framework.coercion import use_plain_coercion
+from cli.framework.command import output_taken
 from cli.framework.kafka_tools import KafkaTool, translate
 
 
@@ -46,6 +47,9 @@ class RootGroup(TyperGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Take the words; those of a Kafka tool become ours first, for ``--version`` is one of the root's."""
+        args = output_taken(ctx, args)
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         return super().parse_args(ctx, self._ours(args))
 
     def _ours(self, args: list[str]) -> list[str]:

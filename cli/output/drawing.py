@@ -28,6 +28,15 @@ def bar(share: float, width: int, *, has_blocks: bool) -> str:
     return "█" * full + (_EIGHTHS[rest] if rest else "")
 
 
+def gauge(share: float, width: int, *, has_blocks: bool) -> str:
+    """Return how far work has come, in brackets: full only where all is done."""
+    share = min(max(share, 0.0), 1.0)
+    if not has_blocks:
+        return f"[{'#' * int(share * width):-<{width}}]"
+    full, rest = divmod(int(share * width * 8), 8)
+    return f"[{'█' * full + (_EIGHTHS[rest] if rest else ''):<{width}}]"
+
+
 def heat(share_of_mean: float, *, has_blocks: bool) -> tuple[str, Tone | None]:
     """Return shade and tone of a value that is so many times the mean."""
     if share_of_mean <= 0:

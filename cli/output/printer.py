@@ -107,6 +107,11 @@ def _markdown_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", escape_controls(text))
 
 
+def prometheus_text(metrics: Iterable[Metric]) -> str:
+    """Return a page for a scraper."""
+    return "".join(_prometheus_lines(metrics))
+
+
 def _prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:
     """Yield Prometheus' text format, version 0.0.4."""
     for metric in metrics:
@@ -114,7 +119,7 @@ def _prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:
             yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
         for labels, value in metric.samples:
             told = ",".join(f'{name}="{_label(text)}"' for name, text in labels.items())
-            yield f"{metric.name}{{{told}}} {value:.15g}\n"
+            yield f"{metric.name}{f'{{{told}}}' if told else ''} {value:.15g}\n"
 
 
 def _label(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from cli.exit_codes import ExitCode
@@ -125,3 +125,7 @@ class Report:
     exit_code: ExitCode = ExitCode.DONE
     metrics: Sequence[Metric] = ()
     """What Prometheus gets, of a command that has it."""
+
+    def ending(self, code: ExitCode) -> Report:
+        """Return the report with another exit code; where that is DONE its own stands."""
+        return replace(self, exit_code=code or self.exit_code)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from engine.admin.brokers.cluster_description import ClusterDescription
 from engine.admin.cluster.members import BrokerDescription
 from engine.common.model import NO_CONTROLLER
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.quorum import Quorum, QuorumMember
 
 
 def _controller_tone(value: object) -> Tone | None:
@@ -41,6 +45,8 @@ def cluster_report(cluster: ClusterDescription) -> Report:
         ("zookeeper", cluster.zookeeper),
         ("told by", cluster.told_by),
     ]
+    if cluster.finalized_features:
+        pairs.append(("features", ", ".join(f"{one.name}={one.level}" for one in cluster.finalized_features)))
     columns = (
         Column("cluster_id"),
         Column("controller_id", Kind.NUMBER),
@@ -55,8 +61,20 @@ def cluster_report(cluster: ClusterDescription) -> Report:
         len(cluster.brokers),
         cluster.topic_count,
     )
-    sections = (Section(body=Fields(pairs)), Section(body=_table(cluster.brokers)))
+    sections: tuple[Section, ...] = (Section(body=Fields(pairs)), Section(body=_table(cluster.brokers)))
+    if cluster.quorum is not None:
+        sections = (*sections, Section("quorum", body=_quorum_table(cluster.quorum)))
     return Report(cluster, Table(columns, [row]), sections)
+
+
+def _quorum_table(quorum: Quorum) -> Table:
+    columns = (Column("id", Kind.NUMBER), Column("role"), Column("log_end_offset", Kind.NUMBER, title="End"),
+               Column("lag", Kind.NUMBER))  # fmt: skip
+    return Table(columns, [(one.id, _role(one), one.log_end_offset, one.lag) for one in quorum.members])
+
+
+def _role(member: QuorumMember) -> str:
+    return "leader" if member.is_leader else "voter" if member.is_voter else "observer"
 
 
 def _table(brokers: Sequence[BrokerDescription]) -> Table:

@@ -19,7 +19,7 @@ _LOAD = (
     Column("alive", Kind.FLAG, tone=_alive_tone),
     Column("replica_count", Kind.NUMBER, title="Replicas", drawing=Drawing.BAR),
     Column("leader_count", Kind.NUMBER, title="Leads", drawing=Drawing.BAR),
-    Column("preferred_count", Kind.NUMBER, title="Should"),
+    Column("preferred_count", Kind.NUMBER, title="Preferred"),
     Column("size_bytes", Kind.BYTES, title="Size", drawing=Drawing.BAR),
 )
 _PLANNED = (

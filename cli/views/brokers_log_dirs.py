@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Metric, Report, Section, Table, Tone
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.log_dirs.totals import DirTotals, totals_by_dir
 
@@ -75,10 +75,12 @@ def log_dirs_report(
         notes += (f"the {SHOWN_MAX} {what} of {len(replicas)} replicas; all: --topic-list '.*', or -o plain",)
         replicas = heapq.nlargest(SHOWN_MAX, replicas, key=lambda row: cast("int", row[column] or 0))
     dirs = [replace(d, replicas=tuple(r for _, r in _ordered([(d, r) for r in d.replicas], order))) for d in dirs]
-    shown = [Section(body=totals_table(totals_by_dir(dirs), "dir"))]
+    by_dir = totals_by_dir(dirs)
+    shown = [Section(body=totals_table(by_dir, "dir"))]
     if replicas:
         shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
-    return Report(dirs, Table(_REPLICA, rows), shown, notes=notes, exit_code=_exit_code([d for d in dirs if d.error]))
+    code = _exit_code([d for d in dirs if d.error])
+    return Report(dirs, Table(_REPLICA, rows), shown, notes, code, _metrics(by_dir))
 
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
@@ -89,7 +91,7 @@ def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, fail
     notes = () if totals else ("no replicas",)
     # Of a broker or log dir that failed nothing is in the totals of topics: that is told beside them.
     missing = () if subject != "topic" else tuple(f"missing: {_place(one)}: {one.error}" for one in failed)
-    return Report(ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed))
+    return Report(ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), _metrics(ordered))
 
 
 def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
@@ -105,6 +107,33 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
         wanted.discard("largest_bytes")
     kept = [index for index, column in enumerate(columns) if column.name in wanted]
     return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+
+
+def _metrics(totals: Sequence[DirTotals]) -> list[Metric]:
+    """Return the totals as gauges, labelled by what they are about."""
+    told = {
+        "size_bytes": "What the replicas take.",
+        "replica_count": "How many replicas there are.",
+        "offset_lag_max": "How far the last of them is behind.",
+        "total_bytes": "How large the volume is.",
+        "usable_bytes": "What is free of it.",
+    }
+    subjects = [
+        {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(one, name)) is not None}
+        for one in totals
+    ]
+    return [
+        Metric(
+            f"klamm_log_dir_{name}",
+            text,
+            [
+                (labels, float(value))
+                for labels, one in zip(subjects, totals, strict=True)
+                if (value := getattr(one, name)) is not None
+            ],
+        )
+        for name, text in told.items()
+    ]
 
 
 def _cells(one: DirTotals) -> tuple[object, ...]:

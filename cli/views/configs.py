@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.configs.values import ConfigEntry, ConfigSource, EntityConfigs
+from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
 
 def _source_tone(value: object) -> Tone | None:
@@ -21,6 +21,7 @@ _SETTING = (
     Column("read_only", Kind.FLAG),
     Column("synonyms", Kind.LIST),
 )
+_CHANGES = (Column("entity_type"), Column("entity_name"), Column("name"), Column("old"), Column("new"))
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
@@ -34,6 +35,16 @@ def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report
         notes = tuple(f"not known: {one.entity_type.value} {one.entity_name}: {one.error}" for one in failed)
     code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
     return Report(found[0] if is_single else found, Table(_ALL, rows), [_section(one) for one in shown], notes, code)
+
+
+def altered_report(entity: Entity, changes: Sequence[ConfigChange], *, is_dry_run: bool) -> Report:
+    """What was changed, or would be: each setting before and after."""
+    whose = (entity.type, entity.name)
+    result = "would be altered" if is_dry_run else "altered"
+    data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
+    table = Table(_CHANGES, [(whose[0], whose[1] or "<default>", one.name, one.old, one.new) for one in changes])
+    shown = Table(_CHANGES[2:], [(one.name, one.old, one.new) for one in changes])
+    return Report(data, table, (Section(f"{entity}: {result}", shown),))
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:

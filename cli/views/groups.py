@@ -10,6 +10,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.values import GroupState, GroupType
+from engine.common.quantities import counted
 
 SECTIONS_MAX = 20
 """More groups than these are one table with a column for the group, as Kafka's tool has it."""
@@ -159,7 +160,7 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
     if group.assignment_strategy:
         facts.append(group.assignment_strategy)
     if group.state is not None:
-        facts.append(_counted(len(group.members), "member"))
+        facts.append(counted(len(group.members), "member"))
     if group.coordinator is not None:
         facts.append(f"coordinator {group.coordinator}")
     if group.partitions:
@@ -186,7 +187,7 @@ def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
     known = [one.lag for one in partitions if one.lag is not None]
     unknown = len(partitions) - len(known)
     text = f"lag {sum(max(0, lag) for lag in known)}" if known else "lag not known"
-    return f"{text}, not known of {_counted(unknown, 'partition')}" if unknown and known else text
+    return f"{text}, not known of {counted(unknown, 'partition')}" if unknown and known else text
 
 
 def _summary(group: DescribedGroup) -> dict[str, object]:
@@ -262,7 +263,3 @@ def _member_count(group: DescribedGroup) -> int | None:
 
 def _coordinator(broker_id: int) -> int | None:
     return None if broker_id < 0 else broker_id
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from cli.framework.progress import Progress
@@ -43,6 +44,15 @@ class SendPrinter:
             _write(f"{json_text(_rounded(figures), is_indented=False)}\n")
         else:
             self._windows.append(figures)
+
+    def planned(self, topics: Sequence[str], record_count: int) -> None:
+        """Print what a dry run would send."""
+        if self._output in _LINES:
+            return
+        if self._output is OutputFormat.CSV:
+            _write(csv_line(_SEND_COLUMNS))
+        else:
+            _write_document({"topics": list(topics), "record_count": record_count, "records_sent": 0}, self._output)
 
     def end(self, total: SendFigures, metrics: SendMetrics | None) -> None:
         """Print the total, and how it was sent if that is wanted."""

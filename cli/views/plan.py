@@ -8,11 +8,12 @@ from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Ton
 from cli.output.values import human_bytes, human_duration
 from cli.views.brokers_load import without_empty
 from plans.made import MadePlan
-from plans.options import Minimise
 from plans.plan_file import plan_document
 from plans.score import Score
+from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
 
 LARGEST_MAX = 10
+UNITS = Units(human_bytes, lambda seconds: human_duration(round(seconds * 1000)))
 
 _ENTRIES = (
     Column("topic"),
@@ -60,63 +61,25 @@ _LOG_DIRS = (
 def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     """The plan file's document for machines, a row per partition in plain, all of it for a person."""
     plan, score = made.plan, made.plan.klamm.score
-    before = {entry.name: entry for entry in plan.klamm.rollback}
-    sizes = {one.name: one.size for one in made.problem.partitions}
-    rows = []
-    for entry in plan.partitions:
-        old = before[entry.name]
-        placed = set(zip(old.replicas, old.log_dirs, strict=True))
-        moves = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
-        size = sizes.get(entry.name)
-        rows.append((*entry.name, old.replicas, entry.replicas, moves, None if size is None else size * moves))
-    copied = sorted((row for row in rows if row[4]), key=lambda row: (-(row[5] or 0), row[0], row[1]))
-    largest = copied[:LARGEST_MAX]
-    sections = [Section(text=[summary(score, plan.klamm.options.minimise, len(rows)), *explained])]
+    moves = moves_of(plan, {one.name: one.size for one in made.problem.partitions})
+    rows = [_row(one) for one in moves]
+    told = largest(moves, LARGEST_MAX)
+    sections = [Section(text=[summary(score, plan.klamm.options.minimise, len(rows), UNITS), *explained])]
     if rows:
         sections += [_card(score), _heat(score), *_dirs(score)]
-    if largest:
-        title = "The largest moves" if len(largest) < len(copied) else "The moves"
-        sections.append(Section(title, without_empty(Table(_LARGEST, largest), keeps=("topic", "partition"))))
+    if told:
+        title = "The largest moves" if len(told) < sum(one.copies > 0 for one in moves) else "The moves"
+        table = Table(_LARGEST, [_row(one) for one in told])
+        sections.append(Section(title, without_empty(table, keeps=("topic", "partition"))))
     return Report(plan_document(plan), Table(_ENTRIES, rows), sections)
 
 
-def summary(score: Score, minimise: Minimise | None, partition_count: int) -> str:
-    """Return the plan in a sentence: what it takes, and what is proven."""
-    if not partition_count:
-        return "Nothing has to be done: no plan is needed."
-    copied = "" if score.bytes is None else f", {human_bytes(score.bytes)}"
-    took = "" if score.makespan_s is None else f", at least {human_duration(round(score.makespan_s * 1000))}"
-    text = f"{_count(score.moves, 'move')}{copied}, {_count(score.leader_changes, 'leader change')}{took}"
-    if score.remaining_moves:
-        return f"{text}: as much as the cap allows, {_count(score.remaining_moves, 'move')} are left."
-    bound = score.lower_bound
-    is_bytes = minimise is Minimise.BYTES and bound.bytes is not None and score.bytes is not None
-    least = human_bytes(bound.bytes or 0) if is_bytes else f"{bound.moves:,}"
-    achieved = score.bytes if is_bytes else score.moves
-    if achieved == (bound.bytes if is_bytes else bound.moves):
-        also = "" if score.is_optimal else "; there may be one with fewer leader changes"
-        return f"{text}: no plan can do with fewer{' bytes' if is_bytes else ' moves'}{also}."
-    return f"{text}: at least {least}{'' if is_bytes else ' moves'} are needed."
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _row(one: PlannedMove) -> tuple[object, ...]:
+    return (*one.name, one.before, one.after, one.copies, one.bytes)
 
 
 def _card(score: Score) -> Section:
-    old, new = score.before, score.after
-    rows: list[tuple[object, ...]] = [
-        ("replicas, fullest less emptiest", old.replica_range, new.replica_range),
-        ("leaders, fullest less emptiest", old.leader_range, new.leader_range),
-        ("bytes, deviation from the mean", _percent(old.bytes_cv), _percent(new.bytes_cv)),
-        ("rack violations", old.rack_violations, new.rack_violations),
-        ("replicas above their topic's share", old.topic_excess, new.topic_excess),
-    ]
-    return Section("Brokers that remain, before and after", Table(_CARD, rows))
-
-
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{100 * value:.1f} %"
+    return Section("Brokers that remain, before and after", Table(_CARD, card_rows(score)))
 
 
 def _heat(score: Score) -> Section:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Table
 from cli.output.values import human_bytes
+from engine.common.quantities import counted
 from plans.checking import OF_CLUSTER, Check, Finding
 from plans.plan_file import PlanFile
 from plans.policy import Policy
@@ -18,6 +19,7 @@ _COLUMNS = (
     Column("file"),
     Column("line", Kind.NUMBER),
     Column("check"),
+    Column("severity"),
     Column("partition"),
     Column("rule"),
     Column("message", falls_below=True),
@@ -27,15 +29,23 @@ _MARKDOWN_MAX = 50
 
 
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
-    """One row per finding; code 1 where there is one."""
-    rows = [(path, one.line, one.check, _name(one), _rule(one, policy, policy_path), one.message) for one in findings]
+    """One row per finding; code 1 where one is an error."""
+    rows = [
+        (path, one.line, one.check, _severity(one), _name(one), _rule(one, policy, policy_path), one.message)
+        for one in findings
+    ]
     names = [column.name for column in _COLUMNS]
     data = [dict(zip(names, row, strict=True)) for row in rows]
-    count = len(findings)
+    count = len(errors_of(findings))
     against = "the cluster" if policy is None else "the cluster and the policy"
-    notes = [f"{count} finding{'' if count == 1 else 's'}" if count else f"the plan fits {against}"]
-    code = ExitCode.BAD_ANSWER if findings else ExitCode.DONE
+    notes = [counted(count, "finding") if count else f"the plan fits {against}"]
+    code = ExitCode.BAD_ANSWER if count else ExitCode.DONE
     return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
+
+
+def errors_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are more than worth a look."""
+    return [one for one in findings if one.is_error]
 
 
 def formatted(
@@ -58,7 +68,7 @@ def _github(path: str, finding: Finding, text: str) -> str:
     """A workflow command: what has a meaning of its own in it is escaped."""
     title = f"klamm plan check: {finding.check.value}"
     place = f"file={_property(path)},line={finding.line},title={_property(title)}"
-    return f"::error {place}::{_message(text)}\n"
+    return f"::{'error' if finding.is_error else 'notice'} {place}::{_message(text)}\n"
 
 
 def _message(text: str) -> str:
@@ -76,7 +86,7 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
         "description": text,
         "check_name": f"klamm-plan-{finding.check.value}",
         "fingerprint": hashlib.sha256(key.encode()).hexdigest(),
-        "severity": "critical" if finding.check in OF_CLUSTER else "major",
+        "severity": "info" if not finding.is_error else "critical" if finding.check in OF_CLUSTER else "major",
         "location": {"path": path, "lines": {"begin": finding.line}},
     }
 
@@ -84,16 +94,18 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
 def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
     """A test case per check: one that finds nothing has passed."""
     checks = [one for one in Check if one in OF_CLUSTER or policy is not None]
-    failed = {check: [(one, text) for one, text in told if one.check is check] for check in checks}
+    failed = {check: [(one, text) for one, text in told if one.check is check and one.is_error] for check in checks}
+    noted = {one.check: text for one, text in told if not one.is_error}
     count = sum(bool(found) for found in failed.values())
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines.append(f'<testsuites><testsuite name="klamm plan check" tests="{len(checks)}" failures="{count}" errors="0">')
     for check, found in failed.items():
         case = f"<testcase classname={quoteattr(path)} name={quoteattr(check.value)}"
         if not found:
-            lines.append(f"{case}/>")
+            note = noted.get(check)
+            lines.append(f"{case}/>" if note is None else f"{case}><system-out>{escape(note)}</system-out></testcase>")
             continue
-        message = quoteattr(f"{len(found)} finding{'' if len(found) == 1 else 's'}")
+        message = quoteattr(counted(len(found), "finding"))
         body = escape("\n".join(f"{path}:{one.line}: {text}" for one, text in found))
         lines.append(f"{case}><failure message={message}>{body}</failure></testcase>")
     lines.append("</testsuite></testsuites>")
@@ -103,7 +115,8 @@ def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None
 def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) -> str:
     """A report for a pull request: the verdict, what it costs, before and after, the findings."""
     count = len(told)
-    verdict = "fits" if not count else f"{count} finding{'' if count == 1 else 's'}"
+    errors = len(errors_of(one for one, _ in told))
+    verdict = counted(errors, "finding") if errors else "fits"
     score = plan.klamm.score
     size = "unknown" if score.bytes is None else human_bytes(score.bytes)
     proof = "no plan can do with less" if score.is_optimal else f"gap {_percent(score.gap)}"
@@ -133,11 +146,18 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) ->
                 f"| {one.leaders_before} → {one.leaders_after} | {sizes} | {one.replicas_in} | {one.replicas_out} |"
             )
     if told:
-        lines += ["", "| line | check | finding |", "|---:|---|---|"]
-        lines += [f"| {one.line} | {one.check.value} | {_cell(text)} |" for one, text in told[:_MARKDOWN_MAX]]
+        lines += ["", "| line | check | severity | finding |", "|---:|---|---|---|"]
+        lines += [
+            f"| {one.line} | {one.check.value} | {_severity(one)} | {_cell(text)} |"
+            for one, text in told[:_MARKDOWN_MAX]
+        ]
         if count > _MARKDOWN_MAX:
-            lines.append(f"| | | … and {count - _MARKDOWN_MAX} more |")
+            lines.append(f"| | | | … and {count - _MARKDOWN_MAX} more |")
     return "\n".join(lines) + "\n"
+
+
+def _severity(finding: Finding) -> str:
+    return "error" if finding.is_error else "note"
 
 
 def _name(finding: Finding) -> str | None:

@@ -11,12 +11,13 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.stdout import data_stream
 from cli.framework.talk import Verbosity
-from cli.framework.terminal import TerminalView, is_terminal
+from cli.framework.terminal import TerminalView, can_show_blocks, is_terminal
+from cli.output.drawing import gauge
 from cli.output.format import OutputFormat
 from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.values import human_bytes, human_duration
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.waves import Wave
@@ -34,8 +35,9 @@ _CODES = {
 class ExecutionView:
     """Tells how the waves go: one line, rewritten on a terminal; with -o jsonl each event is a line of data."""
 
-    def __init__(self, invocation: Invocation, goes_on: str) -> None:
+    def __init__(self, invocation: Invocation, goes_on: str, *, is_throttled: bool = False) -> None:
         self._invocation = invocation
+        self._is_throttled = is_throttled
         self._goes_on = goes_on
         self._is_jsonl = invocation.output is OutputFormat.JSONL
         self._is_shown = invocation.talk.verbosity > Verbosity.QUIET and not invocation.talk.is_json
@@ -53,7 +55,8 @@ class ExecutionView:
             self._told = 0.0
             self._begun.add(wave)
         elif step is Step.STARTED:
-            self._leaves(f"wave {wave} is under way in the cluster; go on with: {self._goes_on}")
+            throttle = ", and what copies keeps its throttle until a plan command ends it" if self._is_throttled else ""
+            self._leaves(f"wave {wave} is under way in the cluster{throttle}; go on with: {self._goes_on}")
         elif step is Step.WAVE_DONE:
             self._erase()
             self._say(f"wave {wave} is done")
@@ -122,10 +125,10 @@ def progress_line(progress: WaveProgress) -> str:
     if progress.moved_bytes is None or progress.total_bytes is None:
         return f"{text}, sizes are not known"
     share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
-    filled = int(_BAR_WIDTH * share)
-    bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+    bar = gauge(share, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
     sizes = f"{human_bytes(progress.moved_bytes)} of {human_bytes(progress.total_bytes)}"
-    return f"{text}, {sizes} [{bar}] {share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}"
+    p99 = "" if progress.p99_s is None else f", p99 {progress.p99_s * 1000:.0f} ms"
+    return f"{text}, {sizes} {bar} {share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}{p99}"
 
 
 def waves_report(waves: Sequence[Wave]) -> Report:
@@ -190,6 +193,7 @@ def _progress_data(progress: WaveProgress) -> dict[str, object]:
         "left_min_ms": None if progress.left_s_min is None else int(progress.left_s_min * 1000),
         "left_max_ms": None if progress.left_s_max is None else int(progress.left_s_max * 1000),
         "throttle_bytes": progress.throttle,
+        "p99_ms": None if progress.p99_s is None else round(progress.p99_s * 1000, 1),
     }
 
 

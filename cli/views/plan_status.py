@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from engine.admin.reassignment.journal import JournalRecord
-from engine.admin.reassignment.lock import Holder
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.waves import Standing
 from engine.common.model import TopicPartition
 

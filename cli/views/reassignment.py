@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import human_bytes
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.reassignment.generate import GeneratedPlan
@@ -13,6 +14,7 @@ from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.values import RunningReassignment
+from engine.admin.reassignment.verify import HELD_UP
 
 _STATE_TONES = {
     ReassignmentState.COMPLETE: Tone.GOOD,
@@ -54,6 +56,8 @@ _PLANNED = (
     Column("target", Kind.LIST),
     Column("adding", Kind.LIST),
     Column("removing", Kind.LIST),
+    Column("bytes_to_copy", Kind.BYTES, title="To copy"),
+    Column("log_dirs", Kind.LIST),
 )
 _CANCELLED = (
     *_NAME,
@@ -95,7 +99,11 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     table = Table(_STATUS, rows)
     counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
     told = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
-    summary = f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {told}"
+    summary = (
+        f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {told}" if told else "nothing is under way"
+    )
+    if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
+        notes = (*notes, "it goes on when the broker is back; to stop it: klamm reassign cancel")
     code = ExitCode.DONE
     if counts[ReassignmentState.IN_PROGRESS]:
         code = ExitCode.UNDER_WAY
@@ -106,8 +114,14 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
 
 def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
     """What an execute would start: one row per partition that changes, and what that makes of the brokers."""
-    table = Table(_PLANNED, [(m.topic, m.partition, m.replicas, m.target, m.adding, m.removing) for m in moves])
-    return Report(moves, table, (Section(body=table), *([] if heat is None else [heat])))
+    rows = [
+        (m.topic, m.partition, m.replicas, m.target, m.adding, m.removing, m.bytes_to_copy, tuple(map(str, m.log_dirs)))
+        for m in moves
+    ]
+    table = Table(_PLANNED, rows)
+    known = [move.bytes_to_copy for move in moves if move.bytes_to_copy is not None]
+    notes = (f"to copy: {human_bytes(sum(known))}",) if known else ()
+    return Report(moves, table, (Section(body=_without_empty(table)), *([] if heat is None else [heat])), notes)
 
 
 def running_report(running: Sequence[RunningReassignment]) -> Report:

@@ -13,7 +13,8 @@ from pathlib import Path
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
-from cli.framework.terminal import TerminalView, is_terminal
+from cli.framework.terminal import TerminalView, can_show_blocks, is_terminal
+from cli.output.drawing import gauge
 from cli.output.values import human_bytes, human_duration
 from engine.admin.cluster.errors import Refused
 from engine.admin.reassignment.execute import PreparedReassignment
@@ -51,7 +52,8 @@ class ProgressView:
             self._lines = len(lines)
         elif time.monotonic() - self._told >= _LOG_PACE_S and progress.partitions:
             self._told = time.monotonic()
-            sys.stderr.write(f"{lines[0]}\n")
+            reasons = dict.fromkeys(one.reason for one in progress.partitions if one.reason)
+            sys.stderr.write(f"{'; '.join([lines[0], *reasons])}\n")
         sys.stderr.flush()
 
     def end(self) -> None:
@@ -92,21 +94,22 @@ class ExecutionView(ProgressView):
 
 
 def progress_lines(progress: ReassignmentProgress) -> list[str]:
-    """Return the line of all, then the partitions with the most left."""
+    """Return the line of all, then the partitions: those that move first, with the most left at the top."""
     overall = progress.overall
     lines = [f"moved {_figures(overall)}, {progress.done_count}/{progress.count} done"]
-    longest = sorted(progress.partitions, key=lambda one: one.moved_bytes - one.total_bytes)
+    longest = sorted(progress.partitions, key=lambda one: (one.rate <= 0, one.moved_bytes - one.total_bytes))
     shown = longest[:PARTITION_LINES_MAX]
     width = max((len(str(one.name)) for one in shown), default=0)
-    lines += [f"  {str(one.name).ljust(width)}  {_figures(one)}" for one in shown]
+    lines += [
+        f"  {str(one.name).ljust(width)}  {_figures(one)}{f', {one.reason}' if one.reason else ''}" for one in shown
+    ]
     more = len(longest) - len(shown)
     return [*lines, f"  … and {more} more"] if more else lines
 
 
 def _figures(one: MoveProgress) -> str:
     share = one.moved_bytes / one.total_bytes if one.total_bytes else 0.0
-    filled = int(_BAR_WIDTH * share)
-    bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+    bar = gauge(share, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
     left = "" if one.eta_s is None else f", {human_duration(int(one.eta_s + 1) * 1000)} left"
     sizes = f"{human_bytes(one.moved_bytes)} of {human_bytes(one.total_bytes)}"
-    return f"{sizes} [{bar}] {share:4.0%} {human_bytes(int(one.rate))}/s{left}"
+    return f"{sizes} {bar} {share:4.0%} {human_bytes(int(one.rate))}/s{left}"

@@ -9,13 +9,17 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.values import iso_time
 from engine.admin.records.consume import ConsumedRecord
 from engine.common.errors import ConfigError
+from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
+from engine.protocol.records.record import Record
 
 RecordPrinter = Callable[[ConsumedRecord], bytes]
 
@@ -54,6 +58,47 @@ def record_printer(output: OutputFormat, pattern: str | None) -> RecordPrinter:
             return _csv_row
         case _:
             return _value_line
+
+
+def decoding(to_bytes: RecordPrinter, output: OutputFormat, pattern: str | None) -> RecordPrinter:
+    """Return a printer that shows the records of Kafka's internal topics decoded, and all others as ``to_bytes`` does.
+
+    Key and value are JSON then: objects in the JSON of a record, texts elsewhere; a plain line has both.
+    """
+
+    def print_one(consumed: ConsumedRecord) -> bytes:
+        found = decoded_payload(consumed)
+        if found is None:
+            return to_bytes(consumed)
+        if pattern is None and output.is_json:
+            fields = record_fields(consumed) | {"key": found[0], "value": found[1]}
+            shown = {name: value for name, value in fields.items() if not name.endswith("_encoding")}
+            return (json_text(shown, is_indented=False) + "\n").encode()
+        if pattern is None and output in (OutputFormat.PLAIN, OutputFormat.TABLE):
+            return (json_text({"key": found[0], "value": found[1]}, is_indented=False) + "\n").encode()
+        return to_bytes(with_payload(consumed, found))
+
+    return print_one
+
+
+def decoded_payload(consumed: ConsumedRecord) -> tuple[Any, Any] | None:
+    """Return key and value of a record of an internal topic as values for JSON; None of any other."""
+    if consumed.topic not in INTERNAL_TOPICS:
+        return None
+    from engine.admin.dump.payloads import PayloadDecoder, Undecodable, decode_payload
+
+    is_of_groups = consumed.topic == GROUP_METADATA_TOPIC
+    try:
+        return decode_payload(PayloadDecoder.OFFSETS if is_of_groups else PayloadDecoder.TRANSACTIONS, consumed.record)
+    except Undecodable:
+        return None
+
+
+def with_payload(consumed: ConsumedRecord, payload: tuple[Any, Any]) -> ConsumedRecord:
+    """Return a record whose key and value are the JSON of ``payload``."""
+    key, value = (None if part is None else json_text(part, is_indented=False).encode() for part in payload)
+    record = consumed.record
+    return replace(consumed, record=Record(record.offset, record.timestamp_ms, key, value, record.headers))
 
 
 def record_fields(consumed: ConsumedRecord) -> dict[str, object]:

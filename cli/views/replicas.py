@@ -8,6 +8,7 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.replicas.comparison import DifferenceKind, Side
 from engine.admin.replicas.verification import PartitionVerification
+from engine.common.quantities import counted
 
 _WORDS = {
     DifferenceKind.CHECKSUM: "another batch",
@@ -59,7 +60,8 @@ def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
     unknown = sum(replica.agrees is None for replica in replicas)
     offsets = sum((one.to_offset or 0) - (one.from_offset or 0) for one in results)
     lag = max((replica.lag or 0 for replica in replicas), default=0)
-    told = f"{len(results)} partitions, {len(replicas)} replicas, {offsets} offsets: {differing} differ"
+    told = f"{counted(len(results), 'partition')}, {counted(len(replicas), 'replica')}, {counted(offsets, 'offset')}"
+    told = f"{told}: {differing} {'differs' if differing == 1 else 'differ'}"
     return (f"{told}, {unknown} could not be compared, max lag {lag}",)
 
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_duration
 from cli.views.lag import status_tone
+from engine.admin.lag.lake_compaction import CompactedDay
 from engine.admin.lag.lake_history import LagHistory, Moment, ReaderHistory
 
 _WIDTH = 60
@@ -62,6 +63,15 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
         sections,
         (note,),
     )
+
+
+def compacted_report(days: Sequence[CompactedDay]) -> Report:
+    """A row for each day whose files became fewer."""
+    rows = [(one.day, one.files_before, one.files_after) for one in days]
+    columns = (Column("day"), Column("files_before", Kind.NUMBER), Column("files_after", Kind.NUMBER))
+    value = [{"day": day, "files_before": before, "files_after": after} for day, before, after in rows]
+    fewer = sum(before - after for _, before, after in rows)
+    return Report(value, Table(columns, rows), notes=(f"{fewer} files fewer" if days else "nothing to compact",))
 
 
 def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:

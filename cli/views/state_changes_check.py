@@ -9,6 +9,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.state_changes.check import CheckResult
 from engine.admin.state_changes.findings import Finding, Severity
 from engine.admin.state_changes.merged_rows import iso_time
+from engine.common.quantities import counted
 
 _STATUS = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "ok"}
 _TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARNING, Severity.INFO: Tone.QUIET}
@@ -93,7 +94,8 @@ def _headline(result: CheckResult, log_count: int) -> str:
         else f"{_day(first)} {_clock(first)} – {_clock(last, _day(first) == _day(last))} UTC"
     )
     brokers = ", ".join(map(str, result.broker_ids)) or "none"
-    counts = f"{log_count} logs, {result.line_count} lines, {result.partition_count} partitions"
+    numbers = ((log_count, "log"), (result.line_count, "line"), (result.partition_count, "partition"))
+    counts = ", ".join(counted(*number) for number in numbers)
     return f"{span} · brokers {brokers} · {counts}"
 
 

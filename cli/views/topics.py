@@ -8,6 +8,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
 from engine.admin.topics.values import TopicName
 from engine.common.model import NO_LEADER
+from engine.common.quantities import counted
 
 
 def _leader_tone(leader: object, replicas: object) -> Tone | None:
@@ -43,18 +44,30 @@ _EPOCHS = (
 _ALL = (Column("topic"), *_partition_columns(1), *_REASSIGNMENT, *_EPOCHS)
 
 
+_SHAPE = (
+    Column("partition_count", Kind.NUMBER, title="Partitions", in_plain=False),
+    Column("replication_factor", Kind.NUMBER, title="Factor", in_plain=False),
+    Column("size_bytes", Kind.BYTES, title="Size", in_plain=False),
+)
+
+
 def topic_list_report(topics: Sequence[TopicName]) -> Report:
-    """Names alone in a pipe; on a terminal with what is special about them."""
+    """Names alone in a pipe; on a terminal with their shapes, and what is special about them."""
     columns = (
         Column("topic"),
         Column("internal", Kind.FLAG, in_plain=False),
         Column("marked_for_deletion", Kind.FLAG, in_plain=False),
+        *_SHAPE,
     )
-    rows = [(topic.topic, topic.internal, topic.marked_for_deletion) for topic in topics]
-    noted = [(topic.topic, _note(topic)) for topic in topics]
-    shown = Table((Column("topic"), Column("note", tone=lambda _: Tone.QUIET)), noted)
-    if not any(note for _, note in noted):
-        shown = Table((Column("topic"),), [row[:1] for row in noted])
+    shapes = [(topic.partition_count, topic.replication_factor, topic.size_bytes) for topic in topics]
+    rows = [
+        (topic.topic, topic.internal, topic.marked_for_deletion, *shape)
+        for topic, shape in zip(topics, shapes, strict=True)
+    ]
+    noted = [(topic.topic, *shape, _note(topic)) for topic, shape in zip(topics, shapes, strict=True)]
+    whole = (Column("topic"), *_SHAPE, Column("note", tone=lambda _: Tone.QUIET))
+    kept = [i for i in range(len(whole)) if i == 0 or any(row[i] is not None for row in noted)]
+    shown = Table(tuple(whole[i] for i in kept), [tuple(row[i] for i in kept) for row in noted])
     return Report(topics, Table(columns, rows), (Section(body=shown),), notes=() if topics else ("no topics",))
 
 
@@ -80,7 +93,7 @@ def topic_overrides_report(topics: Sequence[TopicDescription]) -> Report:
 
 
 def _section(topic: TopicDescription) -> Section:
-    facts = [f"{topic.partition_count} partitions", f"factor {topic.replication_factor}"]
+    facts = [counted(topic.partition_count, "partition"), f"factor {topic.replication_factor}"]
     if topic.topic_id is not None:
         facts.append(f"id {topic.topic_id}")
     if topic.internal:

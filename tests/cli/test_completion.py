@@ -44,7 +44,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [
         ("klamm to", ["top", "topics"]),
         ("klamm kafka-lead", ["kafka-leader-election"]),
-        ("klamm brokers ", ["list", "describe", "log-dirs"]),
+        ("klamm brokers l", ["list", "log-dirs"]),
         ("klamm topics describe --unav", ["--unavailable-partitions"]),
         ("klamm topics list -o js", ["json", "jsonl"]),
         ("klamm topics list --via w", ["wire"]),

@@ -42,6 +42,8 @@ WORDS: dict[str, list[str]] = {
     "configs alter": ["--topic", "t", "--add-config", "retention.ms=1"],
     "elect preferred": ["--all-topic-partitions"],
     "elect unclean": ["--all-topic-partitions", "--yes"],
+    "brokers demote": ["0"],
+    "brokers restore": [PLAN],
     "reassign generate": ["--topics-to-move-json-file", "topics.json", "--broker-list", "0"],
     "reassign execute": ["--reassignment-json-file", PLAN],
     "reassign verify": ["--reassignment-json-file", PLAN],
@@ -85,6 +87,7 @@ NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "to
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
     "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
+    "demote", "restore",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}

@@ -50,7 +50,7 @@ from engine.zk.errors import (
         (ConnectionRefusedError(111, "Connection refused"), ExitCode.UNREACHABLE, "[Errno 111] Connection refused"),
         (ConnectFailed("cannot connect", address="h:1"), ExitCode.UNREACHABLE, "cannot connect: h:1"),
         (RequestTimedOut("no answer", address="h:1"), ExitCode.UNREACHABLE, "no answer: h:1"),
-        (RemoteProtocolError("garbage"), ExitCode.UNREACHABLE, "senseless answer: garbage"),
+        (RemoteProtocolError("garbage"), ExitCode.UNREACHABLE, "meaningless answer: garbage"),
         (TimeoutError(), ExitCode.UNREACHABLE, "no answer in time"),
         (ConnectionLost(), ExitCode.UNREACHABLE, "broke"),
         (SessionLost(), ExitCode.UNREACHABLE, "session is over"),

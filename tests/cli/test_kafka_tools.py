@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from klamm_program import in_process, klamm
+from klamm_program import environment, in_process, klamm
 from typer._click.exceptions import UsageError
 
-from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Rename, Word, translate
+from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Refuse, Rename, Word, translate
 from cli.framework.root import load
 from cli.main import root_command
+from cli.reference import TOOLS_PAGE, tools_page
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import NOT_HERE as TOOLS_NOT_HERE
 from cli.table_of_kafka_tools import TOOLS
@@ -140,6 +142,7 @@ LINES = [
     ),
     ("kafka-console-producer --topic t --property parse.key=true", "produce --topic t --key-separator '\t'"),
     ("kafka-console-consumer --topic t --consumer.config f", "consume --topic t --command-config f"),
+    ("kafka-console-consumer --whitelist t.*", "consume --topic 't.*'"),
     (
         "kafka-console-consumer --topic t --property print.key=true --property key.separator=' %' "
         "--skip-message-on-error",
@@ -191,6 +194,8 @@ def test_every_tool_and_every_change_is_tried() -> None:
         lines = [theirs for theirs, _ in LINES if theirs.split()[0].removesuffix(".sh") == tool.name]
         assert lines, tool.name
         for option, change in tool.options.items():
+            if isinstance(change, Refuse):
+                continue
             if not isinstance(change, Drop | Rename | Milliseconds | Word | Properties):
                 raise AssertionError(change)
             assert option in tried, (tool.name, option)
@@ -248,7 +253,7 @@ def test_a_value_that_is_missing_is_missed_by_our_command() -> None:
     ],
 )
 def test_exactly_one_action_is_wanted(tool: str, given: str) -> None:
-    with pytest.raises(UsageError, match=f"{tool} wants one action: --.* or --"):
+    with pytest.raises(UsageError, match=f"{tool} needs one action: --.* or --"):
         translate(TOOLS, [f"{tool}.sh", *given.split()])
     for helping in ([], ["--help"], ["--bootstrap-server", "h:1", "-h"]):
         assert translate(TOOLS, [tool, *helping]) is not None
@@ -270,19 +275,44 @@ def test_through_the_program(tmp_path: Path) -> None:
     assert unreachable.code == 3
 
 
-NOT_HERE = {
-    # No KRaft controller is asked; ZooKeeper over TLS is not spoken.
-    "kafka-configs": {"--bootstrap-controller", "--zk-tls-config-file"},
-    # Decoders that are Java classes, and of topics that a cluster with ZooKeeper does not have.
-    "kafka-dump-log": {
-        "--cluster-metadata-decoder",
-        "--key-decoder-class",
-        "--remote-log-metadata-decoder",
-        "--skip-record-metadata",
-        "--value-decoder-class",
-    },
-}
-"""Options of Kafka's tools that are refused."""
+REFUSED = [(tool.name, option) for tool in TOOLS for option, one in tool.options.items() if isinstance(one, Refuse)]
+
+
+@pytest.mark.parametrize(("tool", "option"), REFUSED)
+def test_a_refused_option_says_what_to_use_instead(tool: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    change = next(one for one in TOOLS if one.name == tool).options[option]
+    assert isinstance(change, Refuse)
+    for line in ([tool, option, "x"], [f"{tool}.sh", f"{option}=x"]):
+        ran = in_process(*line, capture=capsys)
+        told = f"error: {tool} {option} is not taken here: {change.instead}"
+        assert (ran.code, ran.err.startswith(told)) == (2, True), ran.err
+
+
+def test_the_page_has_every_option_of_every_tool() -> None:
+    page = TOOLS_PAGE.read_text("utf-8")
+    assert page == tools_page(), "python -m cli.reference"
+    for name, options in json.loads((FIXTURES / "options.json").read_text("utf-8")).items():
+        table = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert [option for option in options if f"| `{option}` |" not in table] == []
+
+
+def test_shims_are_the_shell_names_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "bin"
+    dry = in_process("shims", folder, "--dry-run", "-o", "json", capture=capsys)
+    assert (dry.code, folder.exists(), len(dry.json)) == (0, False, 2 * len(TOOLS) - 1), dry.err
+    ran = in_process("shims", folder, capture=capsys)
+    assert (ran.code, {path.name for path in folder.iterdir()} >= {"kafka-topics", "kafka-topics.sh"}) == (0, True)
+    said = subprocess.run([folder / "kafka-topics.sh", "--version"], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout.split()[0]) == (0, "klamm"), said.stderr
+    said = subprocess.run([folder / "kafka-topics", "--list", "--topic", "a b"], capture_output=True, text=True,
+                          timeout=60, cwd=tmp_path, env=environment(tmp_path))  # fmt: skip
+    assert (said.returncode, "no cluster is named" in said.stderr) == (2, True), said.stderr
+    (folder / "kafka-configs").write_text("mine")
+    again = in_process("shims", folder, capture=capsys)
+    assert (again.code, "kafka-configs" in again.err) == (2, True)
+    assert (folder / "kafka-configs").read_text() == "mine"
+    (folder / "kafka-configs").unlink()
+    assert in_process("shims", folder, capture=capsys).code == 0
 
 
 @pytest.mark.parametrize("name", json.loads((FIXTURES / "options.json").read_text("utf-8")))
@@ -294,4 +324,4 @@ def test_every_option_of_the_tool_is_taken(name: str) -> None:
     chosen = [commands[word]] if word in commands else list(commands.values())
     ours = {name for one in chosen for param in one.params for name in (*param.opts, *param.secondary_opts)}
     theirs = set(json.loads((FIXTURES / "options.json").read_text("utf-8"))[name])
-    assert theirs - ours - set(tool.options) - {"--help", "--version"} == NOT_HERE.get(name, set())
+    assert theirs - ours - set(tool.options) - {"--help", "--version"} == set()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +18,10 @@ import yaml
 from golden import Seen, check_golden
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
-from klamm_program import PROGRAM, Ran, environment, in_process
+from klamm_program import PROGRAM, environment
 from lag_story import every_kind_of_reader, readers_that_commit_seldom
 from operated_cluster import Klamm
+from topic_program import Program
 from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation
@@ -37,7 +37,6 @@ from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
 from engine.admin.lag.rules import LagStatus, Reason
 from engine.local.cluster import LocalCluster
 
-Program = Callable[..., Ran]
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)
 DAY_MS = 86_400_000
 
@@ -192,25 +191,6 @@ def test_what_makes_the_exit_code() -> None:
     assert lag_report(silent, fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False).notes == ()
 
 
-@pytest.fixture
-def program(
-    live_cluster: LocalCluster,
-    topic_name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made."""
-    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        return in_process(*words, capture=capsys)
-
-    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
-    return run
-
-
 def test_every_kind_of_reader_is_named_right(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
     every_kind_of_reader(program, live_cluster.bootstrap_servers, topic_name)
 
@@ -312,11 +292,11 @@ def test_only_some_topics(program: Program, topic_name: str, live_cluster: Local
         (["--group", ""], "error: the group id is empty: --group"),
         (["--group", "absent"], "error: consumer group 'absent' does not exist"),
         (["--group", "g", "--all-groups"], "error: give --group, once for each group, or --all-groups"),
-        (["--interval", "0"], "error: --interval wants a time above 0"),
+        (["--interval", "0"], "error: --interval must be a time above 0"),
         (["--interval", "soon"], "error: --interval: not a duration: 'soon'"),
         (["--samples", "0"], "error: "),
-        (["--fail-on", "ok"], "error: --fail-on wants stall, warn or unknown, not 'ok'"),
-        (["--isolation", "x"], "error: --isolation wants read-uncommitted or read-committed, not 'x'"),
+        (["--fail-on", "ok"], "error: --fail-on must be stall, warn or unknown, not 'ok'"),
+        (["--isolation", "x"], "error: --isolation must be read-uncommitted or read-committed, not 'x'"),
         (["--topic", "("], "error: neither a topic's name nor a regular expression"),
         (["--history", "absent/x.jsonl", "--samples", "1"], "error: no such folder: absent"),
         (["--history", ".", "--samples", "1"], "error: a folder, not a file of samples: ."),

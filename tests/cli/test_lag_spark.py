@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,38 +12,24 @@ from confluent_kafka import Producer
 from golden import Seen
 from group_members import commit
 from json_schemas import check_json
-from klamm_program import Ran, in_process
 from spark_traces import Made, event_lines, one_source, write_checkpoint
+from topic_program import Program
 
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 
-Program = Callable[..., Ran]
 S = 1_000
 CAME_S = 25.0
 
 
 @pytest.fixture
-def program(
-    live_cluster: LocalCluster,
-    topic_name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Program:
-    """Runs commands against the cluster, with a topic of two partitions whose 100 records each came some time ago."""
-    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        return in_process(*words, capture=capsys)
-
-    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+def program(program: Program, live_cluster: LocalCluster, topic_name: str) -> Program:
+    """There is a topic of two partitions, whose 100 records each came some time ago."""
     producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "log_level": 2})
     for number in range(200):
         producer.produce(topic_name, b"v", partition=number % 2, timestamp=ago(CAME_S))
     assert producer.flush(40) == 0
-    return run
+    return program
 
 
 def ago(seconds: float) -> int:
@@ -213,15 +198,15 @@ def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_clus
     ("words", "message"),
     [
         (["--checkpoint", "absent"], "error: no such folder: absent"),
-        (["--checkpoint", "empty"], "error: no checkpoint of a Spark query is there: empty"),
-        (["--checkpoint", "absent-*"], "error: nothing is there by that pattern: absent-*"),
+        (["--checkpoint", "empty"], "error: there is no checkpoint of a Spark query: empty"),
+        (["--checkpoint", "absent-*"], "error: nothing matches that pattern: absent-*"),
         (
             ["--checkpoint", "foreign"],
             "error: foreign/offsets/0: version 9 of Spark's offset log; only versions 1 to 2",
         ),
         (["--checkpoint", "cut"], "error: damaged: cut/offsets/0: ends before the first source: cut"),
         (["--event-log", "absent"], "error: no such file or folder: absent"),
-        (["--event-log", "empty"], "error: no event log is there: empty"),
+        (["--event-log", "empty"], "error: there is no event log: empty"),
         (["--event-log", "notes.txt"], "error: notes.txt: no event log of Spark"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import group_story
 import pytest
-from group_members import commit
+from group_members import commit, kafka_python_member, wait_for
 from group_story import Stage
 from klamm_program import in_process
 from znode_writer import znode_writer
@@ -95,6 +95,23 @@ def test_the_tab_key_offers_groups(stage: Stage, capsys: Capture, monkeypatch: p
     with pytest.raises(SystemExit):
         main([])
     assert capsys.readouterr().out.splitlines() == [group]
+
+
+def test_a_backup_of_offsets_is_a_read_that_nothing_refuses(stage: Stage) -> None:
+    group, other, topic = stage.new_group(), stage.new_group(), stage.new_topic()
+    commit(stage.servers, other, {(topic, 1): 4})
+    groups = ["--group", group, "--group", other]
+    words = ["groups", "reset-offsets", *groups, "--all-topics", "--to-current"]
+    whole = [f"{group},{topic},{partition},10" for partition in range(3)] + [f"{other},{topic},1,4"]
+    with kafka_python_member(stage.servers, topic, group):
+        wait_for(lambda: sorted(stage.run(*words, "--export").out.split()) == sorted(whole), "all that is committed")
+        backup = stage.run(*words, "--export")
+        assert (backup.code, backup.err) == (0, "")
+        refused = stage.run(*words, "--execute", "--yes")
+        assert (refused.code, "NON_EMPTY_GROUP" in refused.err) == (4, True)
+    absent = stage.run(*words, "--export", "--group", "nobody")
+    assert (absent.code, "'nobody' does not exist" in absent.err) == (2, True), "left out, but not silently"
+    assert sorted(absent.out.split()) == sorted(whole)
 
 
 def test_bad_input(stage: Stage) -> None:

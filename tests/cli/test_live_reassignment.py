@@ -99,9 +99,14 @@ def test_a_topic_moves_there_and_back(klamm_by: Klamm, by_znodes: Klamm, topic_n
     words = ("reassign", "generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2", "--seed", "4")
     shown = klamm_by(*words, "--proposed", plan)
     assert shown.out.splitlines()[0] == "Current partition replica assignment"
-    assert shown.out.splitlines()[4] == plan.read_text().strip()
-    assert klamm_by(*words, "-o", "json").json["proposed"] == json.loads(plan.read_text())
-    target = [one["replicas"] for one in json.loads(plan.read_text())["partitions"]]
+    proposed = json.loads(plan.read_text())
+    assert proposed.pop("klamm") == {"cluster_id": klamm_by("cluster", "describe", "-o", "json").json["cluster_id"]}
+    assert json.loads(shown.out.splitlines()[4]) == proposed
+    assert klamm_by(*words, "-o", "json").json["proposed"] == proposed
+    assert klamm_by(*words[:2], f"{topic_name}|no-other", *words[4:], "-o", "json").json["proposed"] == proposed
+    both = klamm_by(*words, topic_name)
+    assert (both.code, "name topics, or give" in both.err) == (2, True)
+    target = [one["replicas"] for one in proposed["partitions"]]
 
     assert "before and after" in klamm_by(*words, "-o", "table").out
     assert "before and after" not in klamm_by(*words, "-o", "table", "--no-plot").out
@@ -170,6 +175,59 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     assert by_wire("topics", "delete", topic_name, "--yes").code == 0
     gone = by_wire("reassign", "verify", *files, "-o", "json")
     assert (gone.code, {one["state"] for one in gone.json}) == (1, {"not_found"})
+
+
+def test_leaked_throttles_come_off_without_the_plan(
+    klamm_by: Klamm, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
+    back = ("--rollback-file", tmp_path / "back.json")
+    assert by_wire("reassign", "execute", *files, "--throttle", SLOW, *back).code == 5
+    moving = klamm_by("reassign", "verify", "--all", "-o", "json")
+    assert (moving.code, [(one["state"], one["target"]) for one in moving.json]) == (5, [("in_progress", [2, 1])])
+    assert by_znodes.settings("--topic", topic_name) != {} != by_znodes.settings("--broker", "2")
+    assert by_wire("reassign", "cancel", *files, "--preserve-throttles").code == 0
+    sick = by_wire("cluster", "health", "-o", "json")
+    (leaked,) = (one for one in sick.json["reasons"] if one["check"] == "leaked_throttles")
+    remedy = "klamm reassign verify --all"
+    assert remedy in by_wire("cluster", "health", "-o", "table").out
+    assert any(topic_name in one for one in leaked["examples"])
+    assert klamm_by(*remedy.split()[1:], "--dry-run").code == 0
+    assert by_znodes.settings("--topic", topic_name) != {}
+    done = klamm_by(*remedy.split()[1:])
+    assert (done.code, done.out, "nothing is under way" in done.err) == (0, "", True), done.err
+    assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
+    assert klamm_by("reassign", "verify", "--all", *files).code == 2
+
+
+def test_a_target_that_dies_is_named_while_it_is_waited_for(
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
+    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "30"]
+    running = subprocess.Popen(
+        [PROGRAM, *words, "--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"],
+        cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while topic_name not in by_znodes("reassign", "list").out:
+            assert time.monotonic() < deadline and running.poll() is None
+        three_brokers.kill_broker(2)
+        out, said = running.communicate(timeout=WAIT_S)
+    finally:
+        running.kill()
+        running.wait()
+        three_brokers.start_broker(2)
+    (told,) = json.loads(out)
+    assert (running.returncode, told["state"], told["reason"]) == (5, "in_progress", "waits for dead broker 2"), said
+    assert "; waits for dead broker 2\n" in said, "the live view has told it too"
+    assert said.splitlines()[-1] == "it goes on when the broker is back; to stop it: klamm reassign cancel"
+    assert by_wire("reassign", "execute", *files, "--additional", "--throttle", "90000000").code in (0, 5)
+    assert by_znodes("reassign", "verify", *files, "--wait", "--timeout", str(WAIT_S)).code == 0
+    assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
 
 
 def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
@@ -273,7 +331,7 @@ def test_plans_that_cannot_be_executed(
         (["reassign", "execute"], "--reassignment-json-file"),
         (["reassign", "cancel"], "give --reassignment-json-file or --all"),
         (["reassign", "verify", "--reassignment-json-file", "/nowhere.json"], "no such file"),
-        (["cluster", "health", "--fail-on", "nothing"], "--fail-on wants"),
+        (["cluster", "health", "--fail-on", "nothing"], "--fail-on must be"),
     ],
 )
 def test_wrong_use(by_wire: Klamm, words: list[str], message: str) -> None:
@@ -394,3 +452,42 @@ def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
         running.wait()
     assert (running.returncode, [one["state"] for one in json.loads(out)]) == (1, ["not_found"]), said
     assert all(by_znodes.settings("--broker", str(broker)) == {} for broker in range(3))
+
+
+def test_a_broker_is_demoted_and_restored(
+    klamm_by: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The restoration writes its way back here.
+    monkeypatch.chdir(tmp_path)
+    assert klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,0:2,1:2").code == 0
+    lonely = f"{topic_name}-lonely"
+    assert klamm_by("topics", "create", lonely, "--replica-assignment", "0").code == 0
+    way_back = tmp_path / "demoted.json"
+    demote = ("brokers", "demote", "0", "--rollback-file", way_back)
+    tried = klamm_by(*demote, "--dry-run", "-o", "json")
+    assert [0, 1] in [one["replicas"] for one in tried.json], tried.err
+    assert not way_back.exists()
+    assert by_znodes.replicas(topic_name) == [[0, 1], [0, 2], [1, 2]]
+
+    done = klamm_by(*demote, "--yes")
+    assert done.code == 1, "a partition has no other replica"
+    assert f"{lonely}-0 stays with its leader: no other replica is in sync" in done.err
+    assert f"klamm brokers restore {way_back}" in done.err
+    assert by_znodes.replicas(topic_name) == [[1, 0], [2, 0], [1, 2]]
+    assert by_znodes.leaders(topic_name) == [1, 2, 1]
+    again = klamm_by("brokers", "demote", "0", "--yes")
+    assert "nothing to do" in again.err
+
+    assert klamm_by("topics", "delete", lonely, "--yes").code == 0
+    foreign = tmp_path / "foreign.json"
+    text = json.loads(way_back.read_text())
+    text["partitions"] = [{"topic": topic_name, "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]
+    foreign.write_text(json.dumps(text))
+    refused = klamm_by("brokers", "restore", foreign, "--yes")
+    assert (refused.code, "has other replicas now" in refused.err) == (2, True)
+    back = klamm_by("brokers", "restore", way_back, "--yes", "--rollback-file", tmp_path / "demoted-again.json")
+    assert back.code == 0, back.err
+    saved = json.loads((tmp_path / "demoted-again.json").read_text())["partitions"]
+    assert [one["replicas"] for one in saved if one["topic"] == topic_name] == [[1, 0], [2, 0]]
+    assert by_znodes.replicas(topic_name) == [[0, 1], [0, 2], [1, 2]]
+    assert by_znodes.leaders(topic_name) == [0, 0, 1]

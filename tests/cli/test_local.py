@@ -95,12 +95,12 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
     ("words", "told"),
     [
         (("--temporary", "--dir", "d"), "--temporary and --dir contradict"),
-        (("--temporary", "--detach"), "--temporary wants to end the cluster"),
-        (("--stdin", "--detach"), "--stdin wants to end the cluster"),
-        (("--broker-ids", "1,x"), "--broker-ids wants whole numbers"),
+        (("--temporary", "--detach"), "--temporary ends the cluster"),
+        (("--stdin", "--detach"), "--stdin ends the cluster"),
+        (("--broker-ids", "1,x"), "--broker-ids must be whole numbers"),
         (("--broker-ids", "1,1"), "--broker-ids names a broker twice"),
-        (("--broker-config", "a=b"), "--broker-config wants ID:K=V"),
-        (("--chroot", "k"), "--chroot wants a path"),
+        (("--broker-config", "a=b"), "--broker-config must be ID:K=V"),
+        (("--chroot", "k"), "--chroot must be a path"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_started(

@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
@@ -17,13 +16,12 @@ import yaml
 from golden import Seen
 from group_members import wait_for
 from json_schemas import check_json
-from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+from klamm_program import PROGRAM, environment, klamm
 from lag_story import Steady
 from segments_on_disk import codecs_on_disk, stored_batches
+from topic_program import Program
 
 from engine.local.cluster import LocalCluster
-
-Program = Callable[..., Ran]
 
 WINDOW = re.compile(
     r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, ([\d.]+) ms max latency\."
@@ -43,22 +41,10 @@ CONSUMER_ROW = re.compile(
 
 
 @pytest.fixture
-def program(
-    live_cluster: LocalCluster,
-    topic_name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made."""
-    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        return in_process(*words, capture=capsys)
-
-    assert run("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "2").code == 0
-    return run
+def program(commands: Program, topic_name: str) -> Program:
+    """Runs commands against the cluster, in which a topic of two partitions was made, on both brokers."""
+    assert commands("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "2").code == 0
+    return commands
 
 
 def values(program: Program, topic: str) -> list[str]:
@@ -258,7 +244,7 @@ REFUSED = [
     (["producer", "T", "--num-records", "1"], 2, "give one of --record-size"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "--payload-monotonic"], 2, "give one of"),
     (["producer", "T", "--num-records", "0", "--record-size", "1"], 2, "0 is not at least 1"),
-    (["producer", "T", "--num-records", "1", "--record-size", "1", "--throughput", "0"], 2, "--throughput wants"),
+    (["producer", "T", "--num-records", "1", "--record-size", "1", "--throughput", "0"], 2, "--throughput must be"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "--acks", "2"], 2, "acks are all, 1 or 0"),
     (["producer", "T", "--num-records", "1", "--payload-file", "absent"], 2, "no such file: absent"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "--producer-props", "x"], 2, "NAME=VALUE"),
@@ -270,7 +256,7 @@ REFUSED = [
     (["consumer", "--messages", "1"], 2, "no topic is named"),
     (["consumer", "T"], 2, "how many records? give --messages N"),
     (["consumer", "T", "--topic", "other", "--messages", "1"], 2, "two topics are named"),
-    (["consumer", "T", "--messages", "1", "--group", "g", "--partition", "0"], 2, "--group wants a name"),
+    (["consumer", "T", "--messages", "1", "--group", "g", "--partition", "0"], 2, "--group needs a name"),
     (["consumer", "absent", "--messages", "1"], 2, "topic 'absent' does not exist"),
     (["consumer", "T", "--messages", "1", "--partition", "7"], 2, "has no partition 7"),
     (["consumer", "T", "--messages", "1", "--fetch-size", "0"], 2, "0 is not at least 1"),
@@ -315,3 +301,31 @@ def test_nobody_there(program: Program, topic_name: str) -> None:
     load = ("--num-records", "1", "--record-size", "1")
     assert program("perf", "producer", topic_name, *load, *where).code == 3
     assert program("perf", "consumer", topic_name, "--messages", "1", *where).code == 3
+
+
+def test_a_time_ends_a_test_as_a_number_does(program: Program, topic_name: str) -> None:
+    sent = program(
+        "perf", "producer", "--topic", topic_name, "--record-size", "10", "--duration", "300ms", "-o", "json"
+    )
+    assert sent.code == 0, sent.err
+    count = sent.json["records_sent"]
+    assert count > 0
+    assert stored_count(program, topic_name) == count, "what was sent is there, and acknowledged"
+    read = program("perf", "consumer", topic_name, "--duration", "1s", "-o", "json")
+    assert (read.code, read.json["consumed_records"]) == (0, count)
+    bad = program("perf", "producer", "--topic", topic_name, "--record-size", "10")
+    assert (bad.code, "--num-records N, or --duration TIME" in bad.err) == (2, True)
+
+
+def stored_count(program: Program, topic: str) -> int:
+    return sum(one["offset"] for one in program("offsets", "--topic", topic, "-o", "json").json)
+
+
+def test_records_encoded_anew_are_all_different(program: Program, topic_name: str) -> None:
+    words = ["perf", "producer", "--topic", topic_name, "--record-size", "20", "--batch-size", "200"]
+    assert program(*words, "--num-records", "1000", "--fresh").code == 0
+    values = program("consume", topic_name, "--until-end").out.split()
+    assert len(set(values)) == len(values) == 1000
+    assert program(*words, "--num-records", "1000").code == 0
+    again = program("consume", topic_name, "--until-end").out.split()
+    assert len(set(again)) < 2000, "batches made in advance come again"

@@ -13,7 +13,9 @@ from plan_files import plan_of
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json
+from plans.options import PlanOptions, Strategy
 from plans.plan_file import encode_plan
+from plans.planning import make_plan
 
 Capture = pytest.CaptureFixture[str]
 T0 = TopicPartition("odd,name%", 0)
@@ -74,6 +76,25 @@ def test_github_escapes_what_has_a_meaning(files: Files) -> None:
     assert lines[2].endswith(f"::1 moves, the policy allows 0 moves (limits.moves, {files.policy}:2)")
 
 
+def test_a_change_beside_the_plan_is_told_and_is_no_error(files: Files) -> None:
+    files.plan.write_text(encode_plan(make_plan(files.cluster, Strategy.MOVE, PlanOptions(brokers=(0, 2))).plan))
+    files.save(replace(files.cluster, topics=(*files.cluster.topics, replace(files.cluster.topics[0], name="new"))))
+    told = files.check("-o", "json")
+    assert (told.code, told.err) == (0, "the plan fits the cluster\n")
+    assert [(one["check"], one["severity"]) for one in told.json] == [("digest", "note")]
+    github = files.check("--format", "github")
+    assert (github.code, github.out.startswith("::notice file=")) == (0, True)
+    assert files.check("--format", "gitlab").json[0]["severity"] == "info"
+    (suite,) = ElementTree.fromstring(files.check("--format", "junit").out)
+    (digest,) = (case for case in suite if case.get("name") == "digest")
+    assert (suite.get("failures"), [one.tag for one in digest]) == ("0", ["system-out"])
+    markdown = files.check("--format", "markdown").out
+    assert markdown.startswith(f"### Plan `{files.plan}`: fits\n") and "| digest | note |" in markdown
+    files.policy.write_text("[cluster]\nunchanged = true\n")
+    strict = files.check("--policy", files.policy, "-o", "json")
+    assert (strict.code, strict.json[0]["severity"], strict.json[0]["rule"]) == (1, "error", f"{files.policy}:2")
+
+
 def test_gitlab_gets_a_code_quality_report(files: Files) -> None:
     ran = files.check("--policy", files.policy, "--format", "gitlab")
     (entry,) = ran.json
@@ -99,7 +120,7 @@ def test_markdown_shows_the_score_card_and_the_findings(files: Files) -> None:
     assert ran.code == 1
     assert "`move` of 1 partitions: **1 moves**, unknown, 0 leader changes (no plan can do with less)." in ran.out
     assert "| replica range | 0 | 0 |" in ran.out
-    assert "| moves | 1 moves, the policy allows 0 moves" in ran.out
+    assert "| moves | error | 1 moves, the policy allows 0 moves" in ran.out
 
 
 def test_an_unknown_key_of_a_policy_is_named_with_its_line(files: Files) -> None:

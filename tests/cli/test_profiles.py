@@ -25,7 +25,8 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
     assert (dry.code, own_profiles.exists()) == (0, False)
     places = ("--checkpoint", "/srv/a", "--checkpoint", "s3://lake/c*", "--event-log", "/srv/events")
     assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", *places, capture=capsys).code == 0
-    prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", capture=capsys)
+    marks = ("--label", "the shop", "--colour", "red", "--logs", "/var/log/kafka")
+    prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", *marks, capture=capsys)
     assert prod.code == 0
     assert in_process("profiles", "default", "prod", capture=capsys).code == 0
     assert in_process("profiles", "list", "-o", "json", capture=capsys).json == [
@@ -38,6 +39,9 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "command_config": None,
             "checkpoints": ["/srv/a", "s3://lake/c*"],
             "event_logs": ["/srv/events"],
+            "logs": [],
+            "label": None,
+            "colour": None,
         },
         {
             "name": "prod",
@@ -48,6 +52,9 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "command_config": None,
             "checkpoints": [],
             "event_logs": [],
+            "logs": ["/var/log/kafka"],
+            "label": "the shop",
+            "colour": "red",
         },
     ]
     assert "b:1" in in_process("profiles", "list", "-o", "table", capture=capsys).out
@@ -74,6 +81,7 @@ def test_a_removed_profile_leaves_the_rest_of_the_file(capsys: Capture, own_prof
         (["add", "dev"], "needs an address"),
         (["add", "a b", "--zookeeper", "z"], "cannot be called"),
         (["add", "dev", "--bootstrap-server", "nonsense:x"], "not an address"),
+        (["add", "dev", "--bootstrap-server", "b:1", "--colour", "pink"], "green, yellow, red, blue"),
         (["default", "absent"], "no profile is called 'absent'"),
     ],
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 
 from cli.framework.talk import Talk
-from cli.views.reassignment_progress import ProgressView
+from cli.views.reassignment_progress import ProgressView, progress_lines
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.common.model import TopicPartition
 
@@ -18,6 +19,24 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_what_moves_stands_first_and_what_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    overall = MoveProgress(None, 10, 200, 5.0, 38.0)
+    stuck = MoveProgress(TopicPartition("t", 0), 0, 150, 0.0, None, "waits for dead broker 1")
+    moving = MoveProgress(TopicPartition("t", 1), 10, 50, 5.0, 8.0)
+    progress = ReassignmentProgress(overall, (stuck, moving), 0, 2)
+    lines = progress_lines(progress)
+    assert [line.split()[0] for line in lines[1:]] == ["t-1", "t-0"]
+    assert lines[2].endswith(", waits for dead broker 1")
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    view = ProgressView(Talk())
+    monkeypatch.setattr(time, "monotonic", iter([0.0, 5.0, 9.0, 9.0]).__next__)
+    view.show(progress)
+    view.show(progress)
+    assert log.getvalue().count("\n") == 1
+    assert log.getvalue().endswith("; waits for dead broker 1\n")
 
 
 def test_an_echoed_ctrl_c_leaves_nothing_of_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:

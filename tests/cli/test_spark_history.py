@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,18 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "lag"
 
 
+def test_days_that_are_over_are_compacted(program: Program, kept: Path) -> None:
+    shutil.move(next(kept.glob("day=*")), kept / "day=2026-01-01")
+    ran = program("spark", "history", "lag", "--compact", "-o", "json")
+    days = [(one["day"], one["files_after"]) for one in ran.json]
+    assert (ran.code, days[0], len(list((kept / "day=2026-01-01").iterdir()))) == (0, ("2026-01-01", 1), 1)
+    assert all(after == 1 for _, after in days)
+    again = program("spark", "history", "lag", "--compact")
+    assert (again.code, again.err) == (0, "nothing to compact\n")
+    nowhere = program("spark", "history", "absent", "--compact", "-o", "json")
+    assert (nowhere.code, nowhere.error["message"]) == (2, "there is no lag history: absent")
+
+
 def test_the_worst_offenders(program: Program, kept: Path) -> None:
     ran = program("spark", "history", "lag", "-o", "json")
     check_json("spark history", Seen(ran.code, ran.out, ran.err))
@@ -89,12 +102,12 @@ def test_what_a_plot_draws() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["history", "absent"], "error: no lag history is there: absent"),
+        (["history", "absent"], "error: there is no lag history: absent"),
         (["history", "lag", "--since", "soon"], "error: --since: not a duration: 'soon'"),
-        (["history", "lag", "--slo-time-lag", "0"], "error: --slo-time-lag wants a time above 0"),
+        (["history", "lag", "--slo-time-lag", "0"], "error: --slo-time-lag must be a time above 0"),
         (["history", "hdfs://h/x"], "error: hdfs:// is no place for this: give a path, s3://, gs:// or abfs://"),
-        (["lag"], "error: where to write is not said: give --out PATH"),
-        (["lag", "--out", "x", "--interval", "0.5s"], "error: --interval wants at least a second"),
+        (["lag"], "error: no place to write is given: give --out PATH"),
+        (["lag", "--out", "x", "--interval", "0.5s"], "error: --interval must be at least a second"),
         (["lag", "--out", "x"], "error: no cluster is named"),
         (["lag", "--out", "other", "-b", "h:1"], "error: not a lag history: the folder has other files in it: other"),
         (["lag", "--out", "x", "--profile", "absent"], "error: no profile is called 'absent'"),

@@ -149,16 +149,20 @@ def test_filters_work_together(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["merge"], "no log is named", "give files or folders"),
+        (["merge"], "no log was named", "give files or folders"),
         (["merge", "absent.log"], "no such file or folder: absent.log", None),
         (["merge", "."], None, None),
         (["merge", "../trees"], "no state-change log in the folder: ../trees", "name other files one by one"),
-        (["merge", "leaderless", "--partition", "1"], "partitions are wanted, but of no topic", "--topic"),
+        (["merge", "leaderless", "--partition", "1"], "partitions are given without a topic", "--topic"),
         (["merge", "leaderless", "--start", "soon"], "not a time: soon", "2h"),
         (["merge", "leaderless", "--tz", "Mars"], "no such time zone: Mars", "Europe/Berlin"),
         (["merge", "leaderless", "--broker", "x"], "not the number of a broker: x", None),
-        (["check", "leaderless", "--window", "soon"], "--window wants a duration", "klamm state-changes check --help"),
-        (["check", "leaderless", "--fail-on", "info"], "--fail-on wants", "klamm state-changes check --help"),
+        (
+            ["check", "leaderless", "--window", "soon"],
+            "--window must be a duration",
+            "klamm state-changes check --help",
+        ),
+        (["check", "leaderless", "--fail-on", "info"], "--fail-on must be", "klamm state-changes check --help"),
     ],
 )
 def test_wrong_use(capsys: Capture, words: list[str], message: str | None, hint: str | None) -> None:

@@ -62,6 +62,9 @@ def test_who_is_asked_and_what_an_empty_answer_means(
             invocation.confirm("delete topic t", is_destructive=is_destructive)
         failure: Failure = stopped.value.failure
         assert failure.code == 2
+        if isinstance(talk, Nobody):
+            assert failure.message == "refusing to delete topic t without confirmation"
+            assert failure.hint is not None and "--yes" in failure.hint
     if isinstance(talk, Person) and not is_confirmed:
         assert talk.asked == [("Delete topic t?", not is_destructive)]
 

@@ -112,7 +112,14 @@ def test_listing(recorded: Recorded, capsys: Capture) -> None:
     assert in_process("topics", "list", *where, capture=capsys).rows == [["lag"], ["move"], ["t1"]]
     assert in_process("topics", "list", "m.*|t1", *where, capture=capsys).rows == [["move"], ["t1"]]
     found = in_process("topics", "list", *where, "-o", "json", capture=capsys).json
-    assert found[0] == {"topic": "lag", "internal": False, "marked_for_deletion": True}
+    assert found[0] == {
+        "topic": "lag",
+        "internal": False,
+        "marked_for_deletion": True,
+        "partition_count": 2,
+        "replication_factor": 2,
+        "size_bytes": None,
+    }
     table = in_process("topics", "list", *where, "-o", "table", capture=capsys).out
     assert "marked for deletion" in table
 

@@ -150,7 +150,7 @@ class Rounds:
         self.reader = TailingReader(self.cluster.bootstrap, self.topic, PARTITIONS)
 
     def _all_topics(self) -> list[str]:
-        names: list[str] = self.cluster.zk(lambda zk: zk.get_all_topics())
+        names: list[str] = self.cluster.zk(lambda zk: zk.topics.get_all_topics())
         return sorted(names)
 
     def _traces(self, topics: list[str]) -> list[str]:

@@ -215,4 +215,4 @@ def test_a_second_broker_with_the_same_id_waits_and_refuses(cluster: FaultCluste
     (told,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
     assert "broker id 1 is already registered" in told
     assert f"{cluster.host}:{spec.port}" in told, "it says whom it met"
-    cluster.wait_in_sync(cluster.zk(lambda zk: zk.get_all_topics()))
+    cluster.wait_in_sync(cluster.zk(lambda zk: zk.topics.get_all_topics()))

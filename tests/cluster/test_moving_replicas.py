@@ -152,7 +152,7 @@ def test_the_next_controller_finishes(cluster: FaultCluster, written: Written) -
 
 def test_by_the_znode_of_old_tools(cluster: FaultCluster, written: Written) -> None:
     targets = {written.partition(0): (1, 2, 3), written.partition(1): (0, 1, 2)}
-    cluster.zk(lambda zk: zk.create_reassignments(targets))
+    cluster.zk(lambda zk: zk.admin.create_reassignments(targets))
     wait_reassigned(cluster, targets)
     cluster.wait_for("the znode is gone", lambda: "/admin/reassign_partitions" not in cluster.leftovers())
 
@@ -207,7 +207,7 @@ def test_deletion_waits_for_a_dead_broker(cluster: FaultCluster, written: Writte
     )
     assert f"/admin/delete_topics/{doomed.topic}" in cluster.leftovers()
     cluster.local.start_broker(victim)
-    cluster.wait_for("the topic is gone", lambda: doomed.topic not in cluster.zk(lambda zk: zk.get_all_topics()))
+    cluster.wait_for("the topic is gone", lambda: doomed.topic not in cluster.zk(lambda zk: zk.topics.get_all_topics()))
     cluster.wait_for("its folders are gone", lambda: not doomed.folders(0) | doomed.folders(1))
     cluster.wait_in_sync([written.topic])
 
@@ -223,5 +223,5 @@ def test_a_topic_being_reassigned_is_deleted(cluster: FaultCluster, written: Wri
         admin.delete_topics([doomed.topic], operation_timeout=1)[doomed.topic].exception(timeout=20)
     finally:
         cluster.proxies.mend_all()
-    cluster.wait_for("the topic is gone", lambda: doomed.topic not in cluster.zk(lambda zk: zk.get_all_topics()))
+    cluster.wait_for("the topic is gone", lambda: doomed.topic not in cluster.zk(lambda zk: zk.topics.get_all_topics()))
     cluster.wait_for("its folders are gone", lambda: not doomed.folders(0))

@@ -127,20 +127,70 @@ def test_the_whole_round(kafka: Cluster, capsys: Capture, tmp_path: Path) -> Non
     assert klamm("cluster", "health", "--fail-on", "warning", side=kafka.by_znodes).code == 0
 
 
+@pytest.mark.parametrize("side", ["by_wire", "by_znodes"])
+def test_leaked_throttles_come_off_without_the_plan(kafka: Cluster, capsys: Capture, tmp_path: Path, side: str) -> None:
+    def klamm(*words: str | Path, side: tuple[str, ...] = kafka.by_wire, stdin: str = "") -> Ran:
+        return in_process(*words, *side, capture=capsys, stdin=stdin)
+
+    topic = f"leaked-{side.replace('_', '-')}"
+    assert klamm("topics", "create", topic, "--replica-assignment", "0:1").code == 0
+    assert klamm("produce", topic, "--acks", "all", stdin=("x" * 999 + "\n") * 3000).code == 0
+    files = ("--reassignment-json-file", plan_file(tmp_path, topic, [2, 1]))
+    slow = klamm("reassign", "execute", *files, "--throttle", "30000", "--rollback-file", tmp_path / "back.json")
+    assert slow.code == 5, slow.err
+    assert klamm("reassign", "verify", "--all", side=getattr(kafka, side)).code == 5
+    assert klamm("reassign", "cancel", *files, "--preserve-throttles").code == 0
+    assert "klamm reassign verify --all" in klamm("cluster", "health", "-o", "table").out
+    assert settings_of(kafka, capsys, "--topic", topic) != {} != settings_of(kafka, capsys, "--broker", "2")
+    done = klamm("reassign", "verify", "--all", side=getattr(kafka, side))
+    assert done.code == 0, done.err
+    assert settings_of(kafka, capsys, "--topic", topic) == {} == settings_of(kafka, capsys, "--broker", "2")
+
+
+def test_a_target_that_goes_is_named_while_it_is_waited_for(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
+    def klamm(*words: str | Path, side: tuple[str, ...] = kafka.by_wire, stdin: str = "") -> Ran:
+        return in_process(*words, *side, capture=capsys, stdin=stdin)
+
+    assert klamm("topics", "create", "held", "--replica-assignment", "0:1").code == 0
+    assert klamm("produce", "held", "--acks", "all", stdin=("x" * 999 + "\n") * 3000).code == 0
+    files = ("--reassignment-json-file", plan_file(tmp_path, "held", [2, 1]))
+    slow = klamm("reassign", "execute", *files, "--throttle", "30000", "--rollback-file", tmp_path / "back.json")
+    assert slow.code == 5, slow.err
+    kafka.brokers[2].stop()
+    try:
+        held = klamm("reassign", "verify", *files, "--wait", "--timeout", "15", "-o", "json")
+    finally:
+        kafka.brokers[2].start()
+        wait_until_all_know_each_other(kafka.brokers)
+    assert (held.code, held.json[0]["reason"]) == (5, "waits for dead broker 2"), held.err
+    assert held.err.splitlines()[-1] == "it goes on when the broker is back; to stop it: klamm reassign cancel"
+    again = klamm("reassign", "execute", *files, "--additional", "--throttle", "90000000", "--wait", "--timeout", "90")
+    assert again.code == 0, again.err
+    assert settings_of(kafka, capsys, "--topic", "held") == {} == settings_of(kafka, capsys, "--broker", "2")
+
+
 def test_a_replica_goes_to_another_log_dir(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
-    def klamm(*words: str | Path) -> Ran:
-        return in_process(*words, *kafka.by_wire, capture=capsys)
+    def klamm(*words: str | Path, stdin: str = "") -> Ran:
+        return in_process(*words, *kafka.by_wire, capture=capsys, stdin=stdin)
 
     assert klamm("topics", "create", "d", "--replica-assignment", "0:1").code == 0
+    assert klamm("produce", "d", "--acks", "all", stdin=("x" * 999 + "\n") * 3000).code == 0
     there = next(path for path in kafka.log_dirs(0) if not (Path(path) / "d-0").exists())
     wrong = klamm("reassign", "execute", "--reassignment-json-file",
                   plan_file(tmp_path, "d", [0, 1], log_dirs=["/nowhere", "any"]))  # fmt: skip
     assert (wrong.code, "has no log dir /nowhere" in wrong.err) == (2, True)
     plan = plan_file(tmp_path, "d", [0, 1], log_dirs=[there, "any"])
-    moved = klamm("reassign", "execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle",
-                  "9000000", "--rollback-file", tmp_path / "back", "--wait", "--timeout", "90")  # fmt: skip
+    slow = klamm("reassign", "execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle",
+                 "20000", "--rollback-file", tmp_path / "slow")  # fmt: skip
+    assert slow.code == 5, slow.err
+    assert klamm("reassign", "verify", "--all").code == 0, "no reassignment is under way"
+    assert settings_of(kafka, capsys, "--broker", "0"), "but this move is, and keeps its rate"
+    moved = klamm("reassign", "execute", "--reassignment-json-file", plan, "--additional",
+                  "--replica-alter-log-dirs-throttle", "90000000", "--rollback-file", tmp_path / "back",
+                  "--wait", "--timeout", "90")  # fmt: skip
     assert moved.code == 0, moved.err
     assert (Path(there) / "d-0").is_dir()
+    assert settings_of(kafka, capsys, "--broker", "0") == {} == settings_of(kafka, capsys, "--topic", "d")
     assert settings_of(kafka, capsys, "--topic", "d") == {} == settings_of(kafka, capsys, "--broker", "0")
 
 
@@ -172,3 +222,24 @@ def test_changes_leave_what_kafkas_tools_leave(kafka: Cluster, capsys: Capture, 
 
 def test_throttled_moves_leave_what_kafkas_tool_leaves(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
     move_with_throttles(Operator(kafka.by_znodes[1], kafka.by_wire[1], "wire", capsys, tmp_path))
+
+
+@pytest.mark.parametrize("side", ["wire", "znodes"])
+def test_a_broker_is_demoted_and_restored(kafka: Cluster, capsys: Capture, tmp_path: Path, side: str) -> None:
+    where = kafka.by_wire if side == "wire" else kafka.by_znodes
+    topic, way_back = f"demoted-{side}", tmp_path / "way-back.json"
+
+    def klamm(*words: str | Path) -> Ran:
+        return in_process(*words, *where, "--yes", "--timeout", "60", capture=capsys)
+
+    def shape() -> list[tuple[list[int], int]]:
+        return [(one["replicas"], one["leader"]) for one in partitions_of(kafka, topic, capsys)]
+
+    created = in_process("topics", "create", topic, "--replica-assignment", "0:1,0:2", *kafka.by_wire, capture=capsys)
+    assert created.code == 0, created.err
+    done = klamm("brokers", "demote", "0", "--rollback-file", way_back)
+    assert done.code in (0, 1), done.err
+    assert shape() == [([1, 0], 1), ([2, 0], 2)]
+    back = klamm("brokers", "restore", way_back, "--rollback-file", tmp_path / "again.json")
+    assert back.code == 0, back.err
+    assert shape() == [([0, 1], 0), ([0, 2], 0)]

@@ -1,29 +1,33 @@
-"""Apache Kafka's brokers watched: what they tell, and how soon a killed one is seen."""
+"""Apache Kafka through the dashboard: a killed broker is seen soon, and its leaders are elected back by keys."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from dashboards import Driven
 from event_loop import in_event_loop
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import NewTopic
-from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
 from engine.zk.watches import WatchEvent
+from tui.app import Dashboard
+from tui.session import Session
 
 ORDERS = TopicPartition("orders", 0)
 SEEN_WITHIN_S = 2.0
+"""Of the end of a broker's session: that is when the cluster itself learns of it."""
 DEADLINE_S = 60.0
 
 
@@ -34,6 +38,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
         overrides = {"zookeeper.session.timeout.ms": "4000", "controlled.shutdown.enable": "false"}
+        overrides["auto.leader.rebalance.enable"] = "false"
         made = [
             stack.enter_context(
                 ApacheKafkaBroker(
@@ -47,14 +52,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         yield zookeeper, made
 
 
-async def _until(feed: LiveFeed, is_wanted: Callable[[Frame], bool]) -> Frame:
-    async with asyncio.timeout(DEADLINE_S):
-        async for frame in feed.frames():
-            if is_wanted(frame):
-                return frame
-    raise AssertionError("the feed ended")
-
-
 async def _unregistered(zk: ZkClient, broker_id: int) -> None:
     """Return as soon as ZooKeeper has ended a broker's session."""
     gone = asyncio.Event()
@@ -66,35 +63,86 @@ async def _unregistered(zk: ZkClient, broker_id: int) -> None:
     await gone.wait()
 
 
+def _everything_is_read(driven: Driven) -> bool:
+    frame = driven.app.board.frame
+    return frame is not None and ORDERS in frame.offsets and ORDERS in frame.logs and len(frame.words) == 2
+
+
+def _check_what_kafka_tells(driven: Driven) -> None:
+    frame = driven.app.board.frame
+    assert frame is not None and frame.cluster is not None and frame.min_isr["orders"] == 1
+    told = {stage: status.error for stage, status in frame.stages.items() if status.error}
+    assert set(told) == {Stage.SPARK}, told
+    partition = frame.cluster.partition(ORDERS)
+    assert partition is not None and set(partition.isr) == {0, 1} and partition.leader_epoch == 0
+    assert all(said.controller_id == frame.cluster.controller_id for said in frame.words.values())
+
+
+async def _kill(victim: ApacheKafkaBroker, zk: ZkClient) -> float:
+    """Kill a broker; return when ZooKeeper has ended its session."""
+    gone = asyncio.create_task(_unregistered(zk, victim.broker_id), name="session-of-the-victim")
+    await asyncio.sleep(0)
+    await asyncio.to_thread(victim.process.kill)
+    async with asyncio.timeout(DEADLINE_S):
+        await gone
+    return asyncio.get_running_loop().time()
+
+
+async def _elect_back(driven: Driven, victim: int) -> None:
+    """Give the victim its leaders back, by keys alone."""
+    await driven.press("3")
+    await driven.until(lambda: driven.app.board.total.electable[victim] == 2)
+    await driven.until(lambda: driven.main.model.put_cursor_on("orders"))
+    await driven.press("E")
+    await driven.sees("Elect preferred leaders of")
+    assert "klamm elect preferred --topic orders" in driven.text
+    await driven.press("y")
+    await driven.sees("Elect preferred leaders: done")
+    await driven.press("escape")
+    await driven.until(lambda: driven.app.board.total.leaders[victim] == 2)
+
+
+async def _check_what_was_logged(driven: Driven) -> None:
+    """What Kafka's brokers logged of a partition ends with how it is now."""
+    await driven.press("colon")
+    await driven.type("p orders-0")
+    await driven.press("enter", "w")
+    await driven.sees("entries about orders-0   from 2 logs")
+    shown = driven.main.partition_logs.shown
+    assert shown is not None and shown.log is not None
+    last = [entry.state for entry in shown.log.entries if entry.state is not None][-1]
+    assert last.leader == driven.app.board.topics[0].partitions[0].leader
+
+
 @in_event_loop
-async def test_a_killed_broker_of_kafka_is_seen_within_two_seconds_of_its_sessions_end(
+async def test_a_killed_broker_is_shown_within_two_seconds_and_gets_its_leaders_back_by_keys(
     brokers: tuple[str, list[ApacheKafkaBroker]],
 ) -> None:
     zookeeper, (survivor, victim) = brokers
-    target = ClusterTarget("kafka", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=parse_addresses(survivor.bootstrap))
+    address = parse_addresses(survivor.bootstrap)
+    logs = (str(survivor.folder), str(victim.folder))
+    target = ClusterTarget("kafka", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=address, logs=logs)
     async with Cluster(target) as opened:
         await (await topic_changer(opened)).create(NewTopic("orders", partition_count=4, replication_factor=2))
     loop = asyncio.get_running_loop()
-    async with await ZkClient.connect(zookeeper, make_chroot=False) as zk:
-        feed = LiveFeed(target)
-        await feed.start()
-        frame = await _until(feed, lambda f: ORDERS in f.offsets and ORDERS in f.logs and len(f.words) == 2)
-        assert frame.cluster is not None and frame.min_isr["orders"] == 1
-        assert all(not status.error for status in frame.stages.values())
-        partition = frame.cluster.partition(ORDERS)
-        assert partition is not None and set(partition.isr) == {0, 1} and partition.leader_epoch == 0
-        assert all(said.controller_id == frame.cluster.controller_id for said in frame.words.values())
-        gone = asyncio.create_task(_unregistered(zk, 1), name="session-of-the-victim")
-        await asyncio.sleep(0)
-        await asyncio.to_thread(victim.process.kill)
-        async with asyncio.timeout(DEADLINE_S):
-            await gone
-        ended_s = loop.time()
-        frame = await _until(feed, lambda f: f.cluster is not None and f.cluster.live_broker_ids == {0})
+    app = Dashboard(Session(feed := LiveFeed(target), target))
+    async with await ZkClient.connect(zookeeper, make_chroot=False) as zk, app.run_test(size=(140, 45)) as pilot:
+        driven = Driven(app, pilot, feed)
+        await driven.until(lambda: _everything_is_read(driven))
+        _check_what_kafka_tells(driven)
+        await driven.sees("● HEALTHY")
+
+        ended_s = await _kill(victim, zk)
+        await driven.until(lambda: "1 of 2" in driven.text and "✖ CRITICAL" in driven.text)
         assert loop.time() - ended_s < SEEN_WITHIN_S
-        frame = await _until(
-            feed, lambda f: f.cluster is not None and all(p.isr == (0,) for p in f.cluster.topics[0].partitions)
-        )
+        await driven.until(lambda: all(p.isr == (0,) for p in app.board.topics[0].partitions))
         assert loop.time() - ended_s < 5 * SEEN_WITHIN_S
-        assert frame.link(Side.WIRE).cause == "" and frame.stage(Stage.METADATA).error == ""
-        await feed.close()
+        frame = app.board.frame
+        assert frame is not None and not frame.link(Side.WIRE).cause and not frame.stage(Stage.METADATA).error
+
+        await asyncio.to_thread(victim.start)
+        await _elect_back(driven, victim.broker_id)
+        await driven.press("1")
+        await driven.sees("● HEALTHY")
+        assert app.board.total.under_replicated == 0
+        await _check_what_was_logged(driven)

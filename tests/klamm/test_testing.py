@@ -157,7 +157,7 @@ def test_what_cannot_start_is_told_with_a_hint(tmp_path: Path) -> None:
         LocalCluster(1, directory=tmp_path, config={"num.io.threads": "many"}).start()
     assert caught.value.hint is not None
     assert str(tmp_path) in caught.value.hint
-    with pytest.raises(OperationError, match="--chroot wants a path"):
+    with pytest.raises(OperationError, match="--chroot must be a path"):
         LocalCluster(1, chroot="kafka").start()
     with pytest.raises(OperationError, match="names a broker twice"):
         LocalCluster([1, 1]).start()

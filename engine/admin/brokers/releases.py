@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from engine.protocol.api_keys import ApiKey
 
 _MARKS: tuple[tuple[str, ApiKey, int], ...] = (
+    ("4.2", ApiKey.OFFSET_FETCH, 10),
+    ("4.1", ApiKey.FETCH, 18),
+    ("4.0", ApiKey.METADATA, 13),
     ("3.9", ApiKey.FETCH, 17),
     ("3.8", ApiKey.LIST_GROUPS, 5),
     ("3.7", ApiKey.FETCH, 16),

@@ -38,15 +38,15 @@ _ADVICE: Mapping[ErrorCode, Words] = {
         "the change may still be carried out; look again, and give more time with ", Parameter.TIMEOUT
     ),
     ErrorCode.UNSUPPORTED_VERSION: Phrase(
-        "the cluster is too old for this; by ZooKeeper it may work: ", Give(Parameter.ZOOKEEPER)
+        "the cluster is too old for this; it may work through ZooKeeper: ", Give(Parameter.ZOOKEEPER)
     ),
-    ErrorCode.UNKNOWN_TOPIC_ID: Phrase("the topic was deleted or created anew; ", SEE_TOPICS),
+    ErrorCode.UNKNOWN_TOPIC_ID: Phrase("the topic was deleted or created again; ", SEE_TOPICS),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the cluster",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the group",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
     ErrorCode.CORRUPT_MESSAGE: "the records were damaged on the way, or a null key was sent to a compacted topic",
-    ErrorCode.INVALID_RECORD: "the topic does not take such a record; a compacted topic wants a key",
+    ErrorCode.INVALID_RECORD: "the topic does not accept such a record; a compacted topic requires a key",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
-from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase, Words
+from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Cluster:
         self.on_read = on_read
         self.timeout_s = timeout_s
         self._zk: ZkClient | None = None
+        self._has_sent = False
         self._wire: WireCluster | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -132,13 +133,14 @@ class Cluster:
         if self._zk is not None:
             return self._zk
         if self.target.zookeeper is None:
-            hint = Phrase("give ", Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"))
-            raise BadRequest("this needs ZooKeeper", hint=hint)
+            raise BadRequest("this needs ZooKeeper", hint=NAME_ZOOKEEPER)
         from engine.admin.cluster.zookeeper import open_zookeeper
 
         has_brokers = bool(self.target.bootstrap)
         try:
-            self._zk = await open_zookeeper(self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers)
+            self._zk = await open_zookeeper(
+                self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
+            )
         except Unreachable as error:
             if not has_brokers or self.target.via is not None:
                 raise
@@ -177,8 +179,15 @@ class Cluster:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
+    @property
+    def has_sent_changes(self) -> bool:
+        """Whether anything was sent that may change the cluster, answered or not."""
+        by_wire = self._wire is not None and self._wire.change_count > 0
+        return self._has_sent or by_wire or (self._zk is not None and self._zk.write_count > 0)
+
     async def close_wire(self) -> None:
         """Close the connections to brokers; the next ``wire`` opens new ones, to whoever answers then."""
+        self._has_sent = self.has_sent_changes
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()

@@ -67,9 +67,9 @@ async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
     from engine.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(zk)
-    cluster_id = await kafka.get_cluster_id()
-    controller_id = await kafka.get_controller_id()
-    epoch = await kafka.get_controller_epoch()
+    cluster_id = await kafka.cluster.get_cluster_id()
+    controller_id = await kafka.controller.get_controller_id()
+    epoch = await kafka.controller.get_controller_epoch()
     return ClusterMembers(
         cluster_id=cluster_id,
         controller_id=NO_CONTROLLER if controller_id is None else controller_id,

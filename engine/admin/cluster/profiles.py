@@ -9,6 +9,9 @@
     read_only = true
     checkpoints = ["s3://lake/checkpoints", "/srv/spark/*/checkpoint"]
     event_logs = ["/srv/spark/events"]
+    logs = ["/var/log/kafka"]
+    label = "staging"
+    colour = "yellow"
 
 The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is there.
 """
@@ -20,6 +23,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +31,25 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config")
-_LIST_KEYS = ("checkpoints", "event_logs")
+_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "label", "colour")
+_LIST_KEYS = ("checkpoints", "event_logs", "logs")
+
+
+class Colour(StrEnum):
+    """What a cluster is told from others by."""
+
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+    BLUE = "blue"
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One named cluster. At least one of ``zookeeper`` and ``bootstrap_servers`` is there.
 
-    ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces.
+    ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
+    its brokers' state-change logs can be read. ``label`` and ``colour`` are what a person tells it from others by.
     """
 
     name: str
@@ -46,6 +60,9 @@ class Profile:
     is_default: bool = False
     checkpoints: tuple[str, ...] = ()
     event_logs: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    label: str | None = None
+    colour: Colour | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +92,20 @@ class Profiles:
 
 def profiles_path(environment: Mapping[str, str]) -> Path:
     """Return where ``clusters.toml`` is looked for, whether it exists or not."""
-    base = environment.get("XDG_CONFIG_HOME")
-    root = Path(base) if base else Path(environment.get("HOME", "~")).expanduser() / ".config"
-    return root / "klamm" / "clusters.toml"
+    return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "clusters.toml"
+
+
+def user_folder(environment: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """Return klamm's own folder for one kind of file: below what the variable names, else below the home."""
+    base = environment.get(variable)
+    if base:
+        return Path(base) / "klamm"
+    try:
+        home = Path(environment.get("HOME", "~")).expanduser()
+    except RuntimeError:
+        # A container's user may have neither a home nor a name.
+        home = Path("/")
+    return home / below_home / "klamm"
 
 
 def load_profiles(path: Path) -> Profiles:
@@ -97,7 +125,7 @@ def load_profiles(path: Path) -> Profiles:
     default = document.get("default")
     clusters = document.get("clusters", {})
     if not isinstance(clusters, dict) or not (default is None or isinstance(default, str)):
-        raise BadRequest('wants default = "NAME" and tables [clusters.NAME]', where=str(path))
+        raise BadRequest('must hold default = "NAME" and tables [clusters.NAME]', where=str(path))
     profiles = Profiles(path, tuple(_profile(path, name, entry, default) for name, entry in clusters.items()), default)
     if default is not None:
         profiles.named(default)
@@ -171,6 +199,8 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         places = entry.get(key, [])
         if not isinstance(places, list) or not all(isinstance(place, str) and place for place in places):
             raise BadRequest(f"{key} must be a list of texts", where=where)
+    if entry.get("colour", Colour.GREEN) not in set(Colour):
+        raise BadRequest(f"colour must be one of {', '.join(Colour)}", where=where)
     if not isinstance(entry.get("read_only", False), bool):
         raise BadRequest("read_only must be true or false", where=where)
     if not (entry.get("zookeeper") or entry.get("bootstrap_servers")):
@@ -184,6 +214,9 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         name == default,
         tuple(entry.get("checkpoints", ())),
         tuple(entry.get("event_logs", ())),
+        tuple(entry.get("logs", ())),
+        entry.get("label"),
+        Colour(entry["colour"]) if "colour" in entry else None,
     )
 
 

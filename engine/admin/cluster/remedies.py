@@ -35,6 +35,7 @@ class Operation(Enum):
     LIST_REASSIGNMENTS = "the list of reassignments"
     VERIFY_REASSIGNMENT = "the verification of a reassignment"
     AWAIT_REASSIGNMENT = "the wait for a reassignment"
+    RESUME_PLAN = "the resumption of the plan"
     LIST_GROUPS = "the list of groups"
     DESCRIBE_GROUP = "the description of the group"
     LIST_OFFSETS = "the offsets"
@@ -165,6 +166,11 @@ def words(part: Part) -> Words:
 SEE_TOPICS = Phrase("list the topics with: ", Operation.LIST_TOPICS)
 START_IT = Phrase("is it running there? look at the address, or start one here: ", Operation.START_LOCAL_CLUSTER)
 GIVE_TIME = Phrase("give it more time with ", Give(Parameter.TIMEOUT))
+NAME_ZOOKEEPER = Phrase(
+    "give ",
+    Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"),
+    "; a cluster of Kafka 4 (KRaft) has none: brokers, topics, settings and groups are asked over the wire",
+)
 USE_BROKERS = Phrase("use ", Parameter.BOOTSTRAP_SERVERS)
 FIND_BROKERS = Phrase(
     "give ", Parameter.BOOTSTRAP_SERVERS, ", or let brokers be found with ", Give(Parameter.VIA, "wire")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.profiles import Profile, load_profiles, profiles_path
+from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
@@ -87,6 +87,22 @@ class ClusterTarget:
     checkpoints: tuple[str, ...] = ()
     event_logs: tuple[str, ...] = ()
     """Where Spark's queries leave their traces, as the profile says."""
+    logs: tuple[str, ...] = ()
+    """Where the brokers' state-change logs are, as far as this machine can read them."""
+    label: str = ""
+    colour: Colour | None = None
+    """How a person tells it from other clusters."""
+
+    @property
+    def title(self) -> str:
+        """Name and address, for whoever has to say yes to a change: ``profile prod (kafka1:9092)``."""
+        address = ",".join(f"{host}:{port}" for host, port in self.bootstrap) or self.zookeeper
+        match self.origin:
+            case Origin.PROFILE:
+                return f"profile {self.name} ({address})"
+            case Origin.LOCAL:
+                return f"the {self.name} ({address})"
+        return self.name
 
     @property
     def source(self) -> Source:
@@ -208,6 +224,9 @@ def _from_profile(profile: Profile) -> ClusterTarget:
         is_read_only=profile.read_only,
         checkpoints=profile.checkpoints,
         event_logs=profile.event_logs,
+        logs=profile.logs,
+        label=profile.label or "",
+        colour=profile.colour,
     )
 
 
@@ -227,6 +246,6 @@ def _forced(target: ClusterTarget, via: Side) -> ClusterTarget:
     if target.snapshot is not None:
         raise BadRequest("a snapshot is read from its file", hint=Phrase("leave ", Parameter.VIA, " out"))
     if via is Side.ZOOKEEPER and target.zookeeper is None:
-        message = Phrase(Give(Parameter.VIA, via.value), " wants a ZooKeeper")
+        message = Phrase(Give(Parameter.VIA, via.value), " needs a ZooKeeper")
         raise BadRequest(message, hint=Phrase("give ", Give(Parameter.ZOOKEEPER), " too"))
     return replace(target, via=via)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused
-from engine.common.errors import ErrorCode, error_code
+from engine.common.errors import ErrorCode, error_code, said_by
 
 _PASSING = frozenset(
     {
@@ -38,7 +38,7 @@ class Unknown:
     @staticmethod
     def of_error(error: Exception) -> Unknown:
         """Return what a failed request means."""
-        message = str(error) or type(error).__name__
+        message = said_by(error)
         if isinstance(error, AdminError) and error.where:
             message = f"{message}: {error.where}"
         code = error.code if isinstance(error, Refused) else None

@@ -101,6 +101,8 @@ class WireCluster:
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
         """What shows the outcome of changes that were sent and not answered, or not yet."""
+        self.change_count = 0
+        """How many changes were sent, answered or not."""
         self.keeps_settings = False
         """Settings of topics have been waited for in vain: ZooKeeper, where brokers read them, is most likely down."""
 
@@ -119,7 +121,7 @@ class WireCluster:
         if version == 0:
             request.topics = asked or []
         response = cast("MetadataResponse", await self._ask(client, request))
-        self._remember(response)
+        self._remember(response, names_any_controller=_is_of_kraft(await client.api_versions()))
         if wanted is None and topics is not None:
             response.topics = [topic for topic in response.topics if topic.name in topics]
         return response
@@ -129,6 +131,17 @@ class WireCluster:
         if not self._nodes:
             await self.metadata([])
         return self._nodes
+
+    async def is_kraft(self) -> bool:
+        """Whether the cluster has no ZooKeeper.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        client = await self._any_client()
+        # Asked for once per connection, and a broken one is told in the words of this layer.
+        await self.version(client, ApiKey.METADATA)
+        return _is_of_kraft(await client.api_versions())
 
     async def call_any(self, request: Request, *, limit_s: float | None = None) -> Any:
         """Ask whichever broker answers.
@@ -144,8 +157,8 @@ class WireCluster:
             if not limit.expired():
                 raise
             # Answers come in the order of the questions: over this connection nothing else would be heard.
-            await client.close()
-            raise Unreachable(f"no answer within {limit_s:g} s", where=client.address) from error
+            await client.close(silence := f"no answer within {limit_s:g} s")
+            raise Unreachable(silence, where=client.address) from error
 
     async def call_broker(
         self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None
@@ -220,9 +233,11 @@ class WireCluster:
             self._observe(f"controller {controller_id} cannot be reached: {error}")
             return None
         finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
+            was_answered = asking.done()
+            asking.cancel()
+            # Its error is taken note of, too, where this ends for another reason.
+            await asyncio.gather(asking, return_exceptions=True)
+            if not was_answered:
                 await self._hang_up(controller_id)
 
     async def _hang_up(self, broker_id: int) -> None:
@@ -230,7 +245,7 @@ class WireCluster:
         node = self._nodes.get(broker_id)
         client = None if node is None else self._clients.get((node.host, node.port))
         if client is not None:
-            await client.close()
+            await client.close("it did not answer in time")
 
     async def controller_id(self) -> int:
         """Return the controller's id; waits for an election that is going on, until the caller's deadline."""
@@ -242,7 +257,7 @@ class WireCluster:
         return self._controller_id
 
     async def reachable_controller_id(self) -> int:
-        """Return the id of a controller that takes connections, which a change can be sent to.
+        """Return the id of a controller that answers, which a change can be sent to.
 
         One that has died stays the controller until its session with ZooKeeper ends: the next one is waited for.
 
@@ -253,7 +268,8 @@ class WireCluster:
         while True:
             controller_id = await self.controller_id()
             try:
-                await self.client_of(controller_id)
+                # A frozen one takes connections too; only one that greets will get what is sent.
+                await self.version(await self.client_of(controller_id), ApiKey.METADATA)
             except Unreachable as error:
                 if time.monotonic() >= deadline:
                     where = f"broker {controller_id}, the controller"
@@ -403,11 +419,14 @@ class WireCluster:
     ) -> Any:
         look = None if getattr(request, "validate_only", False) else WHERE_TO_LOOK.get(request.api_key)
         started = time.monotonic()
+        is_sent = False
         try:
+            version = await client.version_for(request.api_key, version_max=version_max)
+            is_sent = True
             with self._noted_until_answered(look):
-                response = await client.call(request, version_max=version_max, timeout_ms=timeout_ms)
+                response = await client.send(request, version, timeout_ms=timeout_ms)
         except NetworkError as error:
-            if look is not None and isinstance(error, _LOSSES):
+            if look is not None and is_sent and isinstance(error, _LOSSES):
                 raise _outcome_unknown(error, look) from error
             raise unreachable(error) from error
         except asyncio.CancelledError:
@@ -424,6 +443,7 @@ class WireCluster:
         if look is None:
             yield
             return
+        self.change_count += 1
         self.unanswered[look] += 1
         try:
             yield
@@ -432,8 +452,14 @@ class WireCluster:
             raise
         self.unanswered[look] -= 1
 
-    def _remember(self, response: MetadataResponse) -> None:
+    def _remember(self, response: MetadataResponse, *, names_any_controller: bool) -> None:
+        """Remember who is there. The broker that was named once stays the controller where each answer names another.
+
+        On KRaft any broker passes on what is meant for the controller. One that is merely slow has not been replaced.
+        """
         self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        if names_any_controller and self._controller_id in self._nodes:
+            response.controller_id = self._controller_id
         self._controller_id = response.controller_id
         self.cluster_id = response.cluster_id
 
@@ -473,6 +499,11 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     if isinstance(error, RequestTimedOut):
         return AnswerLost(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)
+
+
+def _is_of_kraft(offered: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether a broker that offers these APIs is one of a cluster without ZooKeeper."""
+    return ApiKey.DESCRIBE_QUORUM in offered
 
 
 def answer_limit_ms(timeout_ms: int) -> int:

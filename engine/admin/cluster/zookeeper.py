@@ -24,12 +24,18 @@ _LOOK_S = 1.0
 
 
 async def open_zookeeper(
-    connect: str, *, timeout_s: float, has_brokers: bool = False, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    connect: str,
+    *,
+    timeout_s: float,
+    has_brokers: bool = False,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    patience_s: float | None = None,
 ) -> ZkClient:
     """Open a session and return the client.
 
     Args:
         has_brokers: the caller could ask brokers instead, and is told so.
+        patience_s: so long after ZooKeeper falls silent calls end with SessionLost; None lets them wait for its return.
         session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
 
     Raises:
@@ -38,7 +44,7 @@ async def open_zookeeper(
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
     opening = asyncio.create_task(
-        _open(connect, timeout_s, connect_s_max, instead, session_timeout_ms), name="open-zookeeper"
+        _open(connect, timeout_s, connect_s_max, instead, session_timeout_ms, patience_s), name="open-zookeeper"
     )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
@@ -66,7 +72,12 @@ async def _somebody_listens(connect: str) -> bool:
 
 
 async def _open(
-    connect: str, timeout_s: float, connect_s_max: float, instead: Phrase, session_timeout_ms: int
+    connect: str,
+    timeout_s: float,
+    connect_s_max: float,
+    instead: Phrase,
+    session_timeout_ms: int,
+    patience_s: float | None,
 ) -> ZkClient:
     try:
         return await ZkClient.connect(
@@ -76,6 +87,7 @@ async def _open(
             connection_timeout_ms=int(min(timeout_s * 0.6, connect_s_max) * 1000),
             client_name="klamm",
             make_chroot=False,
+            patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
     except ConnectTimedOut as error:
         who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
@@ -97,7 +109,7 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
     from engine.zk.kafka_client import KafkaZkClient
     from engine.zk.reads import or_raise
 
-    found = (await KafkaZkClient(zk).read_broker_registrations()).values()
+    found = (await KafkaZkClient(zk).brokers.read_broker_registrations()).values()
     return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]
 
 

@@ -103,7 +103,7 @@ async def alter_entity(
     from engine.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
-    if entity.type is EntityType.TOPIC and not await kafka.topic_exists(entity.name or ""):
+    if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
 

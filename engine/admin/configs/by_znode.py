@@ -50,7 +50,7 @@ class ZkConfigReader:
             return await describe_clients_zk(self._kafka, kind, None)
         entities = await self._entities(kind)
         _refuse_all_of(kind, include_all=include_all)
-        reads = (await self._kafka.get_entities_configs([entity_path(entity) for entity in entities])).values()
+        reads = (await self._kafka.configs.get_entities_configs([entity_path(entity) for entity in entities])).values()
         found = []
         for entity, read in zip(entities, reads, strict=True):
             settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
@@ -61,10 +61,13 @@ class ZkConfigReader:
     async def _entities(self, kind: EntityType) -> list[Entity]:
         """Return all topics, or the brokers that have settings or live, and their default."""
         if kind is EntityType.TOPIC:
-            return [Entity(kind, name) for name in await self._kafka.get_all_topics()]
+            return [Entity(kind, name) for name in await self._kafka.topics.get_all_topics()]
         if kind is not EntityType.BROKER:
             entity_path(Entity(kind, None))
-        ids = {*map(str, await self._kafka.get_broker_ids()), *await self._kafka.get_entity_names(ConfigType.BROKER)}
+        ids = {
+            *map(str, await self._kafka.brokers.get_broker_ids()),
+            *await self._kafka.configs.get_entity_names(ConfigType.BROKER),
+        }
         return [*(Entity(kind, name) for name in sorted(filter(str.isdecimal, ids), key=int)), Entity(kind, None)]
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
@@ -74,9 +77,9 @@ class ZkConfigReader:
             (found,) = await describe_clients_zk(self._kafka, entity.type, entity)
             return found
         path = entity_path(entity)
-        if entity.type is EntityType.TOPIC and not await self._kafka.topic_exists(entity.name or ""):
+        if entity.type is EntityType.TOPIC and not await self._kafka.topics.topic_exists(entity.name or ""):
             raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
-        settings = await self._kafka.get_entity_configs(path)
+        settings = await self._kafka.configs.get_entity_configs(path)
         self._observe(f"ZooKeeper told {len(settings)} settings of {entity}")
         _refuse_all_of(entity.type, include_all=include_all)
         return _described(entity, settings, include_all=include_all)
@@ -84,7 +87,7 @@ class ZkConfigReader:
 
 def _refuse_all_of(kind: EntityType, *, include_all: bool) -> None:
     if include_all and kind is not EntityType.TOPIC:
-        raise BadRequest("what a broker has in its file is not in ZooKeeper", hint=USE_BROKERS)
+        raise BadRequest("ZooKeeper does not hold the settings of a broker's file", hint=USE_BROKERS)
 
 
 def _described(entity: Entity, settings: Mapping[str, str], *, include_all: bool) -> EntityConfigs:
@@ -134,17 +137,19 @@ async def alter_configs_zk(
     if entity.type is EntityType.TOPIC:
         configs = await topic_configs_after(kafka, entity.name or "", additions, deletions)
     else:
-        configs = changed_settings(await kafka.get_entity_configs(path), additions, deletions, str(entity))
+        configs = changed_settings(await kafka.configs.get_entity_configs(path), additions, deletions, str(entity))
         check_broker_configs(additions, is_default=entity.name is None)
     if not validate_only:
-        await kafka.change_entity_configs(path, configs, check_controller=await kafka.controller_exists())
+        await kafka.configs.change_entity_configs(
+            path, configs, check_controller=await kafka.controller.controller_exists()
+        )
 
 
 async def topic_configs_after(
     kafka: KafkaZkClient, topic: str, additions: Mapping[str, str], deletions: Sequence[str]
 ) -> dict[str, str]:
     """Return a topic's overrides as they will be; errors as ``alter_configs_zk``."""
-    present = await kafka.get_entity_configs(f"topics/{topic}")
+    present = await kafka.configs.get_entity_configs(f"topics/{topic}")
     configs = changed_settings(present, additions, deletions, f"topic {topic}")
     check_topic_configs({key: value for key, value in configs.items() if key in additions or key not in present})
     return configs

@@ -29,7 +29,7 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
     else:
         wanted = await _all_of(kafka, kind)
     found = []
-    for path, read in (await kafka.get_entities_configs(list(wanted))).items():
+    for path, read in (await kafka.configs.get_entities_configs(list(wanted))).items():
         settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
         if settings or entity is not None:
             found.append(_described(wanted[path], settings))
@@ -38,14 +38,14 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
 
 async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:
     entity_type, part = _TYPES[kind]
-    names = await kafka.get_entity_names(entity_type)
+    names = await kafka.configs.get_entity_names(entity_type)
     entities = {name: entity_of([(part, _named(name))]) for name in names}
     return {f"{entity_type.value}/{name}": one for name, one in entities.items() if one is not None}
 
 
 async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
     found = {}
-    for user, client in await kafka.get_clients_of_users():
+    for user, client in await kafka.configs.get_clients_of_users():
         entity = entity_of([("user", _named(user)), ("client-id", _named(client))])
         if entity is not None:
             found[_path_of_client(user, client)] = entity

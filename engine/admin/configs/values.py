@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.common.quantities import parse_duration_s, parse_size
 from engine.common.snapshot import TopicSnapshot
 
 UNKNOWN_SETTINGS_HINT = Phrase("brokers read them from ZooKeeper: is it up? ", Operation.CHECK_ZOOKEEPER, " tells")
@@ -131,6 +132,37 @@ class EntityConfigs:
     error: str | None = None
 
 
+_LOSING = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One setting of an entity before and after.
+
+    ``old`` and ``new`` None: it is not set on this entity, or nobody may see the value. ``inherited`` is what holds
+    while it is not set, where somebody tells.
+    """
+
+    name: str
+    old: str | None
+    new: str | None
+    sensitive: bool = False
+    inherited: str | None = None
+
+    @property
+    def may_lose_data(self) -> bool:
+        """Whether records may go that are there now, or that come later: retention, compaction, unclean elections."""
+        return "retention" in self.name or self.name.endswith(_LOSING)
+
+    def __str__(self) -> str:
+        if self.sensitive:
+            return f"{self.name}: [redacted]"
+        inherited = "not set" if self.inherited is None else f"{self.inherited} (not set here)"
+        old = inherited if self.old is None else self.old or '""'
+        new = "dropped" if self.new is None else self.new or '""'
+        return f"{self.name}: {old} → {new}"
+
+
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
@@ -148,8 +180,34 @@ def parse_additions(text: str) -> dict[str, str]:
         value = value.strip()
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
-        found[key.strip()] = value
+        found[key.strip()] = plain_value(key.strip(), value)
     return found
+
+
+def plain_value(key: str, value: str) -> str:
+    """Return a setting's value as Kafka takes it: ``2h`` of a setting in milliseconds, ``50M`` of one in bytes.
+
+    A number without a unit, and whatever is no quantity, stays as it is; the cluster judges it.
+    """
+    if value[-1:].isdigit():
+        return value
+    try:
+        return _quantity(key, value)
+    except ValueError:
+        return value
+
+
+def _quantity(key: str, value: str) -> str:
+    """Return the number that a setting of a duration or a size wants; of other settings the value.
+
+    Raises:
+        ValueError: the value is no quantity.
+    """
+    if key.endswith((".ms", "_ms")):
+        return str(round(parse_duration_s(value) * 1000))
+    if "bytes" in key or key.endswith(("byte_rate", "throttled.rate")):
+        return str(parse_size(value))
+    return value
 
 
 def settings_of(configs: EntityConfigs) -> Mapping[str, str]:

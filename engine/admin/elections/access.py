@@ -17,6 +17,13 @@ class Elector(Protocol):
     def check(self, election: ElectionType) -> None:
         """Raise BadRequest where there is no such election this way."""
 
+    async def find(self) -> None:
+        """Find who carries it out, so that what is sent next is really sent.
+
+        Raises:
+            Unreachable: nobody can be asked. Nothing was sent.
+        """
+
     async def elect(
         self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, str | None]:

@@ -24,6 +24,9 @@ class WireElector:
     def check(self, election: ElectionType) -> None:
         """Both kinds exist; whether this controller knows them is seen when it is asked."""
 
+    async def find(self) -> None:
+        await (await self._cluster.wire()).reachable_controller_id()
+
     async def elect(
         self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, str | None]:

@@ -35,6 +35,9 @@ class ZnodeElector:
         if election is ElectionType.UNCLEAN:
             raise BadRequest("there is no unclean election through ZooKeeper", hint=FIND_BROKERS)
 
+    async def find(self) -> None:
+        await self._cluster.zookeeper()
+
     async def elect(
         self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
@@ -54,15 +57,17 @@ async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], dead
     """
     zk = await cluster.zookeeper()
     kafka = KafkaZkClient(zk)
-    if await kafka.get_controller_id() is None:
-        raise Unreachable("no controller is there to elect", hint=Phrase("see who is alive: ", Operation.LIST_BROKERS))
+    if await kafka.controller.get_controller_id() is None:
+        raise Unreachable(
+            "there is no controller to hold an election", hint=Phrase("see who is alive: ", Operation.LIST_BROKERS)
+        )
     for part in _parts(names):
         try:
-            await kafka.create_preferred_election(part)
+            await kafka.admin.create_preferred_election(part)
         except NodeExists as error:
             look = Do(Operation.READ_ZNODE, PreferredReplicaElectionZNode.path)
-            hint = Phrase("try again in a moment; what it is about: ", look)
-            raise ElectionInProgress("another preferred replica election is going on", hint=hint) from error
+            hint = Phrase("try again in a moment; see its partitions with: ", look)
+            raise ElectionInProgress("another preferred replica election is under way", hint=hint) from error
         cluster.observe(f"wrote {PreferredReplicaElectionZNode.path}")
         await wait_until_gone(zk, PreferredReplicaElectionZNode.path, max(0.0, deadline - time.monotonic()))
 

@@ -60,6 +60,7 @@ async def run_election(
     wanted = [one for one in previews if one.is_needed]
     errors: Mapping[TopicPartition, str | None] = {}
     if wanted:
+        await elector.find()
         cluster.accepted(Phrase("the controller elects; look with: ", Operation.DESCRIBE_TOPICS))
         errors = await elector.elect(election, [one.name for one in wanted], deadline)
     after = await _wait(reader, [one for one in wanted if errors.get(one.name) is None], deadline)

@@ -16,7 +16,7 @@ from typing import Any
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
 from engine.admin.topics.access import TopicReader
-from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.selection import topic_not_found
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 

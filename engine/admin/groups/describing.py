@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from engine.admin.cluster.connection import Cluster
@@ -20,6 +20,7 @@ from engine.admin.groups.group_reading import committed_offsets, describe_and_fe
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupOffsets, GroupState, GroupType
 from engine.admin.offsets.listing import end_offsets
+from engine.admin.topics.selection import TopicSelection
 from engine.common.model import Node, TopicPartition
 
 
@@ -52,6 +53,30 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
             failures.append(group.failure)
     groups = [*(group.described for group in at_brokers), *old]
     return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures))
+
+
+async def describe_readers(
+    cluster: Cluster, scope: GroupScope, topics: TopicSelection, wanted: Wanted = Wanted.OFFSETS
+) -> GroupsDescribed:
+    """Describe those of the groups that have committed, or own, partitions of topics; with these partitions only.
+
+    A group that nothing could be learnt of is there all the same.
+    """
+    progress = await describe(cluster, scope)
+    readers = [one for one in (_of_topics(group, topics) for group in progress.groups) if one is not None]
+    if wanted is Wanted.OFFSETS or not readers:
+        return GroupsDescribed(tuple(readers), progress.failures)
+    names = {(group.group, group.type) for group in readers}
+    told = await describe(cluster, GroupScope(tuple(dict.fromkeys(group.group for group in readers))), wanted)
+    kept = tuple(group for group in told.groups if (group.group, group.type) in names)
+    return GroupsDescribed(kept, (*progress.failures, *told.failures))
+
+
+def _of_topics(group: DescribedGroup, topics: TopicSelection) -> DescribedGroup | None:
+    chosen = set(topics.choose({one.topic for one in group.partitions}))
+    partitions = tuple(one for one in group.partitions if one.topic in chosen)
+    is_unknown = group.error is not None and not group.partitions
+    return replace(group, partitions=partitions) if partitions or is_unknown else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.committed_offsets import fetch_committed
+from engine.admin.groups.new_protocols import describe_new_groups
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,
@@ -123,7 +124,8 @@ async def describe_groups(
 
     async def ask(broker_id: int, names: list[str]) -> dict[str, GroupDescription | Unknown]:
         response = await wire.call_broker(broker_id, DescribeGroupsRequest(groups=names))
-        return {group.group_id: _description(group, broker_id) for group in response.groups}
+        found = {group.group_id: _description(group, broker_id) for group in response.groups}
+        return found | await describe_new_groups(wire, broker_id, [n for n, one in found.items() if is_absent(one)])
 
     return await ask_all(
         wire,
@@ -213,6 +215,11 @@ async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
     raise last
 
 
+def is_absent(group: GroupDescription | Unknown) -> bool:
+    """Whether there is no such group."""
+    return isinstance(group, GroupDescription) and group.state is GroupState.DEAD
+
+
 def _description(group: DescribedGroup, broker_id: int) -> GroupDescription | Unknown:
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupDescription(group.group_id, type_of(""), GroupState.DEAD, "", "", broker_id, ())
@@ -220,7 +227,7 @@ def _description(group: DescribedGroup, broker_id: int) -> GroupDescription | Un
     if group.error_code != ErrorCode.NONE:
         return Unknown.of_code(group.error_code)
     if state is None:
-        return Unknown(f"the broker tells an unknown state: {group.group_state!r}")
+        return Unknown(f"the broker reports an unknown state: {group.group_state!r}")
     members = tuple(_member(member, group.protocol_type) for member in group.members)
     return GroupDescription(
         group.group_id, type_of(""), state, group.protocol_type, group.protocol_data, broker_id, members

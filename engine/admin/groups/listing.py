@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.remedies import Parameter
-from engine.admin.groups.scope import is_of_consumers, list_everywhere
+from engine.admin.groups.scope import GroupScope, is_of_consumers, list_everywhere
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup, state_of
+from engine.admin.topics.selection import TopicSelection
 
 EVERYTHING = "all"
 """Stands for every state or type: an option that only asks for the column."""
@@ -48,12 +49,28 @@ def parse_filter(states: str | None, types: str | None) -> GroupFilter:
     )
 
 
-async def list_consumer_groups(cluster: Cluster, wanted: GroupFilter) -> GroupsListed:
-    """List the groups of consumers by name. Other protocols' groups (Kafka Connect's) are left out and told."""
+async def list_consumer_groups(
+    cluster: Cluster, wanted: GroupFilter, topics: TopicSelection | None = None
+) -> GroupsListed:
+    """List the groups of consumers, shares and streams by name. Others (Kafka Connect's) are left out and told.
+
+    With ``topics`` only those that have committed or own partitions of them.
+    """
     groups, failures = await list_everywhere(cluster)
-    others = sorted({group.protocol_type for group in groups if not is_of_consumers(group)})
-    chosen = tuple(group for group in groups if is_of_consumers(group) and wanted.lets_pass(group))
+    others = sorted({group.protocol_type for group in groups if not _is_listed(group)})
+    chosen = tuple(group for group in groups if _is_listed(group) and wanted.lets_pass(group))
+    if topics is not None and not topics.is_all and chosen:
+        from engine.admin.groups.describing import describe_readers
+
+        read = await describe_readers(cluster, GroupScope(tuple(group.group for group in chosen)), topics)
+        readers = {(one.group, one.type) for one in read.groups}
+        chosen = tuple(group for group in chosen if (group.group, group.type) in readers)
+        failures += read.failures
     return GroupsListed(chosen, tuple(others), tuple(failures))
+
+
+def _is_listed(group: ListedGroup) -> bool:
+    return is_of_consumers(group) or group.type in (GroupType.SHARE, GroupType.STREAMS)
 
 
 def _state(word: str) -> GroupState:

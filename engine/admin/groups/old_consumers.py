@@ -98,7 +98,7 @@ async def read_old_groups(zk: ZkClient, names: Sequence[str]) -> dict[str, OldGr
         if not isinstance(answer, ZooKeeperError):
             owners[name][partition] = answer[0].decode("utf-8", "replace")
     offsets: dict[str, dict[TopicPartition, CommittedOffset | Unknown]] = {name: {} for name in present}
-    for (name, partition), read in (await KafkaZkClient(zk).get_consumer_offsets(stored)).items():
+    for (name, partition), read in (await KafkaZkClient(zk).consumers.get_consumer_offsets(stored)).items():
         if read is not None:
             offsets[name][partition] = CommittedOffset(read) if isinstance(read, int) else Unknown(str(read))
     return {
@@ -111,7 +111,7 @@ async def write_old_offsets(
     zk: ZkClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Unknown | None]:
     """Write offsets, making znodes that are missing; return each partition's failure, or None."""
-    errors = await KafkaZkClient(zk).set_or_create_consumer_offsets(group, offsets)
+    errors = await KafkaZkClient(zk).consumers.set_or_create_consumer_offsets(group, offsets)
     return {partition: None if error is None else Unknown(str(error)) for partition, error in errors.items()}
 
 

@@ -12,7 +12,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
 from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.groups.group_reading import committed_offsets, describe_groups
+from engine.admin.groups.group_reading import committed_offsets, describe_groups, is_absent
 from engine.admin.groups.reset_plan import (
     GroupReset,
     LogFacts,
@@ -27,7 +27,6 @@ from engine.admin.groups.scope import (
     GroupScope,
     as_error,
     find_groups,
-    is_absent,
     partitions_text,
 )
 from engine.admin.groups.values import (
@@ -51,6 +50,8 @@ class PlannedReset:
 
     groups: tuple[GroupReset, ...]
     failures: tuple[AdminError, ...] = ()
+    others: tuple[str, ...] = ()
+    """Groups of other protocols, which "all" does not mean."""
 
     @property
     def able(self) -> list[GroupReset]:
@@ -77,10 +78,16 @@ class _Standing:
     committed: GroupOffsets
     refusal: AdminError | None = None
     is_new: bool = False
+    is_known: bool = True
+    """Its offsets could be read."""
 
 
-async def plan_reset(cluster: Cluster, scope: GroupScope, topics: TopicScope | None, spec: ResetSpec) -> PlannedReset:
+async def plan_reset(
+    cluster: Cluster, scope: GroupScope, topics: TopicScope | None, spec: ResetSpec, *, is_backup: bool = False
+) -> PlannedReset:
     """Plan a reset. ``topics`` None means all that the group has committed, or what the file names.
+
+    A backup is a read: groups with members are in it too, and what has no offset is left out with a warning.
 
     Raises:
         NotFound: a topic or partition that was named does not exist.
@@ -90,11 +97,20 @@ async def plan_reset(cluster: Cluster, scope: GroupScope, topics: TopicScope | N
     found = await find_groups(cluster, scope, may_be_absent=topics is not None or spec.to is ResetTo.FILE)
     named = None if topics is None else await _partitions_of(cluster, topics)
     standings = [*await _at_brokers(cluster, found), *await _in_zookeeper(cluster, found)]
+    if is_backup:
+        standings = _readable(standings)
     meant = {one.group: _meant(one, named, spec) for one in standings}
     facts = await _facts(cluster, spec, [(one, meant[one.group]) for one in standings if one.refusal is None])
     skips_deleted = named is None and spec.to is not ResetTo.FILE
-    plans = [_plan(one, meant[one.group], spec, facts, skips_deleted=skips_deleted) for one in standings]
-    return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures)
+    plans = [
+        _plan(one, meant[one.group], spec, facts, skips_deleted=skips_deleted, is_backup=is_backup) for one in standings
+    ]
+    return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures, found.others)
+
+
+def _readable(standings: Iterable[_Standing]) -> list[_Standing]:
+    """Return them without the refusals that only a change needs: of members, and of a name that two groups have."""
+    return [replace(one, refusal=None) if one.is_known else one for one in standings]
 
 
 def offsets_before(plans: Iterable[GroupReset]) -> dict[str, dict[TopicPartition, int]]:
@@ -148,9 +164,11 @@ def _standing(
     name: str, group: GroupDescription | Unknown, offsets: GroupOffsets | Unknown, refusal: AdminError | None
 ) -> _Standing:
     if isinstance(group, Unknown):
-        return _Standing(name, GroupType.CLASSIC, NO_COORDINATOR, {}, refusal or as_error(group, f"group {name}"))
+        error = refusal or as_error(group, f"group {name}")
+        return _Standing(name, GroupType.CLASSIC, NO_COORDINATOR, {}, error, is_known=False)
     if isinstance(offsets, Unknown):
-        return _Standing(name, group.type, group.coordinator, {}, refusal or as_error(offsets, f"group {name}"))
+        error = refusal or as_error(offsets, f"group {name}")
+        return _Standing(name, group.type, group.coordinator, {}, error, is_known=False)
     if not group.state.is_inactive:
         refusal = refusal or active_refusal(name, group.state, group.members)
     return _Standing(name, group.type, group.coordinator, offsets, refusal, is_absent(group))
@@ -228,6 +246,7 @@ def _plan(
     facts: LogFacts,
     *,
     skips_deleted: bool,
+    is_backup: bool,
 ) -> GroupReset:
     blank = GroupReset(one.group, one.type, one.coordinator)
     if one.refusal is not None:
@@ -241,6 +260,10 @@ def _plan(
         gone = [p for p, why in problems.items() if why.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         warnings += [f"partition {p} does not exist any more; its offset is left alone" for p in gone]
         problems = {p: why for p, why in problems.items() if p not in gone}
+    if is_backup:
+        warnings += [f"partition {p} is left out: {why}" for p, why in problems.items()]
+        warnings += [] if new.offsets else ["has committed nothing, so there is nothing to keep"]
+        problems = {}
     if problems:
         return replace(blank, warnings=tuple(warnings), refusal=_problem(one.group, problems))
     resets = tuple(

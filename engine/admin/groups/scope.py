@@ -10,8 +10,8 @@ from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Outcom
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.groups.group_reading import describe_groups, list_groups
-from engine.admin.groups.values import GroupDescription, GroupListing, GroupState, GroupType, ListedGroup
+from engine.admin.groups.group_reading import describe_groups, is_absent, list_groups
+from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -47,6 +47,8 @@ class FoundGroups:
     """Groups that were asked for by name, as their coordinators described them."""
     coordinators: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[AdminError, ...] = ()
+    others: tuple[str, ...] = ()
+    """Groups that are of other protocols, such as Kafka Connect's, and left out of "all"."""
 
 
 def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
@@ -65,7 +67,7 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
 def asks_brokers(cluster: Cluster) -> bool:
     """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
     if cluster.source is Source.SNAPSHOT:
-        hint = Phrase("name a living cluster, with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
+        hint = Phrase("name a live cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
         raise BadRequest("a snapshot knows no groups", hint=hint)
     return cluster.target.may_ask_brokers
 
@@ -118,6 +120,7 @@ async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: boo
             {},
             {group.group: group.coordinator for group in consumers if group.type is not GroupType.ZOOKEEPER},
             tuple(failures),
+            tuple(group.group for group in listed if not is_of_consumers(group)),
         )
     return await _find_named(cluster, scope.names, may_be_absent=may_be_absent)
 
@@ -125,11 +128,6 @@ async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: boo
 def is_of_consumers(group: ListedGroup) -> bool:
     """Whether Kafka's tool would show it: groups of other protocols (Connect, schema registries) are not consumers."""
     return group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
-
-
-def is_absent(group: GroupDescription) -> bool:
-    """Whether there is no such group."""
-    return group.state is GroupState.DEAD
 
 
 def as_error(unknown: Unknown, where: str) -> AdminError:

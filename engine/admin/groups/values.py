@@ -12,10 +12,12 @@ from engine.common.model import TopicPartition
 
 
 class GroupType(StrEnum):
-    """Who keeps a group, and by which protocol. The first two are Kafka's names (KIP-848)."""
+    """Who keeps a group, and by which protocol. All but the last are Kafka's names (KIP-848, KIP-932, KIP-1071)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
     ZOOKEEPER = "zookeeper"
     """Members, owners and offsets in znodes: consumers of before 0.9."""
 
@@ -31,6 +33,8 @@ class GroupState(StrEnum):
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    """Of streams: internal topics are missing, or not all is known yet."""
     ACTIVE = "Active"
 
     @property
@@ -116,9 +120,10 @@ def state_of(name: str) -> GroupState | None:
 
 def type_of(name: str) -> GroupType:
     """Return the type that Kafka calls so; brokers that tell none have classic groups only."""
-    return GroupType.CONSUMER if name.lower() == GroupType.CONSUMER else GroupType.CLASSIC
+    return _TYPES.get(name.lower(), GroupType.CLASSIC)
 
 
+_TYPES = {type.value: type for type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)}
 _STATES = {state.value.lower(): state for state in GroupState}
 _STATES["awaitingsync"] = GroupState.COMPLETING_REBALANCE
 """Its name before Kafka 1.1."""

@@ -151,12 +151,12 @@ async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> He
     from engine.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
-    listed = await kafka.get_reassignments() or {}
-    marked_ms = await kafka.get_topic_deletion_times()
+    listed = await kafka.admin.get_reassignments() or {}
+    marked_ms = await kafka.admin.get_topic_deletion_times()
     took_ms = []
     for _ in range(_PINGS):
         started = time.monotonic()
-        await kafka.controller_exists()
+        await kafka.controller.controller_exists()
         took_ms.append((time.monotonic() - started) * 1000)
     cluster.observe(f"ZooKeeper answered within {max(took_ms):.1f} ms")
     return replace(

@@ -76,7 +76,7 @@ _WARNINGS = frozenset(
 
 _ADVICE: Mapping[Check, Words] = {
     Check.NO_CONTROLLER: Phrase(
-        "nothing is elected or moved meanwhile: see who is alive with ", Operation.LIST_BROKERS
+        "meanwhile nothing is elected or moved: see who is alive with ", Operation.LIST_BROKERS
     ),
     Check.SEVERAL_CONTROLLERS: "brokers disagree: look again in a moment; if it stays, restart the one that is wrong",
     Check.MISSING_BROKERS: "start them again, or move their replicas away",
@@ -88,7 +88,7 @@ _ADVICE: Mapping[Check, Words] = {
     Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.MIN_ISR_ABOVE_FACTOR: Phrase(
-        "these brokers want no more in sync than there are replicas, older ones refuse every write with acks=all: ",
+        "these brokers require no more in-sync replicas than exist; older ones refuse every write with acks=all: ",
         Operation.DESCRIBE_TOPIC_CONFIGS,
     ),
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",

@@ -12,7 +12,7 @@ from typing import Final
 from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.positions import Batch, Query, ReaderKind
-from engine.admin.lag.stores import Entry, Location
+from engine.admin.lag.stores import READ_ACCESS, Entry, Location
 from engine.common.errors import CorruptFileError
 from engine.formats.spark_checkpoints import (
     ForeignVersion,
@@ -44,12 +44,12 @@ def find_checkpoints(root: Location) -> list[Location]:
     except _GONE as error:
         raise NotFound("no such folder", where=root.shown) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=root.shown) from error
+        raise BadRequest("may not be read", where=root.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
     if not found:
         raise BadRequest(
-            "no checkpoint of a Spark query is there",
+            "there is no checkpoint of a Spark query",
             where=root.shown,
             hint="a checkpoint is a folder with offsets, commits and metadata in it: a query's checkpointLocation",
         )
@@ -68,9 +68,10 @@ def read_checkpoint(place: Location) -> Query:
     except ForeignVersion as error:
         raise BadRequest(str(error), where=place.shown, hint="a newer klamm may know it") from error
     except (CorruptFileError, UnicodeDecodeError) as error:
-        raise BadRequest(f"damaged: {error}", where=place.shown) from error
+        hint = "the query's event log tells its positions, too: name that instead"
+        raise BadRequest(f"damaged: {error}", where=place.shown, hint=hint) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=place.shown) from error
+        raise BadRequest("may not be read", where=place.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=place.shown) from error
 

@@ -14,7 +14,7 @@ from typing import Final
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.positions import Batch, Query, ReaderKind
-from engine.admin.lag.stores import Location
+from engine.admin.lag.stores import READ_ACCESS, Location
 from engine.common.errors import CorruptFileError
 from engine.formats.spark_checkpoints import Offsets
 from engine.formats.spark_event_files import (
@@ -69,7 +69,7 @@ def find_event_logs(root: Location) -> list[Location]:
             return [entry]
         raise NotFound("no such file or folder", where=root.shown) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=root.shown) from error
+        raise BadRequest("may not be read", where=root.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
     if files_in_order([entry.name for entry in entries]):
@@ -81,7 +81,7 @@ def find_event_logs(root: Location) -> list[Location]:
     ]
     if not logs:
         hint = "it is the folder that spark.eventLog.dir names, or one log in it"
-        raise BadRequest("no event log is there", where=root.shown, hint=hint)
+        raise BadRequest("there is no event log", where=root.shown, hint=hint)
     return logs
 
 
@@ -121,9 +121,10 @@ def _stories_of(log: Location) -> list[_Story]:
                 if is_query_event(line):
                     _take(stories, line, log.shown, f"{file}: line {number}")
     except CorruptFileError as error:
-        raise BadRequest(str(error), where=log.shown) from error
+        hint = "name a log of the folder spark.eventLog.dir, or the query's checkpoint instead"
+        raise BadRequest(str(error), where=log.shown, hint=hint) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=log.shown) from error
+        raise BadRequest("may not be read", where=log.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=log.shown) from error
     return list(stories.values())

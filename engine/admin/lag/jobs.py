@@ -39,9 +39,9 @@ class Job:
     lag: int | None
 
 
-def jobs_of(queries: Sequence[Query], rows: Sequence[QueryLag] | None) -> list[Job]:
-    """Return a job for each query; ``rows`` are its lags, None where no cluster was asked."""
-    now_ms = time.time_ns() // 1_000_000
+def jobs_of(queries: Sequence[Query], rows: Sequence[QueryLag] | None, *, now_ms: int | None = None) -> list[Job]:
+    """Return a job for each query; ``rows`` are its lags, None where no cluster was asked. Without a time it is now."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     by_query: dict[tuple[ReaderKind, str, str], list[QueryLag]] = {}
     for row in rows or ():
         by_query.setdefault((row.kind, row.path, row.query_id), []).append(row)

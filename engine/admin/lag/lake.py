@@ -2,6 +2,7 @@
 
     <root>/klamm.json                                          {"format": 1, "chunks": 2}
     <root>/day=2026-11-22/<time>-<sample>-<chunk>.parquet      one file for each sample and chunk
+    <root>/day=2026-11-21/all-<chunk>-<number>.parquet         many such as one; of several the greatest number counts
 
 A group is always in the same chunk. A file has the same name however often its sample is taken again after a kill, and
 is there as a whole or not at all: so no sample is there twice. ``COLUMNS`` is the schema. Needs pyarrow.
@@ -13,6 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -37,8 +39,17 @@ COLUMNS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Names and types. ``time`` is when the sample was due, ``sampled_at`` when the logs' ends were read, both in UTC."""
 
+CLUSTER_KIND: Final = "cluster"
+"""The kind of a row about a cluster itself: it could not be asked, and no group of it is known."""
+
 _SETTINGS = "klamm.json"
+_DAY_MS: Final = 86_400_000
 _FILE = re.compile(r"(\d{13})-(\d{10})-(\d{3})\.parquet")
+
+_MANY = re.compile(r"all-(\d{3})-(\d{6})\.parquet")
+_SAMPLES: Final = b"klamm.samples"
+_FILES_PER_GROUP: Final = 100
+"""So many samples are read and written at a time."""
 
 Rows = dict[str, list[Any]]
 """Columns by name, all equally long."""
@@ -46,12 +57,30 @@ Rows = dict[str, list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class SampleFile:
-    """One file, by its name."""
+    """One sample of a chunk, and the file that it is in."""
 
     path: str
     time_ms: int
     sample: int
     chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayFiles:
+    """What is in a day's folder: samples in files of many, those in files of their own, and what counts no more.
+
+    ``newest`` is the number of each chunk's file of many.
+    """
+
+    folder: str
+    kept: tuple[SampleFile, ...]
+    fresh: tuple[SampleFile, ...]
+    newest: Mapping[int, int]
+    useless: tuple[str, ...]
+
+    @property
+    def samples(self) -> tuple[SampleFile, ...]:
+        return (*self.kept, *self.fresh)
 
 
 def chunk_of(name: str, chunks: int) -> int:
@@ -79,6 +108,7 @@ class Lake:
         self.shown = text
         self._filesystem: arrow_fs.FileSystem
         self._filesystem, self._root = arrow_place(text)
+        self._known_many: dict[str, list[SampleFile]] = {}
         self._is_local = isinstance(self._filesystem, fs.LocalFileSystem)
 
     def prepare(self, chunks: int) -> int:
@@ -101,20 +131,80 @@ class Lake:
         """Raise NotFound or BadRequest where no history is there."""
         if self._settings() is None:
             hint = Phrase("one is kept by: ", Operation.KEEP_LAG_HISTORY)
-            raise NotFound("no lag history is there", where=self.shown, hint=hint)
+            raise NotFound("there is no lag history", where=self.shown, hint=hint)
 
     def files(self, since_ms: int, until_ms: int) -> list[SampleFile]:
         """Return the files of a span of time, in its order."""
         found = []
-        first, last = _day(since_ms), _day(until_ms)
-        for name in self._entries(self._root):
-            if name.startswith("day=") and first <= name.removeprefix("day=") <= last:
-                folder = f"{self._root}/{name}"
-                for file in self._entries(folder):
-                    match = _FILE.fullmatch(file)
-                    if match is not None and since_ms <= int(match[1]) <= until_ms:
-                        found.append(SampleFile(f"{folder}/{file}", int(match[1]), int(match[2]), int(match[3])))
+        first, last = day_of(since_ms), day_of(until_ms)
+        for name in self.days():
+            if first <= name.removeprefix("day=") <= last:
+                found += [one for one in self.day(name).samples if since_ms <= one.time_ms <= until_ms]
         return sorted(found, key=lambda one: (one.time_ms, one.sample, one.chunk))
+
+    def days(self) -> list[str]:
+        """Return the names of the folders of days."""
+        return [name for name in self._entries(self._root) if name.startswith("day=")]
+
+    def day(self, name: str) -> DayFiles:
+        """Return what is in a day's folder. A sample that is in a file of many counts there only."""
+        folder = f"{self._root}/{name}"
+        single, many = dict[tuple[int, int], SampleFile](), dict[int, dict[int, list[SampleFile]]]()
+        for file in self._entries(folder):
+            path = f"{folder}/{file}"
+            if (match := _FILE.fullmatch(file)) is not None:
+                one = SampleFile(path, int(match[1]), int(match[2]), int(match[3]))
+                single[one.sample, one.chunk] = one
+            elif (match := _MANY.fullmatch(file)) is not None and (kept := self._kept(path, int(match[1]))) is not None:
+                many.setdefault(int(match[1]), {})[int(match[2])] = kept
+        newest = {chunk: max(numbers) for chunk, numbers in many.items()}
+        kept = [one for chunk, number in newest.items() for one in many[chunk][number]]
+        covered = {(one.sample, one.chunk) for one in kept}
+        fresh = [one for key, one in single.items() if key not in covered]
+        useless = [one.path for key, one in single.items() if key in covered]
+        useless += [
+            f"{folder}/{_many_name(chunk, number)}"
+            for chunk, numbers in many.items()
+            for number in numbers.keys() - {newest[chunk]}
+        ]
+        return DayFiles(folder, tuple(kept), tuple(fresh), newest, tuple(useless))
+
+    def _kept(self, path: str, chunk: int) -> list[SampleFile] | None:
+        """Return the samples in a file of many; None where it was not written to its end, or is gone again."""
+        from pyarrow import ArrowInvalid, parquet
+
+        if path not in self._known_many:
+            try:
+                noted = parquet.read_metadata(path, filesystem=self._filesystem).metadata or {}
+            except (FileNotFoundError, ArrowInvalid):
+                return None
+            if _SAMPLES not in noted:
+                return None
+            pairs = json.loads(noted[_SAMPLES])
+            self._known_many[path] = [SampleFile(path, time_ms, sample, chunk) for time_ms, sample in pairs]
+        return self._known_many[path]
+
+    def write_many(self, day: DayFiles, chunk: int, files: Sequence[SampleFile]) -> None:
+        """Write samples of a chunk as one file, which counts once it is whole."""
+        from pyarrow import parquet
+
+        path = f"{day.folder}/{_many_name(chunk, day.newest.get(chunk, 0) + 1)}"
+        scratch = self._scratch(path)
+        with (
+            self._filesystem.open_output_stream(scratch) as stream,
+            parquet.ParquetWriter(stream, schema(), compression="zstd") as writer,
+        ):
+            for low in range(0, len(files), _FILES_PER_GROUP):
+                writer.write_table(self.read(files[low : low + _FILES_PER_GROUP], list(COLUMNS)))
+            writer.add_key_value_metadata({_SAMPLES: json.dumps([(one.time_ms, one.sample) for one in files])})
+        if scratch != path:
+            self._filesystem.move(scratch, path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete files; those that are gone already do not matter."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._filesystem.delete_file(path)
 
     def write(self, time_ms: int, sample: int, chunk: int, rows: Rows) -> None:
         """Write a file, or write it again."""
@@ -122,7 +212,7 @@ class Lake:
         from pyarrow import parquet
 
         table = pyarrow.table(rows, schema=schema())
-        folder = f"{self._root}/day={_day(time_ms)}"
+        folder = f"{self._root}/day={day_of(time_ms)}"
         if self._is_local:
             self._filesystem.create_dir(folder, recursive=True)
         sink = pyarrow.BufferOutputStream()
@@ -130,22 +220,28 @@ class Lake:
         self._write(f"{folder}/{time_ms:013d}-{sample:010d}-{chunk:03d}.parquet", sink.getvalue())
 
     def read(self, files: Sequence[SampleFile], columns: Sequence[str], only: Any = None) -> Any:
-        """Return a table of these files' columns; ``only`` is an expression of pyarrow that rows have to fulfil."""
+        """Return a table of these files' columns; ``only`` is an expression of pyarrow that rows have to fulfil.
+
+        The files are in the order of time, and none of that time is left out.
+        """
         import pyarrow
         from pyarrow import dataset
 
         if not files:
             return pyarrow.table({name: [] for name in columns}, schema=_chosen(columns))
-        found = dataset.dataset(
-            [file.path for file in files], schema=schema(), filesystem=self._filesystem, format="parquet"
-        )
+        paths = list(dict.fromkeys(file.path for file in files))
+        if len(paths) < len(files):
+            times = [pyarrow.scalar(file.time_ms, schema().field("time").type) for file in (files[0], files[-1])]
+            is_of_them = (dataset.field("time") >= times[0]) & (dataset.field("time") <= times[1])
+            only = is_of_them if only is None else only & is_of_them
+        found = dataset.dataset(paths, schema=schema(), filesystem=self._filesystem, format="parquet")
         return found.to_table(columns=list(columns), filter=only)
 
     def points_before(self, time_ms: int, chunk: int, cluster: str, groups: Sequence[str]) -> LakePoints:
         """Return what the last samples before a time saw of some groups in a chunk, in the order of time."""
         from pyarrow import compute
 
-        earlier = [one for one in self.files(time_ms - 86_400_000, time_ms - 1) if one.chunk == chunk]
+        earlier = [one for one in self.files(time_ms - _DAY_MS, time_ms - 1) if one.chunk == chunk]
         is_wanted = (
             (compute.field("cluster") == cluster)
             & (compute.field("kind") == "group")
@@ -160,6 +256,21 @@ class Lake:
                 series = points.setdefault((group, GroupType(kind)), {})
                 series.setdefault(TopicPartition(topic, partition), []).append(Point(moment_ms, committed, end))
         return points
+
+    def readers_before(self, time_ms: int, chunk: int | None, cluster: str) -> list[dict[str, Any]]:
+        """Return who read from a cluster in the last sample before a time: what tells one reader from another.
+
+        ``chunk`` None is any.
+        """
+        from pyarrow import compute
+
+        earlier = [one for one in self.files(time_ms - _DAY_MS, time_ms - 1) if chunk in (None, one.chunk)]
+        is_wanted = (compute.field("cluster") == cluster) & (compute.field("kind") != CLUSTER_KIND)
+        names = ["kind", "group", "type", "query_id", "source", "path"]
+        last = [one for one in earlier if one.time_ms == earlier[-1].time_ms]
+        table = self.read(last, names, is_wanted)
+        found: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
+        return found
 
     def _settings(self) -> int | None:
         try:
@@ -188,12 +299,15 @@ class Lake:
         return sorted(info.base_name for info in found if not info.base_name.startswith((".", "_")))
 
     def _write(self, path: str, content: Any) -> None:
-        # An object store shows an object once it is whole; a file gets its name then.
-        scratch = f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.arriving" if self._is_local else path
+        scratch = self._scratch(path)
         with self._filesystem.open_output_stream(scratch) as stream:
             stream.write(content)
         if scratch != path:
             self._filesystem.move(scratch, path)
+
+    def _scratch(self, path: str) -> str:
+        """Return where a file is written first: an object store shows it once it is whole, a disk at once."""
+        return f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.arriving" if self._is_local else path
 
 
 LakePoints = dict[tuple[str, GroupType], dict[TopicPartition, list[Point]]]
@@ -202,6 +316,10 @@ LakePoints = dict[tuple[str, GroupType], dict[TopicPartition, list[Point]]]
 def schema() -> Any:
     """Return the schema of a file."""
     return _chosen(list(COLUMNS))
+
+
+def _many_name(chunk: int, number: int) -> str:
+    return f"all-{chunk:03d}-{number:06d}.parquet"
 
 
 def _chosen(columns: Sequence[str]) -> Any:
@@ -216,5 +334,5 @@ def _chosen(columns: Sequence[str]) -> Any:
     return pyarrow.schema([(name, types[COLUMNS[name]]) for name in columns])
 
 
-def _day(time_ms: int) -> str:
+def day_of(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"

@@ -11,10 +11,10 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
-from engine.admin.lag.lake import COLUMNS, Lake, LakePoints, Rows, chunk_of
+from engine.admin.lag.lake import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
 from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, QueryLag, QueryPartitionLag, group_lag, place_of_unread
-from engine.admin.lag.rules import Point
+from engine.admin.lag.rules import LagStatus, Point
 from engine.admin.lag.sampling import Sample, take_sample
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
@@ -39,7 +39,9 @@ class Part:
     """What one cluster has in one chunk."""
 
     watched: Watched
-    groups: FoundGroups
+    groups: FoundGroups | None
+    """None where the cluster could not be asked."""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def plan_chunks(
             found = asyncio.run(_find(watched.target))
         except AdminError as error:
             failures.append(f"{watched.target.name}: {error}")
+            for chunk in range(chunks):
+                parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), None, str(error)))
             continue
         for chunk in range(chunks):
             parts[chunk].append(Part(_of_chunk(watched, chunk, chunks), _groups_of_chunk(found, chunk, chunks)))
@@ -95,10 +99,14 @@ def _sample_chunk(task: ChunkTask) -> ChunkDone:
     failures: list[str] = []
     group_count = 0
     for part in task.parts:
+        if part.groups is None:
+            _add_unknown(rows, task, lake, part.watched.target.name, part.failure)
+            continue
         try:
-            answers, sampled_ms = asyncio.run(_measure(task, part, lake, failures))
+            answers, sampled_ms = asyncio.run(_measure(task, part, part.groups, lake, failures))
         except AdminError as error:
             failures.append(f"{part.watched.target.name}: {error}")
+            _add_unknown(rows, task, lake, part.watched.target.name, str(error))
             continue
         group_count += len(answers)
         for answer in answers:
@@ -125,11 +133,13 @@ def _groups_of_chunk(found: FoundGroups, chunk: int, chunks: int) -> FoundGroups
     return replace(found, brokers=brokers, zookeeper=old, described={}, coordinators=coordinators, failures=())
 
 
-async def _measure(task: ChunkTask, part: Part, lake: Lake, failures: list[str]) -> tuple[list[GroupLag], int]:
+async def _measure(
+    task: ChunkTask, part: Part, groups: FoundGroups, lake: Lake, failures: list[str]
+) -> tuple[list[GroupLag], int]:
     target = part.watched.target
     isolation = IsolationLevel.READ_UNCOMMITTED
     async with Cluster(target, timeout_s=_TIMEOUT_S) as cluster:
-        sample = await take_sample(cluster, part.groups, lambda _: True, isolation)
+        sample = await take_sample(cluster, groups, lambda _: True, isolation)
         failures += [f"{target.name}: {failure}" for failure in sample.failures]
         times: Times = {}
         if task.with_times:
@@ -215,3 +225,22 @@ def _add(rows: Rows, task: ChunkTask, cluster: str, answer: GroupLag, sampled_ms
         rows["planned"].append(one.planned if isinstance(one, QueryPartitionLag) else None)
         rows["planned_lag"].append(one.planned_lag if isinstance(one, QueryPartitionLag) else None)
         rows["error"].append(one.error)
+
+
+def _add_unknown(rows: Rows, task: ChunkTask, lake: Lake, cluster: str, error: str) -> None:
+    """Add a row for each reader that the cluster had before; for the cluster itself where none was ever seen."""
+    known = lake.readers_before(task.time_ms, task.chunk, cluster)
+    if not known and task.chunk == 0 and not lake.readers_before(task.time_ms, None, cluster):
+        known = [{"kind": CLUSTER_KIND, "group": cluster}]
+    for reader in known:
+        row = reader | {
+            "sample": task.sample,
+            "chunk": task.chunk,
+            "time": task.time_ms,
+            "sampled_at": task.time_ms,
+            "cluster": cluster,
+            "group_status": LagStatus.UNKNOWN.value,
+            "error": error,
+        }
+        for name in COLUMNS:
+            rows[name].append(row.get(name))

@@ -22,8 +22,7 @@ from engine.admin.lag.rules import Reason, Verdict, judge
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
-from engine.admin.topics.describing import topic_not_found
-from engine.admin.topics.selection import TopicSelection
+from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.common.model import IsolationLevel, TopicPartition
 
 _PATIENCE_S = 2.0

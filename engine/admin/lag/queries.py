@@ -80,6 +80,16 @@ async def measure_queries(
     ]
 
 
+def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_ms: int) -> list[QueryLag]:
+    """Return a row for each Kafka source of a query, by what is known already. Pure."""
+    rows = []
+    for source, found in _by_source(query).items():
+        positions = {_name(one): one for one in found}
+        one = _Source(query, source, positions, _sample(query, positions, ends, starts))
+        rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
+    return rows
+
+
 def _by_source(query: Query) -> dict[str, list[Position]]:
     found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
     for one in query.positions():

@@ -102,6 +102,7 @@ class QueryPartitionLag(PartitionLag):
 class QueryLag(GroupLag):
     """One source of a query of Spark. ``in_flight`` is planned and not finished, in offsets; 0 if nothing is."""
 
+    partitions: tuple[QueryPartitionLag, ...]
     query_id: str = ""
     run_id: str | None = None
     batch_id: int | None = None

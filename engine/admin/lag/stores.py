@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
 
+READ_ACCESS = "read access is enough: nothing is changed there"
+
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://?(.*)", re.DOTALL)
 _LOCAL = ("file",)
 _ARROW = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
@@ -144,7 +146,7 @@ def expand(text: str, others: OtherStore | None = None) -> list[Location]:
     parts = text[len(head) + len(slash) :].split("/")
     found = list(_matching(root, [part for part in parts if part]))
     if not found:
-        raise NotFound("nothing is there by that pattern", where=text)
+        raise NotFound("nothing matches that pattern", where=text)
     return found
 
 

@@ -17,10 +17,10 @@ from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
+from engine.admin.groups.membership import Membership
 from engine.admin.groups.values import CommittedOffset
 from engine.admin.offsets.listing import offsets_at
 from engine.admin.perf.data_bytes import count_data
-from engine.admin.perf.membership import Membership
 from engine.admin.perf.results import MB, ConsumeFigures, Span, wall_time
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
@@ -59,6 +59,8 @@ class ReadLoad:
     window_s: float = 5.0
     group: str | None = None
     give_up_s: float = 30.0
+    duration_s: float | None = None
+    """After so long it is enough, however many records came."""
 
 
 class _Position:
@@ -93,7 +95,9 @@ class PerfConsumer:
         self._window = (0.0, 0, 0, 0.0)
         self._mine: frozenset[int] | None = None
         self._membership = (
-            Membership(wire, load.group, load.topic, give_up_s=load.give_up_s, observe=observe) if load.group else None
+            Membership(wire, load.group, [load.topic], give_up_s=load.give_up_s, observe=observe)
+            if load.group
+            else None
         )
 
     async def run(self, on_window: OnWindow, on_progress: OnProgress) -> bool:
@@ -111,6 +115,8 @@ class PerfConsumer:
             await self._locate(is_first=True)
             await self._join(self._start_s)
             while not self._is_enough and loop.time() - self._data_s <= self._load.idle_s:
+                if self._is_over(loop.time()):
+                    return True
                 await self._beat()
                 await self._keep_reading()
                 timer = loop.call_later(_LOOK_EVERY_S, self._wake.set)
@@ -135,6 +141,9 @@ class PerfConsumer:
     @property
     def _is_enough(self) -> bool:
         return self._records >= self._load.record_count
+
+    def _is_over(self, now: float) -> bool:
+        return self._load.duration_s is not None and now - self._start_s >= self._load.duration_s
 
     def _report(self, now: float, on_window: OnWindow) -> None:
         since, records, size, setup_s = self._window
@@ -174,7 +183,7 @@ class PerfConsumer:
         """Join the group if there is one, and find where to begin; the time since then was preparation."""
         if self._membership is not None:
             await self._readers.stop()
-            self._mine = frozenset(await self._membership.join())
+            self._mine = frozenset(name.partition for name in await self._membership.join())
             await self._begin_at_committed(self._membership.group)
         await self._find_starts(PATIENCE_S)
         now = asyncio.get_running_loop().time()
@@ -202,7 +211,7 @@ class PerfConsumer:
             await self._join(now)
 
     async def _commit(self) -> bool:
-        offsets = {p.name.partition: p.next_offset for p in self._wanted() if p.next_offset is not None}
+        offsets = {p.name: p.next_offset for p in self._wanted() if p.next_offset is not None}
         return self._membership is None or not offsets or await self._membership.commit(offsets)
 
     async def _leave(self) -> None:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
-from engine.admin.cluster.remedies import GIVE_TIME
+from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.perf.lanes import Flight, Lane, Link
 from engine.admin.perf.producer_settings import ProducerSettings
@@ -58,6 +58,8 @@ class Load:
     throughput: float | None = None
     give_up_s: float = 30.0
     window_s: float = _WINDOW_S
+    duration_s: float | None = None
+    """After so long no more is sent, and the test ends with the last acknowledgement."""
 
 
 class PerfProducer:
@@ -74,6 +76,7 @@ class PerfProducer:
     ) -> None:
         self._wire = wire
         self._load = load
+        self._record_count = load.record_count
         self._settings = settings
         self._templates = templates
         self._observe = observe
@@ -122,10 +125,12 @@ class PerfProducer:
         loop = asyncio.get_running_loop()
         self._start(loop.time())
         try:
-            while self._acked < self._load.record_count:
+            while self._acked < self._record_count:
                 if self._locate_at is not None and loop.time() >= self._locate_at:
                     await self._find_again()
                 now = loop.time()
+                if self._load.duration_s is not None and now - self._total.start_s >= self._load.duration_s:
+                    self._record_count = self._made
                 self._dispatch(now)
                 self._report(now, on_window, on_progress)
                 self._look_after(now)
@@ -213,15 +218,15 @@ class PerfProducer:
         """Return how many records may be put into batches now; none while they wait for others to share one."""
         due = self._due(now)
         left = due - self._made
-        waits_for_more = left < self._templates.typical_record_count and due < self._load.record_count
+        waits_for_more = left < self._templates.typical_record_count and due < self._record_count
         return 0 if waits_for_more and now < self._lingered_s(now) else left
 
     def _due(self, now: float) -> int:
         """Return how many records may have been made by now."""
         rate = self._load.throughput
         if rate is None:
-            return self._load.record_count
-        return min(self._load.record_count, int((now - self._total.start_s) * rate) + 1)
+            return self._record_count
+        return min(self._record_count, int((now - self._total.start_s) * rate) + 1)
 
     def _due_s(self, index: int, now: float) -> float:
         rate = self._load.throughput
@@ -333,6 +338,11 @@ class PerfProducer:
         if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
             is_said = self._settings.delivery_timeout_ms is not None
             hint = "give it more time with delivery.timeout.ms" if is_said else GIVE_TIME
+            if self._made > 0:
+                message = f"no broker has confirmed records within {limit_s:g} s; those that were sent may be stored"
+                return OutcomeUnknown(
+                    message, where=where, hint=Phrase("look: ", Operation.LIST_OFFSETS, "; or ", hint)
+                )
             return Unreachable(f"no broker took records within {limit_s:g} s", where=where, hint=hint)
         return Refused(self._last_error, f"not accepted within {limit_s:g} s", where=where)
 
@@ -345,7 +355,7 @@ class PerfProducer:
     def _pause_s(self, now: float) -> float:
         """Return when to look again although no answer has come."""
         rate, due = self._load.throughput, self._due(now)
-        if rate is None or due >= self._load.record_count:
+        if rate is None or due >= self._record_count:
             return _LOOK_EVERY_S
         # What is due and not sent waits for an answer, or for other records.
         wanted = self._lingered_s(now) if due > self._made else self._total.start_s + self._made / rate

@@ -94,7 +94,7 @@ def _checked(settings: ProducerSettings, given: Iterable[str]) -> ProducerSettin
     if not settings.is_idempotent or fits:
         return settings
     if "enable.idempotence" in given:
-        message = "wants acks=all, and at most 5 requests in flight"
+        message = "requires acks=all, and at most 5 requests in flight"
         raise BadRequest(message, where="enable.idempotence", hint="set enable.idempotence=false")
     return replace(settings, is_idempotent=False)
 

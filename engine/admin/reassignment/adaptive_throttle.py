@@ -1,4 +1,4 @@
-"""A throttle that follows what the cluster can bear: halved when an ISR shrinks, raised step by step in calm. Pure."""
+"""A throttle that follows what the cluster can bear: halved in trouble, raised step by step in calm. Pure."""
 
 from __future__ import annotations
 
@@ -19,20 +19,27 @@ _FLOOR_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRange:
-    """Bytes a second at the start, and between which limits the rate may change."""
+    """Bytes a second at the start, and between which limits the rate may change.
+
+    ``p99_limit_s``: a broker whose answers have a larger p99 is in trouble; None does not measure any.
+    """
 
     start: int
     floor: int
     ceiling: int
+    p99_limit_s: float | None = None
 
     @classmethod
-    def of(cls, start: int, floor: int | None = None, ceiling: int | None = None) -> ThrottleRange:
+    def of(
+        cls, start: int, floor: int | None = None, ceiling: int | None = None, p99_limit_s: float | None = None
+    ) -> ThrottleRange:
         """Return the range; without limits it goes down to a quarter of the start, and never above it.
 
         Raises:
             BadRequest: a rate is senseless, or they are not in order.
         """
-        found = cls(start, max(start // _FLOOR_SHARE, RATE_MIN) if floor is None else floor, ceiling or start)
+        least = max(start // _FLOOR_SHARE, RATE_MIN) if floor is None else floor
+        found = cls(start, least, ceiling or start, p99_limit_s)
         if min(found.start, found.floor) < RATE_MIN:
             hint = "the unit is bytes a second: 50M is 50 MB/s"
             raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=Give(Parameter.THROTTLE, str(start)), hint=hint)
@@ -62,9 +69,9 @@ class AdaptiveThrottle:
         self._limits = limits
         self._calm_looks = 0
 
-    def next_rate(self, *, is_isr_shrinking: bool) -> int:
+    def next_rate(self, *, is_in_trouble: bool) -> int:
         """Take one look into account and return the rate that holds from now on."""
-        if is_isr_shrinking:
+        if is_in_trouble:
             self._calm_looks = 0
             self.rate = self._limits.halved(self.rate)
             return self.rate

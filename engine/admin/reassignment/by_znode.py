@@ -39,17 +39,17 @@ class ZnodeReassignments:
 
     async def running(self) -> RunningReassignments:
         """Return what topics' znodes say is under way, and what still stands in the tools' znode."""
-        topics = await self._kafka.get_topic_assignments(await self._kafka.get_all_topics())
+        topics = await self._kafka.topics.get_topic_assignments(await self._kafka.topics.get_all_topics())
         running = {
             TopicPartition(topic, partition): assignment
             for topic, found in topics.items()
             for partition, assignment in found.assignment.items()
             if assignment.is_being_reassigned
         }
-        return RunningReassignments(running, await self._kafka.get_reassignments() or {})
+        return RunningReassignments(running, await self._kafka.admin.get_reassignments() or {})
 
     async def configured_brokers(self) -> set[int]:
-        names = await self._kafka.get_entity_names(ConfigType.BROKER)
+        names = await self._kafka.configs.get_entity_names(ConfigType.BROKER)
         return {int(name) for name in names if name.isdigit()}
 
     async def check(self, targets: Targets) -> None:
@@ -78,11 +78,11 @@ async def start_by_znode(kafka: KafkaZkClient, targets: Targets) -> None:
         ReassignmentInProgress: the znode is there already.
         Unreachable: there is no controller.
     """
-    if await kafka.get_controller_id() is None:
+    if await kafka.controller.get_controller_id() is None:
         hint = Phrase("see who is alive: ", Operation.LIST_BROKERS)
-        raise Unreachable("no controller is there to move anything", hint=hint)
+        raise Unreachable("there is no controller to move anything", hint=hint)
     try:
-        await kafka.create_reassignments({name: r for name, r in targets.items() if r is not None})
+        await kafka.admin.create_reassignments({name: r for name, r in targets.items() if r is not None})
     except NodeExists as error:
         hint = Phrase("wait until it is done; see it with: ", Operation.LIST_REASSIGNMENTS)
         raise ReassignmentInProgress("another reassignment is being carried out", hint=hint) from error

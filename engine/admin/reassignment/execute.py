@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, NotFound, Refused
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase, Words
 from engine.admin.cluster.rollback_file import write_rollback
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.log_dirs import (
+    Replica,
+    ReplicaPlace,
     check_can_move,
     check_log_dirs,
     move_log_dirs,
@@ -24,7 +27,7 @@ from engine.admin.reassignment.log_dirs import (
     refuse_moves,
 )
 from engine.admin.reassignment.moves import Flows, PartitionStatus, ReassignmentState, flows_of
-from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.progress import ProgressWatcher
 from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
@@ -44,8 +47,25 @@ _UNCLEAR_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVE
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedDir:
+    """A replica that goes into another log dir of its broker; ``before`` is None where it is new or nobody told."""
+
+    broker: int
+    before: str | None
+    after: str
+
+    def __str__(self) -> str:
+        way = f"into {self.after}" if self.before is None else f"{self.before} -> {self.after}"
+        return f"broker {self.broker}: {way}"
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One partition as an execute would change it; ``replicas`` are those it has before."""
+    """One partition as an execute would change it; ``replicas`` are those it has before.
+
+    ``bytes_to_copy`` is what its new replicas and those that change their log dir have to copy in all, None where
+    nobody has told or been asked for sizes.
+    """
 
     topic: str
     partition: int
@@ -53,10 +73,22 @@ class PlannedMove:
     target: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    log_dirs: tuple[PlannedDir, ...] = ()
+    bytes_to_copy: int | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def copies(self) -> int:
+        """How many replicas are copied, from another broker or another log dir."""
+        return len({*self.adding, *(one.broker for one in self.log_dirs)})
 
     def __str__(self) -> str:
         before, after = (",".join(map(str, one)) for one in (self.replicas, self.target))
-        return f"{self.topic}-{self.partition}: {before} -> {after}"
+        parts = [f"{before} -> {after}"] if before != after else []
+        return f"{self.name}: {', '.join([*parts, *map(str, self.log_dirs)])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +103,8 @@ class PreparedReassignment:
         throttle: what is to be written for it; None where nothing is.
         moving_already: what was under way before.
         rates: the throttle's settings of brokers, by which they are known as its own.
+        places: in which log dirs replicas lie, of partitions for which the plan names any.
+        cluster_id: of the cluster that it was checked against.
     """
 
     plan: tuple[PartitionMove, ...]
@@ -81,15 +115,41 @@ class PreparedReassignment:
     moving_already: frozenset[TopicPartition]
     warnings: tuple[str, ...] = ()
     rates: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[Replica, ReplicaPlace] = field(default_factory=dict)
+    cluster_id: str | None = None
 
     @property
     def rollback(self) -> dict[str, Any]:
-        """A reassignment file that leads back."""
-        return plan_document(self.origins)
+        """A reassignment file that leads back, also into the log dirs that replicas lie in."""
+        dirs = {
+            move.name: [self._dir_of(move.name, broker) or ANY_LOG_DIR for broker in self.origins[move.name]]
+            for move in self.plan
+            if move.wanted_dirs
+        }
+        return plan_document(self.origins, log_dirs=dirs, cluster_id=self.cluster_id)
 
     @property
     def planned(self) -> list[PlannedMove]:
-        return [_planned(move, self.origins[move.name]) for move in self.changing]
+        """What changes, by name; sizes are not known yet."""
+        changing = {move.name for move in self.changing}
+        moves = [_planned(move, self.origins[move.name], self._dirs_of(move)) for move in self.plan]
+        return [move for move in moves if move.name in changing or move.log_dirs]
+
+    def planned_with(self, sizes: Mapping[TopicPartition, int]) -> list[PlannedMove]:
+        """Return what changes with the bytes that have to be copied; ``sizes`` are those of partitions, where known."""
+        return [
+            replace(move, bytes_to_copy=None if (size := sizes.get(move.name)) is None else size * move.copies)
+            for move in self.planned
+        ]
+
+    def _dirs_of(self, move: PartitionMove) -> tuple[PlannedDir, ...]:
+        wanted = sorted(move.wanted_dirs.items())
+        found = [PlannedDir(broker, self._dir_of(move.name, broker), path) for broker, path in wanted]
+        return tuple(one for one in found if one.before != one.after)
+
+    def _dir_of(self, name: TopicPartition, broker: int) -> str | None:
+        place = self.places.get((name, broker))
+        return None if place is None else place.log_dir
 
     @property
     def moves_replicas(self) -> bool:
@@ -157,16 +217,18 @@ async def prepare_reassignment(
     if fewer:
         warnings += _below_min_isr(fewer, await (await topic_reader(cluster)).min_isr([*topics.values()]))
     await changer.check({move.name: move.replicas for move in changing})
-    if changer.is_live:
-        await _check_dirs(cluster, plan)
+    origins = {move.name: found[move.name].assignment.origin_replicas for move in plan}
+    places = await _check_dirs(cluster, plan, origins) if changer.is_live else {}
     flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in found.items()})
     settings = await plan_throttle(cluster, throttle, flows, plan, live) if throttle.is_set else None
     if settings is not None:
         warnings += settings.warnings
         settings = settings if settings.topics or settings.brokers else None
-    origins = {move.name: found[move.name].assignment.origin_replicas for move in plan}
     rates = throttle.broker_settings if settings is not None else {}
-    return PreparedReassignment(tuple(plan), changing, origins, flows, settings, running.names, tuple(warnings), rates)
+    cluster_id = (await read_members(cluster)).cluster_id
+    return PreparedReassignment(
+        tuple(plan), changing, origins, flows, settings, running.names, tuple(warnings), rates, places, cluster_id
+    )
 
 
 async def execute_reassignment(
@@ -192,6 +254,7 @@ async def execute_reassignment(
     Raises:
         OSError: the way back could not be written; nothing was changed.
         AdminError: nothing was started.
+        TimeoutError: somebody gives no answer.
     """
     cluster.check_may_change()
     async with asyncio.timeout(cluster.timeout_s):
@@ -204,9 +267,10 @@ async def execute_reassignment(
     plan = prepared.plan
     if waits:
         statuses = await follow_reassignment(cluster, plan, watcher, limit_s=limit_s)
-    else:
-        statuses = await read_statuses(cluster, plan)
-    return ExecutedReassignment(refusals, statuses, await clear_finished(cluster, plan, statuses, prepared.rates))
+    async with asyncio.timeout(cluster.timeout_s):
+        if not waits:
+            statuses = await read_statuses(cluster, plan)
+        return ExecutedReassignment(refusals, statuses, await clear_finished(cluster, plan, statuses, prepared.rates))
 
 
 async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refusal]:
@@ -257,11 +321,11 @@ async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment,
     Raises:
         AnswerLost: that cannot be seen.
     """
-    cluster.observe(f"whether it has begun is looked at, for the answer got lost: {error}")
+    cluster.observe(f"the answer was lost, so klamm checks whether it has begun: {error}")
     try:
         statuses = await read_statuses(cluster, prepared.plan)
     except KlammError as unseen:
-        cluster.observe(f"what runs cannot be seen: {unseen}")
+        cluster.observe(f"cannot see which reassignments are running: {unseen}")
         statuses = []
     asked = {move.name for move in prepared.changing} or {move.name for move in prepared.plan}
     begun = (ReassignmentState.IN_PROGRESS, ReassignmentState.COMPLETE)
@@ -269,14 +333,14 @@ async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment,
         return []
     kept = "; its throttle stays" if prepared.throttle is not None else ""
     message = f"the answer was lost, so it may have begun or begin later{kept}: {error}"
-    hint = Phrase("look whether it moves, and take the throttle off in the end: ", Operation.VERIFY_REASSIGNMENT)
+    hint = Phrase("check whether it moves, and remove the throttle in the end: ", Operation.VERIFY_REASSIGNMENT)
     raise AnswerLost(message, where=error.where, hint=hint) from error
 
 
-def _planned(move: PartitionMove, before: tuple[int, ...]) -> PlannedMove:
+def _planned(move: PartitionMove, before: tuple[int, ...], dirs: tuple[PlannedDir, ...]) -> PlannedMove:
     adding = tuple(broker for broker in move.replicas if broker not in before)
     removing = tuple(broker for broker in before if broker not in move.replicas)
-    return PlannedMove(*move.name, before, move.replicas, adding, removing)
+    return PlannedMove(*move.name, before, move.replicas, adding, removing, dirs)
 
 
 async def _undo_throttle(cluster: Cluster, prepared: PreparedReassignment) -> None:
@@ -287,7 +351,7 @@ async def _undo_throttle(cluster: Cluster, prepared: PreparedReassignment) -> No
         statuses = await read_statuses(cluster, prepared.plan)
         cleared = await clear_finished(cluster, prepared.plan, statuses, prepared.rates)
     except KlammError as error:
-        cluster.complain(f"the throttle that was set cannot be taken off now: {error}")
+        cluster.complain(f"the throttle cannot be removed now: {error}")
         return
     for sentence in cleared.left:
         cluster.complain(sentence)
@@ -297,15 +361,23 @@ async def _renew_throttle(cluster: Cluster, throttle: ThrottleSettings) -> None:
     try:
         await renew_throttle(cluster, throttle)
     except KlammError as error:
-        cluster.complain(f"whether the throttle is still there cannot be told now: {error}")
+        cluster.complain(f"cannot find out now whether the throttle is still there: {error}")
 
 
-async def _check_dirs(cluster: Cluster, plan: Sequence[PartitionMove]) -> None:
+async def _check_dirs(
+    cluster: Cluster, plan: Sequence[PartitionMove], origins: Mapping[TopicPartition, tuple[int, ...]]
+) -> Mapping[Replica, ReplicaPlace]:
+    """Check the log dirs that a plan names; return where the replicas of these partitions lie now."""
     wanted = [move for move in plan if move.wanted_dirs]
-    if wanted:
-        await check_can_move(await cluster.wire(), wanted)
-        brokers = {broker for move in wanted for broker in move.wanted_dirs}
-        check_log_dirs(wanted, await read_log_dirs(cluster, brokers, []))
+    if not wanted:
+        return {}
+    wire = await cluster.wire()
+    await check_can_move(wire, wanted)
+    holders = {broker for move in wanted for broker in origins[move.name]} & set(await wire.nodes())
+    named = {broker for move in wanted for broker in move.wanted_dirs}
+    found = await read_log_dirs(cluster, holders | named, [move.name for move in wanted])
+    check_log_dirs(wanted, found)
+    return found.places
 
 
 def _check_brokers(

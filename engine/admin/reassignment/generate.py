@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Parameter
 from engine.admin.reassignment.running import read_topics
-from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.access import topic_reader
+from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.common.assignment import Draw, RackAwareMode, assign_replicas, usable_racks
 from engine.common.collection import collector_paused
 from engine.common.errors import KafkaError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import TopicSnapshot
+from engine.common.topic_names import INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPlan:
-    """The replicas of the topics' partitions as they are, and as they would be."""
+    """The replicas of the topics' partitions as they are, and as they would be, in the cluster of this id."""
 
     current: Mapping[TopicPartition, tuple[int, ...]]
     proposed: Mapping[TopicPartition, tuple[int, ...]]
+    cluster_id: str | None = None
 
 
 async def generate_reassignment(
@@ -45,11 +48,27 @@ async def generate_reassignment(
         BadRequest: there are too few brokers, or only some of them have a rack.
     """
     found = await read_topics(cluster, topics)
-    brokers = (await read_members(cluster)).brokers
+    members = await read_members(cluster)
     missing = [name for name in topics if name not in found]
     if missing:
         raise topic_not_found(missing)
-    return generate_plan(list(found.values()), brokers, broker_list, is_rack_aware=is_rack_aware, draw=draw)
+    plan = generate_plan(list(found.values()), members.brokers, broker_list, is_rack_aware=is_rack_aware, draw=draw)
+    return replace(plan, cluster_id=members.cluster_id)
+
+
+async def topics_named(cluster: Cluster, selection: TopicSelection) -> list[str]:
+    """Return the topics that a selection chooses. A pattern chooses no internal topic.
+
+    Raises:
+        NotFound: a name or pattern fits no topic.
+    """
+    if not selection.wants_list:
+        return list(dict.fromkeys(selection.names))
+    known = await (await topic_reader(cluster)).names()
+    there = [one.topic for one in known]
+    if missing := selection.unmatched(there):
+        raise topic_not_found(missing)
+    return [name for name in selection.choose(there) if name in selection.names or name not in INTERNAL_TOPICS]
 
 
 def generate_plan(

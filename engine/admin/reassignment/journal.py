@@ -71,7 +71,7 @@ def open_journal(path: Path, plan_digest: str) -> Journal:
         record = read_journal(path)
         if record.events and record.events[0]["plan"] != plan_digest:
             hint = "name another file for the journal, or move this one away"
-            raise BadRequest("the journal is that of another plan", where=str(path), hint=hint)
+            raise BadRequest("the journal belongs to another plan", where=str(path), hint=hint)
         is_new = not record.events
     file = path.open("ab")
     try:

@@ -13,19 +13,14 @@ Both end by themselves, a session time-out after their holder was killed.
 from __future__ import annotations
 
 import asyncio
-import getpass
-import json
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import KlammError
 
 SESSION_TIMEOUT_S = 10.0
@@ -34,50 +29,6 @@ SESSION_TIMEOUT_S = 10.0
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5
 """A holder that is dead is gone after this share of the session time-out; one that is there by then is alive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds the lock, since when (ISO 8601, UTC), and for what."""
-
-    who: str
-    since: str
-    what: str
-
-    @classmethod
-    def myself(cls, what: str) -> Holder:
-        """Return this process as the holder."""
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):
-            user = str(os.getuid())
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return cls(f"{user}@{socket.gethostname()} (pid {os.getpid()})", now, what)
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Holder:
-        """Return the holder that was written; what nobody understands is somebody unknown."""
-        with suppress(ValueError, TypeError):
-            found = json.loads(data)
-            return cls(*(str(found[key]) for key in ("who", "since", "what")))
-        return cls("somebody", "an unknown time", "something")
-
-    def __str__(self) -> str:
-        return f"{self.who} since {self.since}"
-
-
-class LockHeld(AdminError):
-    """Another operator holds the lock."""
-
-    kind = FailureKind.REFUSED
-
-    def __init__(self, holder: Holder) -> None:
-        hint = "wait for it to end; a lock whose holder was killed ends by itself when its session does"
-        super().__init__(f"another operator carries out a plan: {holder}", where=holder.what, hint=hint)
-        self.holder = holder
 
 
 class LockPlace(Protocol):
@@ -143,7 +94,7 @@ async def operator_lock(
             except KlammError as error:
                 if not is_enough_without:
                     raise
-                cluster.complain(f"the brokers do not hold the lock, ZooKeeper alone does: {error}")
+                cluster.complain(f"only ZooKeeper holds the lock, the brokers do not: {error}")
                 places.remove(place)
                 await place.give_back()
         yield OperatorLock(places)
@@ -207,6 +158,6 @@ async def _take(place: LockPlace, session_timeout_s: float, limit_s: float, on_w
             is_told = True
             await asyncio.sleep(_RETRY_PAUSE_S)
         except TimeoutError as error:
-            raise Unreachable("nobody tells whether the lock of plans is free") from error
+            raise Unreachable("cannot find out whether the plan lock is free") from error
         else:
             return

@@ -15,7 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -103,9 +103,11 @@ class GroupLock:
                 await asyncio.sleep(_PAUSE_S)
             elif code is ErrorCode.INVALID_SESSION_TIMEOUT:
                 hint = "brokers allow from group.min.session.timeout.ms on, 6 s by default"
-                raise Refused(code, "no such session time-out for the lock", where=f"group {GROUP}", hint=hint)
+                raise Refused(
+                    code, "the brokers refuse this session time-out for the lock", where=f"group {GROUP}", hint=hint
+                )
             elif code is not ErrorCode.NONE:
-                raise Refused(code, "the lock of plans cannot be taken", where=f"group {GROUP}")
+                raise Refused(code, "the plan lock cannot be taken", where=f"group {GROUP}")
             elif await self._settle(joined):
                 return
 
@@ -210,7 +212,7 @@ class GroupLock:
             if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 return group
             if code not in _MOVED:
-                raise Refused(code, "who holds the lock of plans cannot be told", where=f"group {GROUP}")
+                raise Refused(code, "cannot find out who holds the plan lock", where=f"group {GROUP}")
             self._coordinator = None
             await asyncio.sleep(_PAUSE_S)
 
@@ -220,7 +222,7 @@ class GroupLock:
             if not isinstance(found, Unknown):
                 self._coordinator = found
             elif found.code is not None and found.code not in _MOVED:
-                raise Refused(found.code, "the lock of plans has no coordinator", where=f"group {GROUP}")
+                raise Refused(found.code, "the plan lock has no coordinator", where=f"group {GROUP}")
             elif found.code is None:
                 raise Unreachable(str(found), where=f"group {GROUP}")
             else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
-from engine.admin.cluster.remedies import Give, Parameter, Phrase
+from engine.admin.cluster.remedies import NAME_ZOOKEEPER
 from engine.admin.cluster.zookeeper import open_zookeeper
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists, NoNode, SessionLost
 
@@ -61,9 +61,11 @@ class ZnodeLock:
         if self._zk is None:
             connect = self._cluster.target.zookeeper
             if connect is None:
-                hint = Phrase("give ", Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"))
-                raise BadRequest("this needs ZooKeeper", hint=hint)
+                raise BadRequest("this needs ZooKeeper", hint=NAME_ZOOKEEPER)
             self._zk = await open_zookeeper(
-                connect, timeout_s=self._cluster.timeout_s, session_timeout_ms=self._session_timeout_ms
+                connect,
+                timeout_s=self._cluster.timeout_s,
+                session_timeout_ms=self._session_timeout_ms,
+                patience_s=self._cluster.timeout_s,
             )
         return self._zk

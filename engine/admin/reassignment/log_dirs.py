@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
@@ -31,11 +31,12 @@ Replica = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """Where a replica is and how large. ``future_dir`` is the dir it is on its way to."""
+    """Where a replica is and how large. ``future_dir`` is the dir it is on its way to, with what is there already."""
 
     log_dir: str | None = None
     size_bytes: int = 0
     future_dir: str | None = None
+    future_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def _places(broker: int, response: DescribeLogDirsResponse) -> dict[Replica, Rep
                 replica = (TopicPartition(topic.name, p.partition_index), broker)
                 before = places.get(replica, ReplicaPlace())
                 if p.is_future_key:
-                    places[replica] = ReplicaPlace(before.log_dir, before.size_bytes, result.log_dir)
+                    places[replica] = replace(before, future_dir=result.log_dir, future_bytes=p.partition_size)
                 else:
-                    places[replica] = ReplicaPlace(result.log_dir, p.partition_size, before.future_dir)
+                    places[replica] = replace(before, log_dir=result.log_dir, size_bytes=p.partition_size)
     return places

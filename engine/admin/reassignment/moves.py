@@ -25,9 +25,10 @@ class ReassignmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition of a plan. ``remaining_bytes`` is None where nobody told the sizes; ``reason`` says what is wrong.
+    """One partition of a plan; ``reason`` says what is wrong.
 
-    ``replicas`` are those it has now, the ones that come and go included.
+    ``replicas`` are those it has now, the ones that come and go included. Of the ``total_bytes`` that its move copies,
+    ``remaining_bytes`` are left; both are None where nobody told the sizes.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class PartitionStatus:
     removing: tuple[int, ...] = ()
     remaining_bytes: int | None = None
     reason: str | None = None
+    total_bytes: int | None = None
 
     @property
     def name(self) -> TopicPartition:

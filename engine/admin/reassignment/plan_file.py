@@ -53,6 +53,16 @@ def parse_plan(text: str, where: str) -> tuple[PartitionMove, ...]:
     return tuple(sorted(moves, key=lambda move: move.name))
 
 
+def planned_cluster_id(text: str) -> str | None:
+    """Return the id of the cluster that a reassignment file was written for; None where it does not say."""
+    try:
+        envelope = json.loads(text).get("klamm")
+    except (ValueError, AttributeError):
+        return None
+    found = envelope.get("cluster_id") if isinstance(envelope, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def parse_topics_to_move(text: str, where: str) -> tuple[str, ...]:
     """Return the topics of a topics-to-move file.
 
@@ -94,19 +104,31 @@ def parse_broker_list(text: str) -> tuple[int, ...]:
     return tuple(brokers)
 
 
-def plan_document(assignments: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """Return assignments in the form of a reassignment file."""
+def plan_document(
+    assignments: Mapping[TopicPartition, Sequence[int]],
+    *,
+    log_dirs: Mapping[TopicPartition, Sequence[str]] | None = None,
+    cluster_id: str | None = None,
+) -> dict[str, Any]:
+    """Return assignments in the form of a reassignment file.
+
+    Args:
+        log_dirs: the dir of each replica, of partitions where that matters.
+        cluster_id: is written into the file, where Kafka's tool passes over it.
+    """
+    known_dirs = log_dirs or {}
     with collector_paused():
         partitions = [
             {
                 "topic": name.topic,
                 "partition": name.partition,
                 "replicas": list(replicas),
-                "log_dirs": [ANY_LOG_DIR] * len(replicas),
+                "log_dirs": list(known_dirs.get(name) or [ANY_LOG_DIR] * len(replicas)),
             }
             for name, replicas in sorted(assignments.items())
         ]
-    return {"version": 1, "partitions": partitions}
+    envelope = {} if cluster_id is None else {"klamm": {"cluster_id": cluster_id}}
+    return {"version": 1, "partitions": partitions, **envelope}
 
 
 def plan_text(document: Mapping[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """How fast partitions move: bytes done, rate and time left, per partition and in all. Pure.
 
-Totals are the most that was seen to remain, so that it works from any moment on, also from another machine.
+Totals are what brokers say that the moves copy in all, so that who looks from the middle on, also from another machine,
+sees the true share. Where that is not told, they are the most that was seen to remain.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
@@ -19,13 +20,17 @@ WINDOW_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """One partition, or (name None) all of them. ``eta_s`` is None while nothing moves or sizes are unknown."""
+    """One partition, or (name None) all of them. ``eta_s`` is None while nothing moves or sizes are unknown.
+
+    ``reason`` says what keeps a partition from getting any further.
+    """
 
     name: TopicPartition | None
     moved_bytes: int
     total_bytes: int
     rate: float
     eta_s: float | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class ProgressMeter:
         moved: dict[TopicPartition, int] = {}
         for status in statuses:
             remaining = self._remaining(status)
-            total = self._totals[status.name] = max(self._totals.get(status.name, 0), remaining)
+            seen = self._totals.get(status.name, 0)
+            total = self._totals[status.name] = max(seen, status.total_bytes or 0, remaining)
             moved[status.name] = total - remaining
         self._seen.append((now_s, moved))
         while len(self._seen) > 2 and now_s - self._seen[1][0] > WINDOW_S:
@@ -69,7 +75,7 @@ class ProgressMeter:
         going = [status for status in statuses if status.state is ReassignmentState.IN_PROGRESS]
         return ReassignmentProgress(
             self._progress(None, now_s),
-            tuple(self._progress(status.name, now_s) for status in going),
+            tuple(replace(self._progress(status.name, now_s), reason=status.reason) for status in going),
             len(statuses) - len(going),
             len(statuses),
         )

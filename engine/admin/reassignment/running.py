@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
@@ -27,13 +29,32 @@ async def read_partitions(cluster: Cluster, topics: Iterable[str]) -> dict[Topic
 
 
 async def list_running(cluster: Cluster) -> list[RunningReassignment]:
-    """Return the reassignments under way, by name."""
+    """Return the reassignments under way by name: those that move first, then those that wait for their turn."""
     running = await (await reassignment_reader(cluster)).running()
     rows = []
-    for name in sorted(running.names):
+    for name in sorted(running.names, key=lambda name: (name not in running.assignments, name)):
         found = running.assignments.get(name) or ReplicaAssignment(running.listed[name])
         rows.append(RunningReassignment(*name, found.replicas, found.adding_replicas, found.removing_replicas))
     return rows
+
+
+async def running_moves(cluster: Cluster) -> list[PartitionMove]:
+    """Return what is under way in the cluster as if a file had it, by name."""
+    return [
+        PartitionMove(TopicPartition(row.topic, row.partition), target)
+        for row in await list_running(cluster)
+        if (target := tuple(replica for replica in row.replicas if replica not in row.removing))
+    ]
+
+
+async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str) -> None:
+    """Raise BadRequest where a file was written for another cluster; one that names none fits all."""
+    if cluster_id is None:
+        return
+    own = (await read_members(cluster)).cluster_id
+    if own is not None and own != cluster_id:
+        message = f"the file is for cluster {cluster_id}, and this is cluster {own}"
+        raise BadRequest(message, where=where, hint="name the cluster that it was written for")
 
 
 def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPartition, object]) -> None:

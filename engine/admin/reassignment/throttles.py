@@ -16,11 +16,13 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound, Unreachable
 from engine.admin.configs.access import alter_entity, config_reader
 from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
-from engine.admin.reassignment.access import delete_broker_settings, reassignment_reader
+from engine.admin.reassignment.access import delete_broker_settings, reassignment_changer, reassignment_reader
+from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.moves import Flows, brokers_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics
 from engine.admin.reassignment.throttle_settings import (
+    LOG_DIRS_RATE,
     RATES,
     Throttle,
     ThrottleSettings,
@@ -99,7 +101,7 @@ async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
         present = told[broker]
         missing = {} if isinstance(present, str) else {k: v for k, v in wanted.items() if k not in present}
         if missing:
-            cluster.observe(f"broker {broker} has lost its throttle, and gets it again")
+            cluster.observe(f"broker {broker} has lost its throttle; klamm sets it again")
             await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), missing, ())
 
 
@@ -117,6 +119,7 @@ async def clear_throttles(
     moving: Set[TopicPartition],
     topics_of_plan: Sequence[str] | None,
     own_rates: Mapping[str, str] | None = None,
+    given: Set[int] = frozenset(),
 ) -> ClearedThrottles:
     """Take klamm's throttles off everything that does not move any more; what others set stays.
 
@@ -124,13 +127,14 @@ async def clear_throttles(
     their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
     looks at all topics, and so do ``own_rates``: those that the caller has set itself, which need no mark. Where nobody
     tells the settings of topics nothing is taken off, and that is said. A broker that does not answer keeps its rates,
-    and the topics keep their marks for whoever comes later; all other brokers lose theirs.
+    and the topics keep their marks for whoever comes later; all other brokers lose theirs. So it is with those that the
+    caller has ``given`` a rate, and that are dead where nobody else tells of their settings.
     """
     try:
         marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
     except Unreachable as error:
         return ClearedThrottles(left=(f"whether a throttle is left cannot be told now: {error.message}",))
-    still = {name.topic for name in moving}
+    still = {name.topic for name in moving} | await _moving_between_dirs(cluster, marked)
     done = [topic for topic in marked if topic.name not in still]
     others = [topic for topic in marked if topic.name in still]
     if others:
@@ -140,12 +144,32 @@ async def clear_throttles(
     ours = {key: set(rates) for key, rates in marked_rates(known_configs(topic) for topic in marked).items()}
     for key, rate in (own_rates or {}).items():
         ours[key].add(rate)
-    brokers = await _clear_brokers(cluster, ours)
+    brokers = await _clear_brokers(cluster, ours, given)
     if brokers.is_partial:
         # The marks have to stay: they tell whoever comes later which rates are klamm's.
         return ClearedThrottles((), brokers.cleared, brokers.left)
     topics = await _clear_topics(cluster, done, {})
     return ClearedThrottles(topics.topics, brokers.cleared, brokers.left + topics.left)
+
+
+async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]) -> set[str]:
+    """Return the topics marked for moves between log dirs that have one under way; no list of reassignments has it.
+
+    Where no broker can be reached nothing moves that anybody knows of.
+    """
+    held = {
+        TopicPartition(topic.name, partition.partition): partition.assignment.replicas
+        for topic in marked
+        if marked_rates([known_configs(topic)])[LOG_DIRS_RATE]
+        for partition in topic.partitions
+    }
+    if not held:
+        return set()
+    try:
+        found = await read_log_dirs(cluster, {broker for replicas in held.values() for broker in replicas}, list(held))
+    except Unreachable:
+        return set()
+    return {name.topic for (name, _), place in found.places.items() if place.future_dir is not None}
 
 
 async def _rates_left(
@@ -271,10 +295,13 @@ class _ClearedBrokers:
     is_partial: bool
 
 
-async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]]) -> _ClearedBrokers:
+async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: Set[int]) -> _ClearedBrokers:
     live = await (await topic_reader(cluster)).live_brokers()
-    cleared, foreign, failed = [], [], []
-    for broker, present in (await _rates_of_brokers(cluster, await _brokers_with_settings(cluster))).items():
+    asked = await _brokers_with_settings(cluster)
+    unknown = set() if (await reassignment_changer(cluster)).is_znode else given - asked
+    cleared, foreign = [], []
+    failed = [f"broker {broker}: its rate cannot be taken off while it is not alive" for broker in sorted(unknown)]
+    for broker, present in (await _rates_of_brokers(cluster, asked)).items():
         if isinstance(present, str):
             failed.append(f"broker {broker}: whether it has a rate of klamm's cannot be told now: {present}")
             continue

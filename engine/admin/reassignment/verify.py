@@ -14,13 +14,18 @@ from engine.admin.reassignment.log_dirs import LogDirs, read_log_dirs, with_log_
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.progress import ProgressMeter, ProgressWatcher
-from engine.admin.reassignment.running import read_partitions
+from engine.admin.reassignment.running import read_partitions, running_moves
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
+DEAD_LIMIT_S = 300.0
+"""So long brokers that have died are waited for, where nothing else moves."""
+
+HELD_UP = "waits for dead"
+
 SETTLE_S = 1.0
 """So long brokers may take to hear of a change before it counts as not made."""
 
@@ -35,7 +40,7 @@ class VerifiedReassignment:
 
 async def verify_reassignment(
     cluster: Cluster,
-    plan: Sequence[PartitionMove],
+    plan: Sequence[PartitionMove] | None,
     *,
     watcher: ProgressWatcher | None = None,
     limit_s: float | None = None,
@@ -43,17 +48,23 @@ async def verify_reassignment(
 ) -> VerifiedReassignment:
     """Look how far a plan is, and take klamm's throttles off where nothing of it moves any more.
 
+    Without a plan it looks at all that is under way, and takes off what no move needs.
     With a ``watcher`` it is followed first, until nothing moves or ``limit_s`` is over (None: for as long as it takes).
     What may not be changed, a snapshot or a profile that is read-only, keeps its throttles.
     """
+    async with asyncio.timeout(cluster.timeout_s):
+        moves = await running_moves(cluster) if plan is None else plan
     if watcher is not None:
-        statuses = await follow_reassignment(cluster, plan, watcher, limit_s=limit_s)
+        statuses = await follow_reassignment(cluster, moves, watcher, limit_s=limit_s)
     else:
         async with asyncio.timeout(cluster.timeout_s):
-            statuses = await read_statuses(cluster, plan)
+            statuses = await read_statuses(cluster, moves)
     if keeps_throttles or not cluster.target.may_be_changed:
         return VerifiedReassignment(statuses)
     async with asyncio.timeout(cluster.timeout_s):
+        if plan is None:
+            moving = (await (await reassignment_reader(cluster)).running()).names
+            return VerifiedReassignment(statuses, await clear_throttles(cluster, moving, None))
         return VerifiedReassignment(statuses, await clear_finished(cluster, plan, statuses))
 
 
@@ -93,33 +104,67 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
         cluster.observe(f"no sizes: {error}")
         return statuses
     return [
-        _measured(held_up(with_log_dirs(status, move, dirs), found, live), found, dirs)
+        _measured(held_up(with_log_dirs(status, move, dirs), found, live), move, found, dirs)
         for move, status in zip(plan, statuses, strict=True)
     ]
 
 
 async def follow_reassignment(
-    cluster: Cluster, plan: Sequence[PartitionMove], watcher: ProgressWatcher, *, limit_s: float | None = None
+    cluster: Cluster,
+    plan: Sequence[PartitionMove],
+    watcher: ProgressWatcher,
+    *,
+    limit_s: float | None = None,
+    dead_limit_s: float = DEAD_LIMIT_S,
 ) -> list[PartitionStatus]:
     """Look until nothing of the plan is in progress or the time is over; return the last look.
 
     The watcher is shown every look, and told when there are no more, whatever the reason.
+
+    Args:
+        limit_s: so long it may take; a look that is asked for at the end still gets a moment.
+        dead_limit_s: the time is over too when for so long all that is left waits for dead brokers.
+
+    Raises:
+        TimeoutError: a look takes longer than the cluster's time-out, or than is left.
     """
+    standstill = _Standstill(dead_limit_s)
     deadline = None if limit_s is None else time.monotonic() + limit_s
     pause, meter = POLL_MIN_S, ProgressMeter()
     try:
         while True:
-            statuses = await read_statuses(cluster, plan)
+            left_s = cluster.timeout_s if deadline is None else deadline - time.monotonic()
+            async with asyncio.timeout(max(left_s, POLL_MAX_S)):
+                statuses = await read_statuses(cluster, plan)
             now = time.monotonic()
             watcher.show(meter.update(statuses, now))
             if not any(status.state is ReassignmentState.IN_PROGRESS for status in statuses):
                 return statuses
-            if deadline is not None and now >= deadline:
+            if standstill.is_over(statuses, now) or (deadline is not None and now >= deadline):
                 return statuses
             await asyncio.sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
             pause = min(pause * 1.5, POLL_MAX_S)
     finally:
         watcher.end()
+
+
+class _Standstill:
+    """Notices when all that is left has waited for dead brokers for so long, and has not got any further."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since_s = 0.0
+        self._left: dict[TopicPartition, int | None] = {}
+
+    def is_over(self, statuses: Sequence[PartitionStatus], now_s: float) -> bool:
+        """Take a look at ``now_s`` into account."""
+        going = [status for status in statuses if status.state is ReassignmentState.IN_PROGRESS]
+        left = {status.name: status.remaining_bytes for status in going}
+        is_held_up = all(status.reason is not None and status.reason.startswith(HELD_UP) for status in going)
+        if not is_held_up or left != self._left:
+            self._left, self._since_s = left, now_s
+            return False
+        return now_s - self._since_s >= self._limit_s
 
 
 async def clear_finished(
@@ -153,16 +198,39 @@ def held_up(
     if not dead:
         return status
     who = "broker" if len(dead) == 1 else "brokers"
-    return replace(status, reason=f"waits for dead {who} {', '.join(map(str, dead))}")
+    return replace(status, reason=f"{HELD_UP} {who} {', '.join(map(str, dead))}")
 
 
 def _measured(
-    status: PartitionStatus, found: Mapping[TopicPartition, PartitionSnapshot], dirs: LogDirs
+    status: PartitionStatus,
+    move: PartitionMove,
+    found: Mapping[TopicPartition, PartitionSnapshot],
+    dirs: LogDirs,
 ) -> PartitionStatus:
-    if status.state is not ReassignmentState.IN_PROGRESS:
-        return status
+    """Add the bytes: those that go to other brokers, and those that go to other log dirs."""
     partition = found.get(status.name)
-    return replace(status, remaining_bytes=None if partition is None else remaining_bytes(status.name, partition, dirs))
+    if status.state is not ReassignmentState.IN_PROGRESS or partition is None:
+        return status
+    remaining = remaining_bytes(status.name, partition, dirs)
+    if remaining is None:
+        return status
+    between = [
+        place
+        for broker, path in move.wanted_dirs.items()
+        if (place := dirs.places.get((move.name, broker))) is not None and place.future_dir == path
+    ]
+    copies = len(partition.assignment.adding_replicas)
+    return replace(
+        status,
+        remaining_bytes=remaining + sum(max(0, place.size_bytes - place.future_bytes) for place in between),
+        total_bytes=copies * _full_size(status.name, partition, dirs) + sum(place.size_bytes for place in between),
+    )
+
+
+def _full_size(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int:
+    """Return how large the largest of the replicas is that were there before; 0 where none is known."""
+    known = (dirs.places.get((name, broker)) for broker in partition.assignment.origin_replicas)
+    return max((place.size_bytes for place in known if place is not None), default=0)
 
 
 def remaining_bytes(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int | None:

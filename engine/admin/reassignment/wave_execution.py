@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
 from engine.admin.elections.running import preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
-from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
 from engine.admin.reassignment.journal import Journal, open_journal
-from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, Holder, LockHeld, OperatorLock, operator_lock
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, OperatorLock, operator_lock
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.log_dirs import (
     check_can_move,
     check_log_dirs,
@@ -32,23 +34,16 @@ from engine.admin.reassignment.log_dirs import (
     read_log_dirs,
     refuse_moves,
 )
-from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, flows_of
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import plan_document, plan_text
 from engine.admin.reassignment.running import read_partitions
-from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import (
-    ClearedThrottles,
-    clear_throttles,
-    plan_throttle,
-    renew_throttle,
-    set_throttle,
-)
+from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
+from engine.admin.reassignment.wave_throttle import WaveThrottle, named
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
-from engine.admin.topics.access import topic_reader
-from engine.common.errors import KlammError
+from engine.common.errors import KlammError, said_by
 from engine.common.model import TopicPartition
 
 POLL_MIN_S = 0.2
@@ -65,10 +60,11 @@ STALL_S = 300.0
 START_TRIES = 5
 """So often partitions are started whose start nobody has confirmed."""
 
+DRIFT_LOOKS = 5
+"""So often a partition that is neither where it was nor where it shall be is looked at again."""
+
 LEAVING_LIMIT_S = 20.0
 """So long the way out may take."""
-
-_NAMED_MAX = 5
 
 
 class Step(StrEnum):
@@ -158,6 +154,22 @@ class WaveWatcher(Protocol):
         """Something that a person wants to know: the throttle was changed, an answer got lost."""
 
 
+class WaveControl:
+    """Changes an execution while it runs. Belongs to whoever has started it."""
+
+    def __init__(self) -> None:
+        self._wanted: ThrottleRange | None = None
+
+    def set_throttle(self, limits: ThrottleRange) -> None:
+        """Let brokers copy at another rate from the next look on, and in the waves that follow."""
+        self._wanted = limits
+
+    def take_throttle(self) -> ThrottleRange | None:
+        """Return the throttle that was asked for since the last call."""
+        wanted, self._wanted = self._wanted, None
+        return wanted
+
+
 class _Stop(Exception):
     """Ends the execution before the next wave."""
 
@@ -168,7 +180,11 @@ class _Stop(Exception):
 
 
 async def execute_waves(
-    cluster: Cluster, waves: Sequence[Wave], settings: WaveSettings, watcher: WaveWatcher
+    cluster: Cluster,
+    waves: Sequence[Wave],
+    settings: WaveSettings,
+    watcher: WaveWatcher,
+    control: WaveControl | None = None,
 ) -> WavesResult:
     """Carry out waves one after the other, and stop before the next one where the gate does not open.
 
@@ -176,20 +192,25 @@ async def execute_waves(
     come off everything that does not move any more; what still copies keeps its throttle until ``clear_leftovers``.
 
     Raises:
-        BadRequest: the journal is not that of this plan; nothing was changed.
+        BadRequest: the cluster is read-only, or the journal is not that of this plan; nothing was changed.
         LockHeld: another operator carries out a plan; nothing was changed.
         AdminError: the cluster refuses, or cannot be reached.
     """
+    cluster.check_may_change()
     holder = Holder.myself(settings.what)
     async with operator_lock(
         cluster, holder, session_timeout_s=settings.lock_timeout_s, on_wait=watcher.waits_for
     ) as lock:
         watcher.step(Step.LOCKED, 0)
         journal = open_journal(settings.journal, settings.plan_digest)
+        moves = [move for wave in waves for move in wave]
+        throttle = WaveThrottle(cluster, moves, settings.throttle, journal, watcher.says)
         try:
-            return await _Execution(cluster, waves, settings, watcher, lock, journal).run(holder)
+            execution = _Execution(cluster, waves, settings, watcher, lock, journal, throttle, control or WaveControl())
+            return await execution.run(holder)
         finally:
             journal.close()
+            await throttle.close()
 
 
 async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
@@ -199,7 +220,22 @@ async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
 
 
 async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
-    """Return where each partition of a plan is."""
+    """Return where each partition of a plan is.
+
+    What runs and what is assigned are read one after the other, and brokers hear of an end at different times: a move
+    that ends meanwhile looks like somebody else's. So drift is believed only when it lasts.
+    """
+    standings = await _look(cluster, moves)
+    for _ in range(DRIFT_LOOKS):
+        drifted = [move for move in moves if standings[move.name] is Standing.DRIFTED]
+        if not drifted:
+            break
+        await asyncio.sleep(POLL_MIN_S)
+        standings |= await _look(cluster, drifted)
+    return standings
+
+
+async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
     listed = (await (await reassignment_reader(cluster)).running()).listed
     found = await read_partitions(cluster, {move.name.topic for move in moves})
     standings = {move.name: standing_of(move, found.get(move.name), listed.get(move.name)) for move in moves}
@@ -222,13 +258,12 @@ class _Execution:
     watcher: WaveWatcher
     lock: OperatorLock
     journal: Journal
+    _throttle: WaveThrottle
+    control: WaveControl
     wave: int = 0
     done: set[TopicPartition] = field(default_factory=set)
     _deadline: float | None = None
     _start: ClusterHealth | None = None
-    _throttle: AdaptiveThrottle | None = None
-    _set_rate: int | None = None
-    _settings_set: ThrottleSettings | None = None
     _meter: WaveMeter | None = None
     _seen_moving: set[TopicPartition] = field(default_factory=set)
 
@@ -239,8 +274,6 @@ class _Execution:
     async def run(self, holder: Holder) -> WavesResult:
         if self.settings.deadline_s is not None:
             self._deadline = time.monotonic() + self.settings.deadline_s
-        if self.settings.throttle is not None:
-            self._throttle = AdaptiveThrottle(self.settings.throttle)
         to_copy = {move.name: move.copied_bytes for move in self.moves}
         self._meter = WaveMeter(to_copy, len(self.waves))
         outcome = Outcome.STOPPED
@@ -258,7 +291,7 @@ class _Execution:
         except LockHeld as error:
             reason = f"the lock was lost: {error.message}"
         except Exception as error:
-            reason = str(error) or type(error).__name__
+            reason = said_by(error)
             raise
         finally:
             left = await self._leave()
@@ -282,7 +315,7 @@ class _Execution:
             brokers = {broker for move in with_dirs for broker in move.wanted_dirs}
             check_log_dirs(with_dirs, await read_log_dirs(self.cluster, brokers, []))
         self._start = await read_health(self.cluster)
-        back = self._save_rollback()
+        back = self._save_rollback((await read_members(self.cluster)).cluster_id)
         self.journal.write(
             "begun", what=holder.what, who=holder.who, waves=len(self.waves), partitions=len(standings),
             done=len(self.done), rollback=None if back is None else str(back),
@@ -293,14 +326,13 @@ class _Execution:
         await clear_leftovers(self.cluster)
         self.watcher.step(Step.CLEARED, 0)
 
-    def _save_rollback(self) -> Path | None:
+    def _save_rollback(self, cluster_id: str | None) -> Path | None:
         """Write the way back; one that an earlier run has written is the same, for it comes from the plan."""
         path = self.settings.rollback_file
         if path is None:
             return None
-        document = plan_document({move.name: move.before for move in self.moves})
-        for entry, move in zip(document["partitions"], sorted(self.moves, key=lambda one: one.name), strict=True):
-            entry["log_dirs"] = list(move.dirs_before) or entry["log_dirs"]
+        dirs = {move.name: move.dirs_before for move in self.moves}
+        document = plan_document({move.name: move.before for move in self.moves}, log_dirs=dirs, cluster_id=cluster_id)
         text = f"{plan_text(document)}\n"
         if path.exists():
             if path.read_text(encoding="utf-8") == text:
@@ -325,16 +357,16 @@ class _Execution:
                 break
             back = [move.name for move in waiting if move.name in self._seen_moving]
             if back:
-                raise _Stop(f"somebody has cancelled {_named(back)}")
+                raise _Stop(f"somebody has cancelled {named(back)}")
             if tries == START_TRIES:
-                names = _named([move.name for move in waiting + moving])
+                names = named([move.name for move in waiting + moving])
                 raise _Stop(f"nobody moves {names}, however often it is asked")
             refusals = await self._start_moves(waiting, moving)
             await self._follow(wave)
             if refusals:
                 break
         self.watcher.step(Step.COPIED, self.wave)
-        await self._unthrottle()
+        await self._throttle.take_off()
         self.journal.write("wave_done", wave=self.wave)
         self.watcher.step(Step.WAVE_DONE, self.wave)
         if refusals:
@@ -365,9 +397,14 @@ class _Execution:
         patience_s = min(GATE_PATIENCE_S, self.settings.stall_s)
         closes_at = time.monotonic() + patience_s
         waiting = tuple(move for move in wave if move.name not in self.done)
+        told = ""
         while reasons := obstacles(self._start, await read_health(self.cluster), waiting):
+            why = "; ".join(reasons)
             if time.monotonic() >= closes_at:
-                raise _Stop("; ".join(reasons))
+                raise _Stop(why)
+            if why != told:
+                self.watcher.says(f"wave {self.wave} waits, for at most {patience_s:g} s: {why}")
+                told = why
             await asyncio.sleep(POLL_MIN_S)
 
     async def _start_moves(self, waiting: Sequence[WaveMove], moving: Sequence[WaveMove]) -> list[Refusal]:
@@ -376,8 +413,10 @@ class _Execution:
         if moving and changer.is_znode:
             # Through the znode one batch goes after the other: what moves is waited for first.
             return []
-        if self._throttle is not None:
-            await self._set_throttle(self._throttle.rate, [*waiting, *moving])
+        wanted = self.control.take_throttle()
+        if wanted is not None:
+            self._throttle.follow(wanted)
+        await self._throttle.put_on([*waiting, *moving])
         self.watcher.step(Step.THROTTLED, self.wave)
         wanted_dirs = {(one.name, broker): path for one in waiting for broker, path in one.move.wanted_dirs.items()}
         targets = {one.name: one.target for one in waiting if not await self._is_there(one)}
@@ -393,7 +432,7 @@ class _Execution:
                 raise
             self.watcher.says(f"no answer to the start of wave {self.wave}, looking what came of it: {error}")
             await asyncio.sleep(POLL_MIN_S)
-        await self._renew_throttle()
+        await self._throttle.renew()
         self.watcher.step(Step.STARTED, self.wave)
         return refusals
 
@@ -412,15 +451,17 @@ class _Execution:
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
-        told = "nothing was copied"
+        told, is_silent = "nothing was copied", False
         while True:
             now = time.monotonic()
             try:
                 statuses = await read_statuses(self.cluster, [move.move for move in wave])
+                is_silent = False
                 moving = [one for one in statuses if one.state is ReassignmentState.IN_PROGRESS]
                 self._show(statuses)
                 if not moving:
                     return
+                await self._take_throttle(wave)
                 if _has_news(moving, least):
                     last_news = now
                 told = next((f"{one.name} {one.reason}" for one in moving if one.reason), "nothing was copied")
@@ -429,13 +470,16 @@ class _Execution:
                     await self._look_around(wave)
             except KlammError as error:
                 # A controller that has died is replaced; the copy goes on without it.
-                self.cluster.observe(f"how far the wave is cannot be told now: {error}")
+                if not is_silent:
+                    patience = f"at most {self.settings.stall_s:g} s without news"
+                    self.watcher.says(f"nobody tells how far wave {self.wave} is: {error}; klamm waits {patience}")
+                is_silent = True
                 told = f"nobody tells how far it is: {error}"
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
                 raise _Stop(f"the copy has stalled: {told} for {self.settings.stall_s:g} s")
-            await asyncio.sleep(pause)
+            await self._throttle.wait(self._waiting(wave), pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 
     def _show(self, statuses: Sequence[PartitionStatus]) -> None:
@@ -448,55 +492,26 @@ class _Execution:
                 self._seen_moving.add(status.name)
                 remaining[status.name] = status.remaining_bytes
         now = time.monotonic()
-        self.watcher.show(self._meter.update(self.wave, frozenset(self.done), remaining, self._set_rate, now))
+        progress = self._meter.update(self.wave, frozenset(self.done), remaining, self._throttle.rate, now)
+        self.watcher.show(replace(progress, p99_s=self._throttle.p99_s))
 
     async def _look_around(self, wave: Wave) -> None:
-        """Adapt the throttle to the ISRs."""
-        if self._throttle is None or self._start is None:
+        """Adapt the throttle to what the cluster can bear."""
+        if not self._throttle.is_wanted or self._start is None:
             return
         shrunk = shrunk_since(self._start, await read_health(self.cluster))
-        rate = self._throttle.next_rate(is_isr_shrinking=bool(shrunk))
-        if rate == self._set_rate:
-            return
-        why = f"the ISR of {_named(shrunk)} has shrunk" if shrunk else "all is calm"
-        self.watcher.says(f"throttle {self._set_rate} -> {rate} B/s: {why}")
-        await self._set_throttle(rate, [move for move in wave if move.name not in self.done])
+        await self._throttle.adapt(shrunk, self._waiting(wave))
 
-    async def _set_throttle(self, rate: int, moves: Sequence[WaveMove]) -> None:
-        plan = [move.move for move in moves]
-        running = await (await reassignment_reader(self.cluster)).running()
-        found = await read_partitions(self.cluster, {move.name.topic for move in moves})
-        present = {name: partition.assignment for name, partition in found.items()}
-        known = [move for move in plan if move.name in present]
-        flows = flows_of(running.assignments, known, present)
-        live = await (await topic_reader(self.cluster)).live_brokers()
-        throttle = Throttle(rate, rate if any(move.wanted_dirs for move in known) else None)
-        planned = await plan_throttle(self.cluster, throttle, flows, known, live)
-        if planned.topics or planned.brokers:
-            self.journal.write("throttle", rate=rate, topics=list(planned.topics), brokers=list(planned.brokers))
-            await set_throttle(self.cluster, planned)
-        self._set_rate, self._settings_set = rate, planned
+    async def _take_throttle(self, wave: Wave) -> None:
+        """Go on at the rate that somebody has asked for meanwhile."""
+        wanted = self.control.take_throttle()
+        if wanted is not None:
+            self.watcher.says(f"throttle {self._throttle.rate or 'none'} -> {wanted.start} B/s: you asked for it")
+            self._throttle.follow(wanted)
+            await self._throttle.put_on(self._waiting(wave))
 
-    async def _renew_throttle(self) -> None:
-        """Set again what somebody has cleared away between the throttle and the start, when nothing moved under it."""
-        if self._settings_set is None:
-            return
-        try:
-            await renew_throttle(self.cluster, self._settings_set)
-        except KlammError as error:
-            self.cluster.observe(f"whether the throttle is still there cannot be told now: {error}")
-
-    async def _unthrottle(self) -> tuple[str, ...]:
-        """Take the throttle off what does not move any more, an earlier run's too; return what stays, and why."""
-        running = await (await reassignment_reader(self.cluster)).running()
-        topics = sorted({move.name.topic for move in self.moves})
-        own = {} if self._set_rate is None else Throttle(self._set_rate, self._set_rate).broker_settings
-        cleared = await clear_throttles(self.cluster, running.names, topics, own)
-        still = sorted({name.topic for name in running.names} & set(topics))
-        if still:
-            return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")
-        self._set_rate = self._settings_set = None
-        return cleared.left
+    def _waiting(self, wave: Wave) -> list[WaveMove]:
+        return [move for move in wave if move.name not in self.done]
 
     async def _elect(self) -> None:
         """Let the replicas lead that the plan has put first. Those that may not yet are told, and stop nothing."""
@@ -520,7 +535,7 @@ class _Execution:
         """Take throttles off on the way out; what cannot be done then is told, and done by the next command."""
         try:
             async with asyncio.timeout(LEAVING_LIMIT_S):
-                return await self._unthrottle()
+                return await self._throttle.take_off()
         except (KlammError, TimeoutError) as error:
             return (f"whether a throttle is left cannot be told now: {error or 'no answer in time'}",)
 
@@ -547,9 +562,4 @@ def _is_less(now: int | None, before: int | None) -> bool:
 def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
     drifted = [name for name, one in standings.items() if one is Standing.DRIFTED]
     if drifted:
-        raise _Stop(f"somebody else has moved {_named(drifted)}, or is moving it: plan again")
-
-
-def _named(names: Sequence[TopicPartition]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+        raise _Stop(f"somebody else has moved {named(drifted)}, or is moving it: plan again")

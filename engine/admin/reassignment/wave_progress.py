@@ -19,6 +19,7 @@ class WaveProgress:
     """All waves at one moment. Bytes and times are None where sizes are unknown, or nothing has moved yet.
 
     ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
+    ``p99_s`` is that of the slowest broker, where answers are measured.
     """
 
     wave: int
@@ -31,6 +32,7 @@ class WaveProgress:
     left_s_min: float | None
     left_s_max: float | None
     throttle: int | None
+    p99_s: float | None = None
 
 
 class WaveMeter:

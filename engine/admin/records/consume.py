@@ -1,4 +1,4 @@
-"""Reads a topic's records: one reader per leader, following leaders as they move. No consumer group, commits nothing.
+"""Reads the records of topics: one reader per leader, following leaders as they move. Joins no group, commits nothing.
 
 Records come in order within a partition. With READ_COMMITTED, what belongs to aborted transactions is left out, and
 nothing is read beyond the last stable offset.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.admin.cluster.errors import Refused, Unreachable
@@ -59,6 +59,10 @@ class ConsumeOptions:
     """Stop at what was the end when the reading began."""
     give_up_s: float = 30.0
     """For so long a leader may be missing or silent."""
+    only: frozenset[TopicPartition] | None = None
+    """Just these of the topics' partitions."""
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where to start in these partitions, whatever else is said."""
 
 
 class _Event(Enum):
@@ -92,20 +96,20 @@ _Item = list[ConsumedRecord] | Exception | _Event
 
 
 class Consumer:
-    """Reads one topic: ``open``, then iterate ``batches`` until it ends or enough has been read."""
+    """Reads some topics: ``open``, then iterate ``batches`` until it ends or enough has been read."""
 
     def __init__(
-        self, wire: WireCluster, topic: str, options: ConsumeOptions, *, observe: Observer = tell_nobody
+        self, wire: WireCluster, topics: Sequence[str], options: ConsumeOptions, *, observe: Observer = tell_nobody
     ) -> None:
         self._wire = wire
-        self._topic = topic
+        self._topics = topics
         self._options = options
         self._observe = observe
         self._positions: list[_Position] = []
         self._leader_is_missing = asyncio.Event()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE_MAX)
         self._readers = LeaderReaders(
-            f"consume {topic}", read=self._read, lose=self._lose, fail=self._queue.put, observe=observe
+            "consume", read=self._read, lose=self._lose, fail=self._queue.put, observe=observe
         )
 
     async def open(self) -> None:
@@ -116,9 +120,13 @@ class Consumer:
             Refused, Unreachable: as they say.
         """
         leaders = await self._leaders()
-        wanted = sorted(set(self._options.partitions)) or sorted(leaders)
-        check_partitions(self._topic, wanted, leaders)
-        self._positions = [_Position(TopicPartition(self._topic, partition)) for partition in wanted]
+        for topic in self._topics:
+            known = {name.partition for name in leaders if name.topic == topic}
+            wanted = sorted(set(self._options.partitions)) or sorted(known)
+            check_partitions(topic, wanted, known)
+            self._positions += [_Position(TopicPartition(topic, partition)) for partition in wanted]
+        if self._options.only is not None:
+            self._positions = [position for position in self._positions if position.name in self._options.only]
         await self._find_starts()
 
     async def batches(self) -> AsyncGenerator[list[ConsumedRecord], None]:
@@ -130,7 +138,7 @@ class Consumer:
         """
         waiting_for = sum(not position.is_done for position in self._positions)
         self._leader_is_missing.set()
-        keeper = asyncio.create_task(self._keep_reading(), name=f"consume {self._topic}: readers")
+        keeper = asyncio.create_task(self._keep_reading(), name="consume: readers")
         try:
             while waiting_for:
                 item = await self._queue.get()
@@ -214,7 +222,7 @@ class Consumer:
                 kind = header.timestamp_type
                 for record in iter_batch_records(data.records, place, header):
                     if record.offset >= start and (stop is None or record.offset < stop):
-                        found.append(ConsumedRecord(self._topic, position.name.partition, record, kind))
+                        found.append(ConsumedRecord(*position.name, record, kind))
             # A wrapper of an old format has its last offset in the header, every other batch its whole range.
             position.next_offset = max(position.next_offset, header.next_offset)
         return found
@@ -225,8 +233,9 @@ class Consumer:
     def _led_by(self, leader_id: int) -> list[_Position]:
         return [position for position in self._unfinished() if position.leader_id == leader_id]
 
-    async def _leaders(self) -> dict[int, int]:
-        return (await topic_leaders(self._wire, [self._topic]))[self._topic]
+    async def _leaders(self) -> dict[TopicPartition, int]:
+        found = await topic_leaders(self._wire, self._topics)
+        return {TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.items()}
 
     async def _locate(self) -> None:
         """Look once for the leaders of the partitions that have none; raise when one is missing for too long."""
@@ -238,7 +247,7 @@ class Consumer:
         for position in self._unfinished():
             if position.leader_id != NO_LEADER:
                 continue
-            position.leader_id = leaders.get(position.name.partition, NO_LEADER)
+            position.leader_id = leaders.get(position.name, NO_LEADER)
             position.lost_since = position.lost_since or now
             if now - position.lost_since > self._options.give_up_s:
                 raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=f"{position}")
@@ -246,7 +255,11 @@ class Consumer:
     async def _find_starts(self) -> None:
         """Ask the leaders where to start and, with ``until_end``, where to stop."""
         options = self._options
-        if options.start_time_ms is not None:
+        for position in self._positions:
+            position.next_offset = options.starts.get(position.name, -1)
+        if all(position.name in options.starts for position in self._positions):
+            pass
+        elif options.start_time_ms is not None:
             await self._ask_offsets(options.start_time_ms, _start_at_time)
             await self._ask_offsets(LATEST_TIMESTAMP, _start_if_unknown)
         elif options.tail is not None:
@@ -257,19 +270,24 @@ class Consumer:
         elif options.offset < 0:
             await self._ask_offsets(options.offset, _start_at)
         else:
-            for position in self._positions:
+            for position in self._unplaced():
                 position.next_offset = options.offset
         if options.until_end:
-            await self._ask_offsets(LATEST_TIMESTAMP, _stop_at)
+            await self._ask_offsets(LATEST_TIMESTAMP, _stop_at, self._positions)
 
-    async def _ask_offsets(self, timestamp: int, take: _TakeOffset) -> None:
-        waiting = list(self._positions)
+    def _unplaced(self) -> list[_Position]:
+        return [position for position in self._positions if position.name not in self._options.starts]
+
+    async def _ask_offsets(
+        self, timestamp: int, take: _TakeOffset, positions: Sequence[_Position] | None = None
+    ) -> None:
+        waiting = self._unplaced() if positions is None else list(positions)
         deadline = time.monotonic() + self._options.give_up_s
         while waiting:
             leaders = await self._leaders()
             by_leader: dict[int, list[_Position]] = {}
             for position in waiting:
-                by_leader.setdefault(leaders.get(position.name.partition, NO_LEADER), []).append(position)
+                by_leader.setdefault(leaders.get(position.name, NO_LEADER), []).append(position)
             waiting = by_leader.pop(NO_LEADER, [])
             for leader_id, positions in by_leader.items():
                 wanted = {position.name: timestamp for position in positions}

@@ -21,7 +21,7 @@ from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
 from engine.admin.log_dirs.describing import read_log_dirs
 from engine.admin.offsets.listing import Offsets, end_offsets, start_offsets
-from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS

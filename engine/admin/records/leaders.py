@@ -9,7 +9,7 @@ from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster, refuse
-from engine.admin.topics.describing import topic_not_found
+from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, error_code
 
 

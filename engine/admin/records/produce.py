@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
-from engine.admin.cluster.remedies import GIVE_TIME, Phrase
+from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
@@ -110,6 +110,7 @@ class Producer:
         self._lanes: dict[int, _Lane] = {}
         self._sticky = StickyPartition()
         self._last_error = ErrorCode.NONE
+        self._has_sent = False
 
     async def open(self) -> None:
         """Find the partitions, and get a producer id.
@@ -232,12 +233,14 @@ class Producer:
             version = await self._wire.version(client, ApiKey.PRODUCE)
             request = self._request(lanes, version)
             if self._options.acks == 0:
+                self._has_sent = True
                 client.post(request, version).cancel()
                 # Nobody answers a request without acks: the answer to the next one says that it was read.
                 await self._wire.call_broker(leader_id, MetadataRequest(topics=[]))
                 for lane in lanes:
                     _delivered(lane, None)
                 return True
+            self._has_sent = True
             response = await self._wire.call_broker(leader_id, request)
         except (Unreachable, NotFound):
             self._last_error = ErrorCode.NETWORK_EXCEPTION
@@ -289,9 +292,13 @@ class Producer:
     def _gave_up(self) -> Refused | Unreachable:
         limit = f"within {self._options.delivery_timeout_s:g} s"
         where = f"topic {self._topic}"
-        if self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):
-            hint = Phrase("the records may be stored or not; ", GIVE_TIME)
-            return Unreachable(f"no broker took the records {limit}", where=where, hint=hint)
+        is_silent = self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION)
+        if is_silent and self._has_sent:
+            hint = Phrase("look before you send them again: ", Operation.LIST_OFFSETS)
+            message = f"no broker has confirmed the records {limit}; those that were sent may be stored or not"
+            return OutcomeUnknown(message, where=where, hint=hint)
+        if is_silent:
+            return Unreachable(f"no broker took the records {limit}", where=where, hint=GIVE_TIME)
         return Refused(self._last_error, f"not accepted {limit}", where=where)
 
 

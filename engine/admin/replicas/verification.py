@@ -8,7 +8,7 @@ usual case and cost one comparison; only where bytes differ are batches looked a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import read_effective
 from engine.admin.offsets.asking import ask_offsets
+from engine.admin.offsets.listing import end_offsets, start_offsets
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
 from engine.admin.topics.access import topic_reader
@@ -96,16 +97,31 @@ class _Replica:
 
 
 async def verify_topics(
-    cluster: Cluster, selection: TopicSelection, on_offsets: OnOffsets
+    cluster: Cluster, selection: TopicSelection, on_offsets: OnOffsets, on_total: OnOffsets = lambda total: None
 ) -> list[PartitionVerification]:
     """Compare the replicas of the chosen topics' partitions; return the verdicts by name.
+
+    ``on_total`` is told before that how many offsets there are to compare, about: where leaders tell it.
 
     Raises:
         NotFound: a topic that was named does not exist.
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
+    on_total(await _offsets_in(cluster, partitions_of(topics)))
     return await verify_replicas(cluster, partitions_of(topics), await compacted_topics(cluster, topics), on_offsets)
+
+
+async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> int:
+    """Return how many offsets there are between the starts and ends of these partitions, as far as that is told."""
+    names = list(partitions)
+    try:
+        wire = await cluster.wire()
+        starts, ends = await start_offsets(wire, names), await end_offsets(wire, names)
+    except AdminError:
+        return 0
+    known = ((starts.get(name), ends.get(name)) for name in names)
+    return sum(end - start for start, end in known if isinstance(start, int) and isinstance(end, int))
 
 
 async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:

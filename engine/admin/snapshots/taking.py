@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
@@ -35,6 +36,20 @@ async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSn
 
     dirs = await read_log_dirs(cluster)
     return TakenSnapshot(with_sizes(snapshot, dirs), tuple(one for one in dirs if one.error))
+
+
+async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot:
+    """Return the cluster with the sizes that its brokers tell; what they do not tell goes to ``warn``."""
+    if cluster.source is Source.SNAPSHOT:
+        return cluster.snapshot()
+    try:
+        taken = await take_snapshot(cluster, has_sizes=True)
+    except Unreachable as error:
+        warn(f"sizes are not known: {error.message}")
+        return await read_snapshot(cluster)
+    for one in taken.failed_dirs:
+        warn(f"sizes of broker {one.broker} are not known: {one.error}")
+    return taken.snapshot
 
 
 async def read_snapshot(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
@@ -43,7 +44,7 @@ def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
     found += absent
     if not found:
         hint = Phrase("give files or folders: ", Operation.MERGE_STATE_CHANGES)
-        raise BadRequest("no log is named", hint=hint)
+        raise BadRequest("no log was named", hint=hint)
     return list({_identity(path): path for path in reversed(found)}.values())[::-1]
 
 
@@ -56,14 +57,16 @@ def _logs_at(path: Path) -> list[Path]:
 
 
 def _logs_below(folder: Path) -> list[Path]:
+    # Path itself walks only since Python 3.12, paths of stores always do.
+    walk = getattr(folder, "walk", partial(os.walk, folder))
     found = [
-        Path(parent) / name
-        for parent, _, names in os.walk(folder)
+        type(folder)(parent) / name
+        for parent, _, names in walk()
         for name in names
         if _LOG_NAME.search(name) is not None
     ]
     if not found:
-        hint = "a folder's logs are called state-change.log; name other files one by one"
+        hint = "in a folder, klamm looks for state-change.log; name other files one by one"
         raise NotFound("no state-change log in the folder", where=str(folder), hint=hint)
     return sorted(found)
 

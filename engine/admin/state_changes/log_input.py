@@ -26,7 +26,8 @@ class LogInput:
     def __init__(self, path: Path, chunk_bytes: int, *, begin: int = 0, end: int | None = None) -> None:
         self._chunk_bytes = chunk_bytes
         is_stdin = path == STDIN
-        self._file = open(0 if is_stdin else path, "rb", buffering=0, closefd=not is_stdin)  # noqa: SIM115
+        # The path opens itself: it may be one of a store.
+        self._file = open(0, "rb", buffering=0, closefd=False) if is_stdin else path.open("rb", buffering=0)  # noqa: SIM115
         self._left_bytes = None if end is None else end - begin
         if begin:
             self._file.seek(begin)

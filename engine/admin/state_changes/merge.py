@@ -141,7 +141,7 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
     partitions = wanted_numbers(list(wish.partitions), "partition")
     if partitions and not topics:
         hint = Phrase("name the topic too, with ", Parameter.TOPIC)
-        raise BadRequest("partitions are wanted, but of no topic", hint=hint)
+        raise BadRequest("partitions are given without a topic", hint=hint)
     brokers = wanted_numbers(list(wish.brokers), "broker")
     zones = {None: None, **wish.zones}
     is_utc = not _is_one_local_time(found.files, zones)

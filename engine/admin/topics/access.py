@@ -24,6 +24,9 @@ class TopicReader(Protocol):
     async def names(self) -> list[TopicName]:
         """Return all topics by name."""
 
+    async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        """Return how many partitions each of the named topics has, and its replication factor."""
+
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
         """Return those of the named topics that exist, by name."""
 

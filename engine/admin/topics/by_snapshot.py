@@ -17,6 +17,9 @@ class SnapshotTopicReader:
     async def names(self) -> list[TopicName]:
         return [topic_name(topic.name, topic.is_marked_for_deletion) for topic in self._snapshot.topics]
 
+    async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        return {topic.name: (len(topic.partitions), topic.replication_factor) for topic in await self.topics(names)}
+
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
         wanted = set(names)
         return [topic for topic in self._snapshot.topics if topic.name in wanted]

@@ -20,9 +20,8 @@ from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers
-from engine.admin.topics.describing import topic_not_found
 from engine.admin.topics.requests import add_partitions, create_topic, delete_topics
-from engine.admin.topics.selection import select_topics
+from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName, topic_name
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -53,6 +52,14 @@ class WireTopicReader:
         response = await self._wire.metadata(None)
         names = sorted(topic.name for topic in response.topics if topic.name is not None)
         return [topic_name(name, False) for name in names]
+
+    async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        response = await self._wire.metadata(names or None)
+        return {
+            topic.name or "": (len(topic.partitions), len(topic.partitions[0].replica_nodes))
+            for topic in response.topics
+            if topic.partitions
+        }
 
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
         if not names:
@@ -180,7 +187,9 @@ class WireTopicChanger:
         if topic.assignment:
             check_brokers(topic.assignment, await self._wire.nodes())
         if not validate_only:
-            await self._before_change(Phrase("the topic may be made: ", Do(Operation.DESCRIBE_TOPIC, topic.name)))
+            await self._before_change(
+                Phrase("the topic may still be created: ", Do(Operation.DESCRIBE_TOPIC, topic.name))
+            )
         change = await create_topic(
             self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
         )
@@ -201,7 +210,7 @@ class WireTopicChanger:
             check_brokers(assignment or (), await self._wire.nodes())
             if not validate_only:
                 look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
-                await self._before_change(Phrase("partitions may be added: ", look))
+                await self._before_change(Phrase("partitions may still be added: ", look))
             await add_partitions(
                 self._wire, wanted.name, count, assignment, timeout_ms=self._timeout_ms, validate_only=validate_only
             )
@@ -209,7 +218,8 @@ class WireTopicChanger:
                 await self._wait_until_known([wanted.name], lambda known: known is not None and known >= count)
         if wanted.changes_configs:
             await alter_configs(self._wire, entity, wanted.additions, wanted.deletions, validate_only=validate_only)
-        return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=count)
+        outcome = TopicOutcome.WOULD_BE_ALTERED if validate_only else TopicOutcome.ALTERED
+        return TopicChange(wanted.name, outcome, partition_count=count)
 
     async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
         selection = select_topics(texts)
@@ -246,7 +256,7 @@ class WireTopicChanger:
         kafka = KafkaZkClient(await self._cluster.zookeeper())
         deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
         while True:
-            left = set(await kafka.get_topic_deletions()) & set(names)
+            left = set(await kafka.admin.get_topic_deletions()) & set(names)
             if not left or time.monotonic() >= deadline:
                 return left
             await asyncio.sleep(RETRY_PAUSE_S)
@@ -275,7 +285,7 @@ class WireTopicChanger:
                     for name in names:
                         await self._wait_for_broker(broker_id, name, is_known)
         except (TimeoutError, Unreachable, NotFound) as error:
-            self._cluster.observe(f"not every broker has heard of it yet ({error or 'slow'})")
+            self._cluster.observe(f"not every broker knows it yet ({error or 'slow'})")
 
     async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
         while True:

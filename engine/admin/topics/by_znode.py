@@ -26,8 +26,7 @@ from engine.admin.topics.changes import (
     TopicOutcome,
     check_brokers,
 )
-from engine.admin.topics.describing import topic_not_found
-from engine.admin.topics.selection import select_topics
+from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
 from engine.common.assignment import (
     RackAwareMode,
@@ -75,10 +74,19 @@ class ZkTopicReader:
         self._on_read = on_read
 
     async def names(self) -> list[TopicName]:
-        names = await self._kafka.get_all_topics()
-        marked = set(await self._kafka.get_topic_deletions())
+        names = await self._kafka.topics.get_all_topics()
+        marked = set(await self._kafka.admin.get_topic_deletions())
         self._observe(f"ZooKeeper listed {len(names)} topics")
         return [topic_name(name, name in marked) for name in names]
+
+    async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        found = {}
+        for name, read in (await self._kafka.topics.read_topics(names)).items():
+            with self._unreadable_told():
+                assignment = None if read is None else list(or_raise(read).by_partition().values())
+                if assignment:
+                    found[name] = (len(assignment), len(assignment[0].replicas))
+        return found
 
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
         found: list[TopicSnapshot] = []
@@ -89,23 +97,27 @@ class ZkTopicReader:
         return found
 
     async def live_brokers(self) -> frozenset[int]:
-        return frozenset(await self._kafka.get_broker_ids())
+        return frozenset(await self._kafka.brokers.get_broker_ids())
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        defaults = await self._kafka.get_entity_configs(f"{ConfigType.BROKER.value}/{DEFAULT_ENTITY}")
+        defaults = await self._kafka.configs.get_entity_configs(f"{ConfigType.BROKER.value}/{DEFAULT_ENTITY}")
         self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
         return topic_min_isrs(topics, defaults.get("min.insync.replicas"))
 
     async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
         reads, configs, marked = await asyncio.gather(
-            self._kafka.read_topics(names), self._kafka.get_topic_configs(names), self._kafka.get_topic_deletions()
+            self._kafka.topics.read_topics(names),
+            self._kafka.configs.get_topic_configs(names),
+            self._kafka.admin.get_topic_deletions(),
         )
         there = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
         for read in there.values():
             with self._unreadable_told():
                 topics.append(or_raise(read))
-        states = await self._kafka.get_partition_states([name for topic in topics for name in topic.by_partition()])
+        states = await self._kafka.partitions.get_partition_states(
+            [name for topic in topics for name in topic.by_partition()]
+        )
         self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partitions")
         found = []
         for topic in topics:
@@ -172,14 +184,14 @@ class ZkTopicChanger:
         self._racks = RackAwareMode.ENFORCED if is_rack_aware else RackAwareMode.DISABLED
 
     async def exists(self, name: str, *, if_exists: bool) -> bool:
-        if await self._kafka.topic_exists(name):
+        if await self._kafka.topics.topic_exists(name):
             return True
         if if_exists:
             return False
         raise topic_not_found([name])
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
-        if await self._kafka.topic_exists(topic.name):
+        if await self._kafka.topics.topic_exists(topic.name):
             if if_not_exists:
                 return TopicChange(topic.name, TopicOutcome.EXISTS)
             raise _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists")
@@ -195,13 +207,15 @@ class ZkTopicChanger:
         self._cluster.observe(f"assignment: {_shown(assignment)}")
         if validate_only:
             return change
-        has_controller = await self._kafka.controller_exists()
+        has_controller = await self._kafka.controller.controller_exists()
         # Said before the write: what is written stays written, also when we never hear of it.
         look = Do(Operation.DESCRIBE_TOPIC, topic.name)
-        self._cluster.accepted(Phrase("the controller makes the topic: ", look))
-        await self._kafka.set_entity_configs(f"topics/{topic.name}", topic.configs, check_controller=has_controller)
+        self._cluster.accepted(Phrase("the controller creates the topic: ", look))
+        await self._kafka.configs.set_entity_configs(
+            f"topics/{topic.name}", topic.configs, check_controller=has_controller
+        )
         try:
-            await self._kafka.create_topic_assignment(topic.name, None, assignment)
+            await self._kafka.topics.create_topic_assignment(topic.name, None, assignment)
         except NodeExists as error:
             message = f"Topic '{topic.name}' already exists"
             raise _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, message) from error
@@ -217,42 +231,43 @@ class ZkTopicChanger:
         if wanted.partition_count is not None:
             await self._add_partitions(wanted, validate_only=validate_only)
         if configs is not None and not validate_only:
-            has_controller = await self._kafka.controller_exists()
+            has_controller = await self._kafka.controller.controller_exists()
             path = f"topics/{wanted.name}"
-            await self._kafka.change_entity_configs(path, configs, check_controller=has_controller)
-        return TopicChange(wanted.name, TopicOutcome.ALTERED, partition_count=wanted.partition_count)
+            await self._kafka.configs.change_entity_configs(path, configs, check_controller=has_controller)
+        outcome = TopicOutcome.WOULD_BE_ALTERED if validate_only else TopicOutcome.ALTERED
+        return TopicChange(wanted.name, outcome, partition_count=wanted.partition_count)
 
     async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
         selection = select_topics(texts)
-        known = await self._kafka.get_all_topics()
+        known = await self._kafka.topics.get_all_topics()
         missing = selection.unmatched(known)
         if missing and not if_exists:
             raise topic_not_found(missing)
         internal = [name for name in selection.names if name in INTERNAL_TOPICS]
         if internal:
             message = f"topic {internal[0]} is a kafka internal topic and is not allowed to be marked for deletion"
-            raise BadRequest(message, hint=Phrase("by the wire it can be deleted: ", USE_BROKERS))
+            raise BadRequest(message, hint=Phrase("it can be deleted over the wire: ", USE_BROKERS))
         return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
         self._cluster.accepted(Phrase("the controller deletes what is marked; look with: ", Operation.LIST_TOPICS))
         for name in names:
             try:
-                await self._kafka.create_topic_deletion(name)
+                await self._kafka.admin.create_topic_deletion(name)
             except NodeExists:
                 self._cluster.observe(f"topic {name} is already marked for deletion")
         if waits:
             await self._wait_until_gone(names)
-        left = set(await self._kafka.get_all_topics())
+        left = set(await self._kafka.topics.get_all_topics())
         return [
             TopicChange(name, TopicOutcome.MARKED_FOR_DELETION if name in left else TopicOutcome.DELETED)
             for name in names
         ], []
 
     async def _check_name(self, name: str) -> None:
-        if await self._kafka.is_topic_marked_for_deletion(name):
+        if await self._kafka.admin.is_topic_marked_for_deletion(name):
             raise _refused(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion")
-        others = colliding(name, await self._kafka.get_all_topics())
+        others = colliding(name, await self._kafka.topics.get_all_topics())
         if others:
             message = f"Topic '{name}' collides with existing topics: {', '.join(others)}"
             raise _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
@@ -277,7 +292,7 @@ class ZkTopicChanger:
             raise Refused(error.code, error.message) from error
 
     async def _add_partitions(self, wanted: TopicAlteration, *, validate_only: bool) -> None:
-        found = (await self._kafka.get_topic_assignments([wanted.name])).get(wanted.name)
+        found = (await self._kafka.topics.get_topic_assignments([wanted.name])).get(wanted.name)
         if found is None:
             raise topic_not_found([wanted.name])
         count, there = wanted.partition_count or 0, len(found.assignment)
@@ -287,9 +302,9 @@ class ZkTopicChanger:
         if validate_only:
             return
         look = Do(Operation.DESCRIBE_TOPIC, wanted.name)
-        self._cluster.accepted(Phrase("the controller makes the partitions: ", look))
+        self._cluster.accepted(Phrase("the controller creates the partitions: ", look))
         expected = ANY_VERSION if found.zk_version is None else found.zk_version
-        await self._kafka.set_topic_assignment(
+        await self._kafka.topics.set_topic_assignment(
             wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
         )
         await self._wait_for_leaders(wanted.name, list(range(there, count)))
@@ -311,7 +326,7 @@ class ZkTopicChanger:
     async def _wait_for_leaders(self, topic: str, partitions: Sequence[int]) -> None:
         waiting = [TopicPartition(topic, partition) for partition in partitions]
         while waiting:
-            reads = await self._kafka.get_partition_states(waiting)
+            reads = await self._kafka.partitions.get_partition_states(waiting)
             states = {partition: or_raise(read) for partition, read in reads.items() if read is not None}
             # A partition all of whose brokers are dead gets a state without leader: there is nothing to wait for.
             waiting = [partition for partition in waiting if partition not in states]
@@ -329,7 +344,7 @@ class ZkTopicChanger:
 
         self._zk.watch_children(TopicsZNode.path, on_change)
         try:
-            while set(names) & set(await self._kafka.get_all_topics()):
+            while set(names) & set(await self._kafka.topics.get_all_topics()):
                 await changed.wait()
                 changed.clear()
         finally:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
+from engine.admin.configs.values import plain_value
 from engine.common.topic_names import has_collision_chars, invalid_topic_name
 
 REPLICATION_FACTOR_MAX = 32767
@@ -34,6 +35,8 @@ class TopicOutcome(StrEnum):
     MARKED_FOR_DELETION = "marked for deletion"
     EXISTS = "exists"
     WOULD_BE_CREATED = "would be created"
+    WOULD_BE_ALTERED = "would be altered"
+    WOULD_BE_DELETED = "would be deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +86,6 @@ class TopicAlteration:
     def warnings(self) -> tuple[str, ...]:
         return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
 
-    @property
-    def summary(self) -> str:
-        """What is to be changed, in one line."""
-        parts = [] if self.partition_count is None else [f"{self.partition_count} partitions"]
-        parts += [f"{key}={value}" for key, value in self.additions.items()]
-        parts += [f"without {key}" for key in self.deletions]
-        return f"{self.name} ({', '.join(parts)})"
-
     def check(self) -> None:
         """Raise BadRequest where nothing is asked for, or what is asked for contradicts itself."""
         check_counts(self.partition_count, None)
@@ -123,7 +118,7 @@ def check_new_topic(topic: NewTopic) -> None:
     if topic.assignment and (topic.partition_count is not None or topic.replication_factor is not None):
         partitions, factor = Parameter.PARTITIONS, Parameter.REPLICATION_FACTOR
         message = Phrase(Parameter.REPLICA_ASSIGNMENT, " cannot be used with ", partitions, " or ", factor)
-        leave_out = Phrase("the assignment tells both counts: leave ", partitions, " and ", factor, " out")
+        leave_out = Phrase("the assignment determines both counts: leave ", partitions, " and ", factor, " out")
         raise BadRequest(message, hint=leave_out)
     check_counts(topic.partition_count, topic.replication_factor)
 
@@ -189,5 +184,5 @@ def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise BadRequest(f"not KEY=VALUE: {text!r}", where=Parameter.CONFIG)
-        configs[key.strip()] = value.strip()
+        configs[key.strip()] = plain_value(key.strip(), value.strip())
     return configs

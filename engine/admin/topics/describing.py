@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, Unreachable
-from engine.admin.cluster.remedies import SEE_TOPICS, Operation, Phrase
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.configs.values import UNKNOWN_SETTINGS_HINT, known_configs
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
-from engine.admin.topics.selection import TopicSelection
+from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import topic_id_text
@@ -120,15 +120,6 @@ async def read_selected(reader: TopicReader, selection: TopicSelection, *, if_ex
     if missing and not if_exists:
         raise topic_not_found(missing)
     return topics
-
-
-def topic_not_found(missing: Sequence[str]) -> NotFound:
-    """Return the error for topics that were named and are not there."""
-    if len(missing) == 1:
-        message = f"topic {missing[0]!r} does not exist"
-    else:
-        message = f"topics do not exist: {', '.join(missing)}"
-    return NotFound(message, hint=SEE_TOPICS)
 
 
 def describe(topic: TopicSnapshot, partitions: Sequence[PartitionSnapshot] | None = None) -> TopicDescription:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import SEE_TOPICS
 from engine.common.topic_names import invalid_topic_name
 
 
@@ -64,3 +65,12 @@ def select_topics(texts: Sequence[str]) -> TopicSelection:
         except re.error as error:
             raise BadRequest(f"neither a topic's name nor a regular expression ({error})", where=text) from error
     return TopicSelection(tuple(dict.fromkeys(names)), tuple(patterns))
+
+
+def topic_not_found(missing: Sequence[str]) -> NotFound:
+    """Return the error for topics that were named and are not there."""
+    if len(missing) == 1:
+        message = f"topic {missing[0]!r} does not exist"
+    else:
+        message = f"topics do not exist: {', '.join(missing)}"
+    return NotFound(message, hint=SEE_TOPICS)

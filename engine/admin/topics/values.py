@@ -15,11 +15,14 @@ DEFAULT_MIN_ISR = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic as a listing shows it."""
+    """A topic as a listing shows it; ``size_bytes`` is that of all its replicas. What nobody was asked for is None."""
 
     topic: str
     internal: bool = False
     marked_for_deletion: bool = False
+    partition_count: int | None = None
+    replication_factor: int | None = None
+    size_bytes: int | None = None
 
 
 def topic_name(name: str, is_marked: bool) -> TopicName:

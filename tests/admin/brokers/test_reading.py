@@ -10,8 +10,9 @@ import pytest
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.brokers import by_wire
-from engine.admin.brokers.access import BrokerReader, Registered, broker_reader
+from engine.admin.brokers.access import BrokerReader, broker_reader
 from engine.admin.brokers.load import BrokerLoad
+from engine.admin.brokers.own_words import Registered
 from engine.admin.brokers.reading_load import read_broker_load
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound

@@ -91,6 +91,9 @@ def test_the_release_of_a_broker() -> None:
     assert release_of(ours) == "3.9"
     # Highest versions as the request schemas of these releases have them.
     for release, fetch, more in (
+        ("4.2", 18, {ApiKey.METADATA: 13, ApiKey.OFFSET_FETCH: 10}),
+        ("4.1", 18, {ApiKey.METADATA: 13, ApiKey.OFFSET_FETCH: 9}),
+        ("4.0", 17, {ApiKey.METADATA: 13, ApiKey.OFFSET_FETCH: 9}),
         ("3.8", 16, {ApiKey.LIST_GROUPS: 5, ApiKey.LEADER_AND_ISR: 7}),
         ("3.7", 16, {ApiKey.LIST_GROUPS: 4, ApiKey.LEADER_AND_ISR: 7}),
         ("3.4", 13, {ApiKey.LIST_GROUPS: 4, ApiKey.LEADER_AND_ISR: 7}),

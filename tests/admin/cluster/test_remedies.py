@@ -54,7 +54,7 @@ def test_a_dashboard_words_errors_in_its_own_way() -> None:
     assert failed(time.value)[:2] == ("not a time: 'soon'", "the field TIME")
     with pytest.raises(BadRequest) as sideless:
         resolve_target(Naming(bootstrap_servers="h:1", via=Side.ZOOKEEPER), {}, Path("/absent"))
-    wants = "zookeeper in the field VIA wants a ZooKeeper"
+    wants = "zookeeper in the field VIA needs a ZooKeeper"
     assert failed(sideless.value) == (wants, None, "give something in the field ZOOKEEPER too")
     refused = Refused(ErrorCode.INVALID_CONFIG, "Invalid value", where="broker 2")
     assert failed(refused)[2] == "see keys and their values with: [DESCRIBE_ALL_BROKER_CONFIGS 2]"

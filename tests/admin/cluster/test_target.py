@@ -109,7 +109,7 @@ def test_naming_two_clusters_is_refused(tmp_path: Path, environment: dict[str, s
     for two in ({"cluster": "a", "zookeeper": "z:1"}, {"cluster": "a", "snapshot": "s"}):
         with pytest.raises(BadRequest, match="more than one"):
             resolve(tmp_path, environment, **two)
-    with pytest.raises(BadRequest, match="wants a ZooKeeper"):
+    with pytest.raises(BadRequest, match="needs a ZooKeeper"):
         resolve(tmp_path, environment, bootstrap_servers="b:1", via=Side.ZOOKEEPER)
 
 

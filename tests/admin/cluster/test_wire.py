@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -238,6 +239,34 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
     play(scene)
 
 
+def test_an_error_that_comes_when_the_controller_is_given_up_makes_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.admin.cluster.wire.GREETING_PATIENCE_S", 0.01)
+    noise: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context["message"]))
+        await wire.controller_id()
+        is_over = asyncio.Event()
+
+        async def lose_the_answer(*_: object, **__: object) -> None:
+            await is_over.wait()
+            raise AnswerLost("closed by this side")
+
+        async def give_up(*_: object) -> None:
+            is_over.set()
+            await asyncio.sleep(0.05)
+            raise Unreachable("nobody answers")
+
+        monkeypatch.setattr(wire, "call_broker", lose_the_answer)
+        monkeypatch.setattr(wire, "metadata", give_up)
+        with pytest.raises(Unreachable, match="nobody answers"):
+            await wire._unless_replaced(0, ListPartitionReassignmentsRequest(), is_patient=False)
+        gc.collect()
+
+    play(scene)
+    assert not [one for one in noise if "never retrieved" in one]
+
+
 def test_credentials_are_not_waited_for_without_a_word() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         answers = cluster.brokers[0].answers
@@ -452,3 +481,42 @@ def test_how_long_one_answer_is_waited_for(
         patch.setattr("engine.admin.cluster.wire.BrokerClient", Client)
         asyncio.run(ask())
     assert set(seen) == {limit_ms}
+
+
+def test_on_kraft_a_slow_broker_that_passes_a_change_on_is_not_asked_twice() -> None:
+    """There every answer names some broker the controller: that it is another one now does not mean a new one."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        named = iter(range(1, 1_000_000))
+        for broker in cluster.brokers:
+            broker.answers[ApiKey.DESCRIBE_QUORUM] = pytest.fail
+            broker.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
+            tell = broker.answers[ApiKey.METADATA]
+
+            def name_another(request: MetadataRequest, tell: Callable[[Any], Any] = tell) -> Any:
+                cluster.controller_id = next(named) % 2
+                return tell(request)
+
+            broker.answers[ApiKey.METADATA] = name_another
+        first = await wire.controller_id()
+        with pytest.raises(Unreachable, match="no answer within"):
+            await wire.ask_controller(ListPartitionReassignmentsRequest(), lambda _: [], limit_s=1.8)
+        asked = [broker.id for broker in cluster.brokers for _ in broker.requests(ListPartitionReassignmentsRequest)]
+        assert asked == [first]
+        assert next(named) > 2, "another one was named meanwhile"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_kraft", [True, False])
+def test_whoever_is_named_once_stays_the_controller_on_kraft(is_kraft: bool) -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        for broker in cluster.brokers:
+            if is_kraft:
+                broker.answers[ApiKey.DESCRIBE_QUORUM] = pytest.fail
+        assert (await wire.metadata([])).controller_id == 0
+        cluster.controller_id = 1
+        assert (await wire.metadata([])).controller_id == (0 if is_kraft else 1)
+        assert await wire.is_kraft() == is_kraft
+
+    play(scene)

@@ -19,6 +19,11 @@ from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribed,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.protocol.apis.list_offsets import (
     ListOffsetsRequest,
@@ -152,5 +157,49 @@ def test_coordinators_are_asked_for_in_batches() -> None:
         found = await find_coordinators(wire, [f"g{n}" for n in range(1200)])
         assert found["g5"] == 1
         assert sum(len(b.requests(FindCoordinatorRequest)) for b in world.cluster.brokers) == 3
+
+    play(scene)
+
+
+def test_groups_of_the_new_protocols_are_described_as_far_as_they_can_be() -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
+        world.offsets = {f"g{n}": {("t", 0): n} for n in range(1, 6)}
+        world.types = {"g1": "consumer", "g2": "consumer", "g3": "share", "g4": "streams"}
+        for broker in world.cluster.brokers:
+            broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = world.describe_new
+        listing = await list_groups(wire)
+        assert [group.type for group in listing.groups] == ["consumer", "consumer", "share", "streams", "classic"]
+        found = await describe_groups(wire, [*world.offsets, "g7"])
+        new = found["g2"]
+        assert isinstance(new, GroupDescription)
+        assert (new.type, new.state, new.protocol_type, new.protocol, new.coordinator) == (
+            GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 0,
+        )  # fmt: skip
+        (member,) = new.members
+        assert (member.member_id, member.group_instance_id, member.client_id, member.host) == ("m", "i", "c", "/h")
+        assert member.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
+        assert str(found["g3"]) == "it is a share group: those are listed, not described"
+        assert str(found["g4"]) == "it is a streams group: those are listed, not described"
+        classic, absent = found["g5"], found["g7"]
+        assert isinstance(classic, GroupDescription) and classic.type is GroupType.CLASSIC
+        assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
+        for broker in world.cluster.brokers:
+            asked = broker.requests(ConsumerGroupDescribeRequest)
+            assert not any("g5" in request.group_ids for request in asked), "a classic group is known already"
+
+    play(scene)
+
+
+def test_a_broker_with_zookeeper_that_lists_the_new_api_only_to_refuse_it() -> None:
+    async def scene(world: ScriptedGroups, wire: WireCluster) -> None:
+        def refuse(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+            code = ErrorCode.UNSUPPORTED_VERSION
+            refused = [ConsumerGroupDescribed(group_id=name, error_code=code) for name in request.group_ids]
+            return ConsumerGroupDescribeResponse(groups=refused)
+
+        for broker in world.cluster.brokers:
+            broker.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = refuse
+        absent = (await describe_groups(wire, ["g1"]))["g1"]
+        assert isinstance(absent, GroupDescription) and absent.state is GroupState.DEAD
 
     play(scene)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.lake import COLUMNS, Lake, Rows, chunk_of
+from engine.admin.lag.lake_compaction import CompactedDay, compact
 from engine.admin.lag.lake_history import Moment, Objective, read_lake
+from engine.admin.lag.lake_sampling import Watched, plan_chunks, sample_chunk
 from engine.admin.lag.rules import LagStatus, Point
 from engine.common.model import TopicPartition
 
@@ -29,10 +34,11 @@ def rows(*given: dict[str, object]) -> Rows:
 
 
 def keep(lake: Lake, minute: int, *given: dict[str, object], chunk: int = 0) -> None:
-    """Write a sample of that minute."""
+    """Write a sample of that minute; those of the day before have the numbers up to 9,999."""
     time_ms = MIDNIGHT_MS + minute * MINUTE
-    shared: dict[str, object] = {"sample": minute, "time": time_ms, "sampled_at": time_ms + 7, "chunk": chunk}
-    lake.write(time_ms, minute, chunk, rows(*(shared | one for one in given)))
+    number = minute if minute >= 0 else minute + 10_000
+    shared: dict[str, object] = {"sample": number, "time": time_ms, "sampled_at": time_ms + 7, "chunk": chunk}
+    lake.write(time_ms, number, chunk, rows(*(shared | one for one in given)))
 
 
 @pytest.fixture
@@ -125,12 +131,122 @@ def test_what_is_outside(objective: Objective, moment: Moment, expected: bool | 
     assert objective.is_met(moment) is expected
 
 
+def all_rows(lake: Lake) -> list[tuple[object, ...]]:
+    """Return each row that readers of this moment see."""
+    files = Lake(lake.shown).files(0, 2 * MIDNIGHT_MS)
+    table = Lake(lake.shown).read(files, ["sample", "chunk", "time", "lag"])
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def parquet_names(lake: Lake) -> list[str]:
+    return sorted(str(path.relative_to(lake.shown)) for path in Path(lake.shown).rglob("*.parquet"))
+
+
+def test_many_files_become_few(lake: Lake) -> None:
+    for minute in range(-110, 10):
+        keep(lake, minute, {"lag": minute}, {"lag": 7, "partition": 1})
+        keep(lake, minute, {"group": "h", "lag": 1}, chunk=1)
+    before, points = all_rows(lake), lake.points_before(MIDNIGHT_MS, 0, "c", ["g"])
+    history = read_lake(lake, MIDNIGHT_MS - 9 * MINUTE, MIDNIGHT_MS - 2 * MINUTE, Objective(lag=1))
+    now_ms = MIDNIGHT_MS + 10 * MINUTE
+    assert compact(lake, now_ms) == [CompactedDay("2026-11-21", 220, 2)]
+    names = parquet_names(lake)
+    assert names[:2] == ["day=2026-11-21/all-000-000001.parquet", "day=2026-11-21/all-001-000001.parquet"]
+    assert len(names) == 2 + 20, "today's samples are left alone"
+    assert all_rows(lake) == before
+    again = Lake(lake.shown)
+    assert again.points_before(MIDNIGHT_MS, 0, "c", ["g"]) == points
+    assert read_lake(again, MIDNIGHT_MS - 9 * MINUTE, MIDNIGHT_MS - 2 * MINUTE, Objective(lag=1)) == history
+    assert compact(lake, now_ms) == []
+    keep(lake, -3, {"lag": 99})
+    assert all_rows(lake) == before, "a sample that comes again is there once"
+    keep(lake, -111, {"lag": 98})
+    assert compact(lake, now_ms) == [CompactedDay("2026-11-21", 4, 2)]
+    assert parquet_names(lake)[:2] == ["day=2026-11-21/all-000-000002.parquet", "day=2026-11-21/all-001-000001.parquet"]
+    assert len(all_rows(lake)) == len(before) + 1
+
+
+def test_samples_come_while_files_become_few(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sampler that was down over midnight writes yesterday's last sample; a reader looks in between."""
+    for minute in (-3, -2):
+        keep(lake, minute, {"lag": minute})
+    before = all_rows(lake)
+    seen: list[list[tuple[object, ...]]] = []
+    write, delete = Lake.write_many, Lake.delete
+
+    def write_many(self: Lake, *given: Any) -> None:
+        keep(lake, -1, {"lag": -1})
+        write(self, *given)
+        seen.append(all_rows(lake))
+
+    def delete_half(self: Lake, paths: Sequence[str]) -> None:
+        delete(self, paths[:1])
+        seen.append(all_rows(lake))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lake, "write_many", write_many)
+    monkeypatch.setattr(Lake, "delete", delete_half)
+    with pytest.raises(KeyboardInterrupt):
+        compact(lake, MIDNIGHT_MS)
+    monkeypatch.undo()
+    late = all_rows(lake)
+    assert seen == [late, late]
+    assert [row for row in late if row[-1] != -1] == before
+    assert len(late) == 3
+    assert compact(lake, MIDNIGHT_MS) == [CompactedDay("2026-11-21", 3, 1)]
+    assert all_rows(lake) == late
+    assert parquet_names(lake) == ["day=2026-11-21/all-000-000002.parquet"]
+
+
+def test_half_a_file_of_many_does_not_count(lake: Lake, tmp_path: Path) -> None:
+    """An object store may show what a killed process has written."""
+    for minute in (-3, -2):
+        keep(lake, minute, {"lag": minute})
+    before = all_rows(lake)
+    folder = tmp_path / "lag" / "day=2026-11-21"
+    (folder / "all-000-000001.parquet").write_bytes(next(folder.iterdir()).read_bytes())
+    (folder / "all-000-000002.parquet").write_bytes(b"PAR1")
+    assert all_rows(lake) == before
+    assert len(compact(lake, MIDNIGHT_MS)) == 1
+    assert all_rows(lake) == before
+
+
+def test_a_cluster_that_does_not_answer_is_unknown(lake: Lake, tmp_path: Path) -> None:
+    """So are its readers, those of before; the cluster itself where there were none."""
+    target = resolve_target(Naming(bootstrap_servers="127.0.0.1:9"), {}, tmp_path)
+
+    def sample(minute: int) -> None:
+        time_ms = MIDNIGHT_MS + minute * MINUTE
+        tasks, failures = plan_chunks([Watched(target)], lake.shown, time_ms, minute, 2, with_times=False)
+        assert len(failures) == 1
+        for task in tasks:
+            sample_chunk(task)
+
+    def seen(minute: int) -> list[tuple[object, ...]]:
+        files = [one for one in lake.files(0, 2 * MIDNIGHT_MS) if one.sample == minute]
+        names = ["kind", "group", "source", "group_status", "topic", "lag"]
+        return [tuple(row.values()) for row in lake.read(files, names).to_pylist()]
+
+    sample(0)
+    assert seen(0) == [("cluster", "127.0.0.1:9", None, "UNKNOWN", None, None)]
+    known = {"cluster": "127.0.0.1:9", "lag": 5, "group": "g"}
+    query = {"cluster": "127.0.0.1:9", "lag": 5, "kind": "checkpoint", "group": "q", "source": "0"}
+    keep(lake, 1, known, known | {"partition": 1}, query, known | {"cluster": "another"}, chunk=1)
+    sample(2)
+    expected = [("checkpoint", "q", "0", "UNKNOWN", None, None), ("group", "g", None, "UNKNOWN", None, None)]
+    assert sorted(seen(2), key=str) == expected
+    sample(3)
+    assert sorted(seen(3), key=str) == expected
+    (reader,) = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(), ["g"]).readers[:1]
+    assert (reader.last_status, reader.unknown_minutes, reader.sample_count) == (LagStatus.UNKNOWN, 2, 3)
+
+
 def test_folders_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("milk\n")
     with pytest.raises(BadRequest, match="the folder has other files in it"):
         Lake(str(tmp_path / "other")).prepare(1)
-    with pytest.raises(NotFound, match="no lag history is there"):
+    with pytest.raises(NotFound, match="there is no lag history"):
         Lake(str(tmp_path / "absent")).check()
     made = Lake(str(tmp_path / "made"))
     made.prepare(3)

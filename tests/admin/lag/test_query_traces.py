@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from s3_server import BUCKET, s3_server
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
@@ -146,8 +147,9 @@ def test_what_is_half_there(tmp_path: Path) -> None:
     (folder / "metadata").unlink()
     assert read_checkpoint(place).query_id == ""
     (folder / "offsets" / "0").write_text(text[:30])
-    with pytest.raises(BadRequest, match=r"damaged: .*offsets/0: "):
+    with pytest.raises(BadRequest, match=r"damaged: .*offsets/0: ") as caught:
         read_checkpoint(place)
+    assert "event log" in str(caught.value.hint)
 
 
 def test_a_query_that_never_finished_a_batch(tmp_path: Path) -> None:
@@ -192,9 +194,9 @@ def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
     assert found(f"file://{tmp_path}/b") == [f"file://{tmp_path}/b"]
     with pytest.raises(NotFound, match="no such folder"):
         found(f"{tmp_path}/absent")
-    with pytest.raises(NotFound, match="nothing is there by that pattern"):
+    with pytest.raises(NotFound, match="nothing matches that pattern"):
         found(f"{tmp_path}/absent*")
-    with pytest.raises(BadRequest, match="no checkpoint of a Spark query is there"):
+    with pytest.raises(BadRequest, match="there is no checkpoint of a Spark query"):
         found(f"{tmp_path}/b/state")
     with pytest.raises(BadRequest, match="no file system is known for hdfs://"):
         found("hdfs://n1/x")
@@ -219,8 +221,9 @@ class Refusing(LocalStore):
 def test_a_folder_that_may_not_be_read() -> None:
     place = Location(Refusing(), "/q", "/q")
     for look in (find_checkpoints, find_event_logs, read_checkpoint):
-        with pytest.raises(BadRequest, match="may not be read"):
+        with pytest.raises(BadRequest, match="may not be read") as caught:
             look(place)
+        assert "read access" in str(caught.value.hint)
 
 
 def test_one_damaged_trace_hides_no_other(tmp_path: Path) -> None:
@@ -234,6 +237,7 @@ def test_one_damaged_trace_hides_no_other(tmp_path: Path) -> None:
     queries, failures = QueryTraces((str(tmp_path / "all"),), (str(logs),)).read()
     assert [(query.path, query.job) for query in queries] == [(str(good), "told"), (str(logs / "local-1"), "told")]
     assert [str(one.where) for one in failures] == [str(bad), str(logs / "local-2")]
+    assert ["newer klamm" in str(failures[0].hint), "spark.eventLog.dir" in str(failures[1].hint)] == [True, True]
 
 
 def test_a_query_that_was_started_again_is_one_query(tmp_path: Path) -> None:
@@ -302,31 +306,20 @@ def _query_of(lines: str) -> Query:
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bucket, with the endpoint in the environment that AWS' own tools look at."""
-    from moto.server import ThreadedMotoServer
+def s3() -> Iterator[str]:
+    """What a Spark job left, in a bucket."""
+    from pyarrow import fs
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    patch = pytest.MonkeyPatch()
-    host, port = server.get_host_and_port()
-    patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    patch.setenv("AWS_ACCESS_KEY_ID", "x")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    try:
-        from pyarrow import fs
-
-        store = fs.S3FileSystem(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True)
-        store.create_dir("lake")
-        local = fs.LocalFileSystem()
+    with s3_server() as store:
         for name in ("killed/killed", "killed/events"):
             source = str(RECORDED / "4.0.0" / name)
-            fs.copy_files(source, f"lake/{name}", source_filesystem=local, destination_filesystem=store)
-        yield "s3a://lake"
-    finally:
-        server.stop()
-        patch.undo()
+            fs.copy_files(
+                source,
+                f"{BUCKET}/{name}",
+                source_filesystem=fs.LocalFileSystem(),
+                destination_filesystem=store,
+            )
+        yield f"s3a://{BUCKET}"
 
 
 def test_checkpoints_and_event_logs_on_s3(s3: str) -> None:

@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused(name: str, value: str, message: str) -> None:
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(BadRequest, match="wants acks=all"):
+    with pytest.raises(BadRequest, match="requires acks=all"):
         settings_from({"acks": "0", "enable.idempotence": "true"})
     with pytest.raises(BadRequest, match="at most 5"):
         settings_from({"max.in.flight.requests.per.connection": "6", "enable.idempotence": "true"})

@@ -1,4 +1,4 @@
-"""The throttle that follows the ISRs: within its limits, in few steps."""
+"""The throttle that follows what the cluster can bear: within its limits, in few steps."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from engine.admin.reassignment.adaptive_throttle import CALM_LOOKS, STEPS, Adapt
 
 def test_it_is_halved_at_once_and_raised_after_calm_looks() -> None:
     throttle = AdaptiveThrottle(ThrottleRange.of(80_000, 20_000, 100_000))
-    assert [throttle.next_rate(is_isr_shrinking=True) for _ in range(3)] == [37_500, 20_000, 20_000]
-    rates = [throttle.next_rate(is_isr_shrinking=False) for _ in range(CALM_LOOKS * 9)]
+    assert [throttle.next_rate(is_in_trouble=True) for _ in range(3)] == [37_500, 20_000, 20_000]
+    rates = [throttle.next_rate(is_in_trouble=False) for _ in range(CALM_LOOKS * 9)]
     assert rates[: CALM_LOOKS + 1] == [20_000] * (CALM_LOOKS - 1) + [25_000] * 2
     assert rates[-1] == 100_000
 
 
 def test_trouble_begins_the_counting_anew() -> None:
     throttle = AdaptiveThrottle(ThrottleRange.of(80_000))
-    throttle.next_rate(is_isr_shrinking=True)
+    throttle.next_rate(is_in_trouble=True)
     for _ in range(CALM_LOOKS - 1):
-        throttle.next_rate(is_isr_shrinking=False)
-    throttle.next_rate(is_isr_shrinking=True)
-    assert throttle.next_rate(is_isr_shrinking=False) == 20_000
+        throttle.next_rate(is_in_trouble=False)
+    throttle.next_rate(is_in_trouble=True)
+    assert throttle.next_rate(is_in_trouble=False) == 20_000
 
 
 @given(st.lists(st.booleans(), max_size=100), st.integers(2048, 10**9), st.integers(1, 10))
 def test_it_stays_within_its_limits_and_takes_few_rates(looks: list[bool], start: int, times: int) -> None:
     limits = ThrottleRange.of(start, None, start * times)
     throttle = AdaptiveThrottle(limits)
-    rates = {throttle.next_rate(is_isr_shrinking=one) for one in looks}
+    rates = {throttle.next_rate(is_in_trouble=one) for one in looks}
     assert all(limits.floor <= rate <= limits.ceiling for rate in rates)
     assert len(rates) <= STEPS + 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -158,6 +159,12 @@ def test_progress_has_rate_and_time_left() -> None:
     assert unknown.overall.moved_bytes == 200
     done = meter.update([status(None, ReassignmentState.COMPLETE)], 104.0)
     assert (done.overall.moved_bytes, done.done_count, done.partitions) == (1000, 1, ())
+
+
+def test_who_looks_from_the_middle_on_sees_the_true_share() -> None:
+    seen = ProgressMeter().update([replace(status(250), total_bytes=1000)], 1.0)
+    assert (seen.overall.moved_bytes, seen.overall.total_bytes) == (750, 1000)
+    assert ProgressMeter().update([status(250)], 1.0).overall.total_bytes == 250
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:

@@ -25,9 +25,10 @@ from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, LEADER_RATE, Throttle
 from engine.admin.reassignment.throttles import clear_throttles
+from engine.admin.reassignment.values import RunningReassignments
 from engine.admin.reassignment.verify import read_statuses, verify_reassignment
 from engine.admin.snapshots.taking import read_snapshot
-from engine.common.model import TopicPartition
+from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.zk.client import ZkClient
 from engine.zk.kafka_client import KafkaZkClient
@@ -89,6 +90,18 @@ def play(zk_chroot: str) -> Play:
     return played
 
 
+def test_what_moves_stands_before_what_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving = ReplicaAssignment((0, 1, 2), adding_replicas=(2,))
+    found = RunningReassignments({TopicPartition("z", 1): moving, TopicPartition("b", 0): moving}, {T0: (0,)})
+
+    async def running(self: WireReassignments) -> RunningReassignments:
+        return found
+
+    monkeypatch.setattr(WireReassignments, "running", running)
+    cluster = Unconnected(ClusterTarget("x", Origin.OPTIONS, None, (("b", 1),)))
+    assert [one.topic for one in asyncio.run(list_running(cluster))] == ["b", "z", "t1"]
+
+
 def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
     plan = [PartitionMove(T0, (0, 2))]
 
@@ -126,12 +139,12 @@ def test_settings_of_a_dead_broker_are_deleted_in_zookeeper_whoever_changes_the_
         assert await (await reassignment_reader(cluster)).configured_brokers() == {0, 1, 2}
         for broker in (0, 1):
             settings = {LEADER_RATE: "5000", FOLLOWER_RATE: "5000"}
-            await kafka.change_entity_configs(f"brokers/{broker}", settings, check_controller=False)
+            await kafka.configs.change_entity_configs(f"brokers/{broker}", settings, check_controller=False)
         with pytest.raises(Unreachable):
             await delete_broker_settings(cluster, 0, [LEADER_RATE], is_alive=True)
         await delete_broker_settings(cluster, 1, [LEADER_RATE], is_alive=False)
-        assert await kafka.get_entity_configs("brokers/0") == settings
-        assert await kafka.get_entity_configs("brokers/1") == {FOLLOWER_RATE: "5000"}
+        assert await kafka.configs.get_entity_configs("brokers/0") == settings
+        assert await kafka.configs.get_entity_configs("brokers/1") == {FOLLOWER_RATE: "5000"}
 
     play(scene, bootstrap=((own_loopback_address(), 9),))
 
@@ -139,10 +152,10 @@ def test_settings_of_a_dead_broker_are_deleted_in_zookeeper_whoever_changes_the_
 def test_the_rate_of_a_dead_broker_comes_off_too(play: Play) -> None:
     async def scene(cluster: Cluster) -> None:
         kafka = KafkaZkClient(await cluster.zookeeper())
-        await kafka.change_entity_configs("brokers/1", {LEADER_RATE: "5000"}, check_controller=False)
+        await kafka.configs.change_entity_configs("brokers/1", {LEADER_RATE: "5000"}, check_controller=False)
         cleared = await clear_throttles(cluster, frozenset(), None, Throttle(5_000).broker_settings)
         assert (cleared.brokers, cleared.left) == ((1,), ())
-        assert await kafka.get_entity_configs("brokers/1") == {}
+        assert await kafka.configs.get_entity_configs("brokers/1") == {}
 
     play(scene)
 
@@ -163,7 +176,7 @@ def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp
             running = [(one.topic, one.partition, one.adding) for one in await list_running(cluster)]
             assert running == [("move", 0, (2,)), ("move", 1, (0,))]
             prepared = await prepare_reassignment(cluster, [manual], Throttle(50_000), is_additional=True)
-            assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2"]
+            assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2, broker 2: into /somewhere"]
             assert prepared.throttle is not None
             verified = await verify_reassignment(cluster, [manual])
             assert [one.state for one in verified.statuses] == [ReassignmentState.FAILED]

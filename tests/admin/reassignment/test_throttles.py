@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.reassignment import throttles
 from engine.admin.reassignment.moves import brokers_of, flows_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import (
@@ -24,6 +29,7 @@ from engine.admin.reassignment.throttle_settings import (
     unthrottled_settings,
 )
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import TopicSnapshot
 from engine.config.broker import BrokerConfig
 from engine.config.topic_configs import validate_topic_config
 
@@ -101,3 +107,33 @@ def test_a_throttle_that_would_stop_everything_is_refused() -> None:
             throttle.check()
     Throttle(1024).check()
     assert not Throttle().is_set
+
+
+@pytest.mark.parametrize(("is_znode", "is_kept"), [(False, True), (True, False)])
+def test_a_dead_broker_with_a_rate_keeps_the_marks_that_tell_of_it(
+    monkeypatch: pytest.MonkeyPatch, is_znode: bool, is_kept: bool
+) -> None:
+    """By the wire a dead broker does not tell of its settings; through ZooKeeper one without any is not listed."""
+    marked = TopicSnapshot("t", (), configs=throttled_settings("t", {}, {}, Throttle(50)))
+    side = SimpleNamespace(is_znode=is_znode, live_brokers=answering({1, 2}))
+    for name, answer in (
+        ("_marked_topics", [marked]),
+        ("_brokers_with_settings", {1, 2}),
+        ("_rates_of_brokers", {1: {LEADER_RATE: "50"}, 2: {}}),
+        ("topic_reader", side),
+        ("reassignment_changer", side),
+        ("delete_broker_settings", None),
+        ("alter_entity", None),
+    ):
+        monkeypatch.setattr(throttles, name, answering(answer))
+    rates = Throttle(50).broker_settings
+    cleared = asyncio.run(throttles.clear_throttles(cast("Any", None), set(), ["t"], rates, {1, 3}))
+    told = ("broker 3: its rate cannot be taken off while it is not alive",)
+    assert (cleared.brokers, cleared.topics, cleared.left) == ((1,), () if is_kept else ("t",), told if is_kept else ())
+
+
+def answering(value: object) -> Callable[..., Awaitable[Any]]:
+    async def answer(*args: object, **options: object) -> Any:
+        return value
+
+    return answer

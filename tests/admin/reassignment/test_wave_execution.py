@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,15 +16,23 @@ from scripted_lock import ScriptedLock
 from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.reassignment import wave_execution
+from engine.admin.reassignment import latency_probe, wave_execution
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
-from engine.admin.reassignment.lock import Holder, LockHeld
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
+from engine.admin.reassignment.moves import PartitionStatus
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, Throttle, throttled_settings
-from engine.admin.reassignment.wave_execution import Outcome, Step, WaveSettings, WavesResult, execute_waves
+from engine.admin.reassignment.wave_execution import (
+    Outcome,
+    Step,
+    WaveControl,
+    WaveSettings,
+    WavesResult,
+    execute_waves,
+)
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
@@ -31,6 +40,7 @@ from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from engine.protocol.apis.join_group import JoinGroupRequest
+from engine.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FIRST = (WaveMove(PartitionMove(T0, (0, 2)), (0, 1), SIZE),)
@@ -230,6 +240,52 @@ def test_the_gate_stops_before_the_next_wave(play: Callable[[Scene], None]) -> N
     play(scene)
 
 
+def test_a_gate_that_waits_says_why_once(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wave_execution, "GATE_PATIENCE_S", 20.0)
+
+    async def scene(stage: Stage) -> None:
+        def step(one: Step, wave: int) -> None:
+            if (one, wave) == (Step.WAVE_DONE, 1):
+                stage.moves.lose_in_sync(U0, (0,))
+                # Several looks later all is well again.
+                asyncio.get_running_loop().call_later(0.1, stage.moves.lose_in_sync, U0, (0, 1))
+
+        stage.watcher.on_step = step
+        assert (await stage.execute()).outcome is Outcome.DONE
+        assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk of u-0"]
+
+    play(scene)
+
+
+def test_a_throttle_that_somebody_asks_for_holds_at_once_and_in_the_waves_that_follow(
+    play: Callable[[Scene], None],
+) -> None:
+    rates: list[tuple[int, int | None]] = []
+
+    async def scene(stage: Stage) -> None:
+        control = WaveControl()
+
+        def show(progress: WaveProgress) -> None:
+            rates.append((progress.wave, progress.throttle))
+            if len(rates) == 1:
+                control.set_throttle(ThrottleRange.of(40_000))
+                return
+            told = {found[FOLLOWER_RATE] for (kind, _), found in stage.moves.settings.items() if kind == BROKER}
+            assert told == {"40000"}
+            stage.moves.finish()
+
+        stage.watcher.on_show = show
+        result = await execute_waves(stage.cluster, (FIRST, SECOND), stage.settings, stage.watcher, control)
+        assert result.outcome is Outcome.DONE
+        assert rates[0] == (1, 80_000)
+        assert {rate for _, rate in rates[1:]} == {40_000}
+        assert {wave for wave, _ in rates} == {1, 2}
+        assert stage.watcher.said == ["throttle 80000 -> 40000 B/s: you asked for it"]
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
 def test_what_was_wrong_at_the_start_closes_no_gate(play: Callable[[Scene], None]) -> None:
     async def scene(stage: Stage) -> None:
         stage.moves.lose_in_sync(U0, (0,))
@@ -263,6 +319,49 @@ def test_the_throttle_follows_the_isrs(play: Callable[[Scene], None], monkeypatc
     play(scene)
 
 
+def test_the_throttle_is_halved_while_a_broker_answers_slowly(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
+    monkeypatch.setattr(latency_probe, "SAMPLES_MIN", 1)
+    rates: list[int | None] = []
+    is_slow = True
+
+    async def scene(stage: Stage) -> None:
+        async def answer_in_time(request: Any) -> ListOffsetsResponse:
+            return ListOffsetsResponse()
+
+        async def answer_late(request: Any) -> ListOffsetsResponse:
+            await asyncio.sleep(0.4 if is_slow else 0.0)
+            return ListOffsetsResponse()
+
+        for broker in stage.brokers.brokers:
+            broker.answers[ApiKey.LIST_OFFSETS] = answer_late if broker.id == 2 else answer_in_time
+
+        def show(progress: WaveProgress) -> None:
+            nonlocal is_slow
+            rates.append(progress.throttle)
+            is_slow = 20_000 not in rates
+            if progress.throttle == 30_000:
+                stage.moves.finish()
+
+        stage.watcher.on_show = show
+        limits = ThrottleRange.of(80_000, 20_000, p99_limit_s=0.25)
+        result = await stage.execute(FIRST, throttle=limits)
+        assert result.outcome is Outcome.DONE
+        assert [rate for rate, after in zip(rates, [*rates[1:], None], strict=True) if rate != after] == [
+            80_000, 40_000, 20_000, 30_000,
+        ]  # fmt: skip
+        assert re.fullmatch(
+            r"throttle 80000 -> 40000 B/s: broker 2 answers with a p99 of \d+ ms, above 250 ms", stage.watcher.said[0]
+        )
+        asked = [one for broker in stage.brokers.brokers for one in broker.requests(ListOffsetsRequest)]
+        assert {topic.name for one in asked for topic in one.topics} == {"t"}
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
 def test_a_stalled_copy_stops_and_keeps_its_throttle(play: Callable[[Scene], None]) -> None:
     async def scene(stage: Stage) -> None:
         stage.watcher.on_show = lambda progress: None
@@ -276,6 +375,26 @@ def test_a_stalled_copy_stops_and_keeps_its_throttle(play: Callable[[Scene], Non
         again = await stage.execute()
         assert (again.outcome, again.done, stage.moves.throttled()) == (Outcome.DONE, 2, [])
         assert stage.log.count("start t-0") == 1
+
+    play(scene)
+
+
+def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_ever, looks = wave_execution.read_statuses, itertools.count()
+
+    async def silent_at_first(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
+        if next(looks) < 3:
+            raise Unreachable("ZooKeeper does not answer")
+        return await as_ever(cluster, plan)
+
+    async def scene(stage: Stage) -> None:
+        monkeypatch.setattr(wave_execution, "read_statuses", silent_at_first)
+        assert (await stage.execute(stall_s=30)).outcome is Outcome.DONE
+        assert stage.watcher.said == [
+            "nobody tells how far wave 1 is: ZooKeeper does not answer; klamm waits at most 30 s without news"
+        ]
 
     play(scene)
 

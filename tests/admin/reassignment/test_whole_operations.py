@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from scripted_brokers import ScriptedBroker, scripted_cluster
-from scripted_moves import OTHER_DIR, TOPIC, ScriptedMoves
+from scripted_moves import OTHER_DIR, SIZE, TOPIC, ScriptedMoves
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, BadRequest, NotFound, Refused
@@ -24,13 +24,13 @@ from engine.admin.reassignment.execute import (
 )
 from engine.admin.reassignment.generate import generate_reassignment
 from engine.admin.reassignment.moves import ReassignmentState
-from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.plan_file import PartitionMove, parse_plan, planned_cluster_id
 from engine.admin.reassignment.progress import ReassignmentProgress
-from engine.admin.reassignment.running import list_running
+from engine.admin.reassignment.running import check_planned_for, list_running
 from engine.admin.reassignment.throttle_settings import REPLICA_LISTS, Throttle, read_list
 from engine.admin.reassignment.throttles import set_throttle
 from engine.admin.reassignment.values import Refusal
-from engine.admin.reassignment.verify import verify_reassignment
+from engine.admin.reassignment.verify import follow_reassignment, verify_reassignment
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.protocol.api_keys import ApiKey
@@ -403,11 +403,34 @@ def test_a_move_between_log_dirs_is_followed_and_keeps_its_throttle_to_the_end(p
         done = await stage.execute(await stage.prepare(plan, Throttle(None, 50_000)), waits=False)
         assert stage.file.exists()
         assert [one.state for one in done.statuses] == [ReassignmentState.IN_PROGRESS]
+        assert [(one.remaining_bytes, one.total_bytes) for one in done.statuses] == [(SIZE, SIZE)]
         assert stage.moves.throttled() == ["topic t", "broker 0"]
         stage.on_look = lambda look: stage.moves.finish()
         verified = await verify_reassignment(stage.cluster, plan, watcher=stage.watcher)
         assert [one.state for one in verified.statuses] == [ReassignmentState.COMPLETE]
         assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_the_way_back_leads_into_the_log_dirs_that_replicas_lay_in(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.dirs[T0, 1] = OTHER_DIR
+        plan = [PartitionMove(T0, (0, 1), (OTHER_DIR, "any")), PartitionMove(T1, (1, 0))]
+        prepared = await stage.prepare(plan)
+        assert [str(one) for one in prepared.planned] == ["t-0: broker 0: /a -> /b", "t-1: 0,1 -> 1,0"]
+        assert [one.bytes_to_copy for one in prepared.planned_with({T0: 700, T1: 300})] == [700, 0]
+        await stage.execute(prepared, waits=False)
+        back = stage.file.read_text()
+        assert [(move.name, move.wanted_dirs) for move in parse_plan(back, "f")] == [
+            (T0, {0: "/a", 1: OTHER_DIR}),
+            (T1, {}),
+        ]
+        assert planned_cluster_id(back) == "scripted"
+        await check_planned_for(stage.cluster, planned_cluster_id(back), "f")
+        await check_planned_for(stage.cluster, None, "f")
+        with pytest.raises(BadRequest, match="for cluster other, and this is cluster scripted"):
+            await check_planned_for(stage.cluster, "other", "f")
 
     play(scene)
 
@@ -419,6 +442,23 @@ def test_a_dead_broker_may_keep_a_replica_and_gets_none(play: Callable[[Scene], 
         assert prepared.warnings == ("t-0 keeps replicas on dead brokers: 7",)
         with pytest.raises(NotFound, match="unknown broker id 7"):
             await stage.prepare([PartitionMove(T1, (7, 2))])
+
+    play(scene)
+
+
+def test_a_target_that_has_died_is_not_waited_for_without_end(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.moves.start(T0, (7, 0))
+        plan = [PartitionMove(T0, (7, 0))]
+        stage.on_look = lambda look: None
+        (status,) = await follow_reassignment(stage.cluster, plan, stage.watcher, dead_limit_s=0.3)
+        assert (status.state, status.reason) == (ReassignmentState.IN_PROGRESS, "waits for dead broker 7")
+        assert [one.reason for look in stage.watcher.looks for one in look.partitions][-1] == status.reason
+        stage.moves.start(T1, (2, 0))
+        stage.on_look = lambda look: stage.moves.finish() if look == 12 else None
+        both = [*plan, PartitionMove(T1, (2, 0))]
+        done = await follow_reassignment(stage.cluster, both, stage.watcher, dead_limit_s=0.0)
+        assert {one.state for one in done} == {ReassignmentState.COMPLETE}, "something else still moved"
 
     play(scene)
 

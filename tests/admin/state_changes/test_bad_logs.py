@@ -249,7 +249,7 @@ class TestFindingLogs:
             find_logs([], f"{tmp_path}/absent/x")
 
     def test_nothing_there(self, tmp_path: Path) -> None:
-        with pytest.raises(BadRequest, match="no log is named"):
+        with pytest.raises(BadRequest, match="no log was named"):
             find_logs([])
         with pytest.raises(NotFound, match="no such file or folder"):
             find_logs([tmp_path / "absent.log"])
@@ -260,7 +260,7 @@ class TestFindingLogs:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        (MergeWish(partitions=["0"]), "of no topic"),
+        (MergeWish(partitions=["0"]), "without a topic"),
         (MergeWish(topics=["t"], partitions=["0,1,0"]), "a partition is named more than once"),
         (MergeWish(topics=["t"], partitions=["x"]), "not the number of a partition"),
         (MergeWish(brokers=["-1"]), "not the number of a broker"),

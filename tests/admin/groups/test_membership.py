@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.perf.membership import assign_ranges
+from engine.admin.groups.membership import assign_ranges
 
 
 @pytest.mark.parametrize(

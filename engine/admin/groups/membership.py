@@ -1,7 +1,8 @@
 """A member of a consumer group, as simple as one can be: joins, shares partitions by range, commits, leaves.
 
-For performance tests that several machines run together. It speaks the classic protocol with the eager ``range``
-assignor, which every consumer offers by default, so others may be in the group too.
+For readers that share their work: a console, performance tests that several machines run together. It speaks the
+classic protocol with the eager ``range`` assignor, which every consumer offers by default, so others may be in the
+group too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.groups.group_reading import find_coordinators
 from engine.common.errors import ErrorCode, KafkaError, error_code
+from engine.common.model import TopicPartition
 from engine.formats.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -52,21 +54,21 @@ _JOIN_ANEW = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, Err
 
 
 class Membership:
-    """One member that reads one topic. ``join`` again whenever ``heartbeat`` or ``commit`` says that it must."""
+    """One member that reads some topics. ``join`` again whenever ``heartbeat`` or ``commit`` says that it must."""
 
     def __init__(
-        self, wire: WireCluster, group: str, topic: str, *, give_up_s: float, observe: Observer = tell_nobody
+        self, wire: WireCluster, group: str, topics: Iterable[str], *, give_up_s: float, observe: Observer = tell_nobody
     ) -> None:
         self._wire = wire
         self.group = group
-        self._topic = topic
+        self._topics = frozenset(topics)
         self._give_up_s = give_up_s
         self._observe = observe
         self._coordinator: int | None = None
         self._member_id = ""
         self._generation = -1
 
-    async def join(self) -> list[int]:
+    async def join(self) -> list[TopicPartition]:
         """Join, or join again, and return the partitions that are this member's.
 
         Raises:
@@ -88,17 +90,17 @@ class Membership:
         request = HeartbeatRequest(group_id=self.group, generation_id=self._generation, member_id=self._member_id)
         return self._is_in(await self._code_of(request))
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Commit the next offset of each partition; return False where this member must join again first."""
-        partitions = [
-            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-            for partition, offset in sorted(offsets.items())
-        ]
+        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in sorted(offsets.items()):
+            one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            by_topic.setdefault(topic, []).append(one)
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
-            topics=[OffsetCommitRequestTopic(name=self._topic, partitions=partitions)],
+            topics=[OffsetCommitRequestTopic(name=name, partitions=some) for name, some in by_topic.items()],
         )
         try:
             response = await self._wire.call_broker(await self._home(), request)
@@ -156,15 +158,17 @@ class Membership:
             return ErrorCode.NETWORK_EXCEPTION
         return error_code(response.error_code)
 
-    async def _keep_trying(self) -> list[int]:
+    async def _keep_trying(self) -> list[TopicPartition]:
         while True:
             partitions = await self._try_to_join()
             if partitions is not None:
                 return partitions
             await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _try_to_join(self) -> list[int] | None:
-        subscription = encode_subscription(ConsumerProtocolSubscription(topics=[self._topic]), _OLDEST_SUBSCRIPTION)
+    async def _try_to_join(self) -> list[TopicPartition] | None:
+        subscription = encode_subscription(
+            ConsumerProtocolSubscription(topics=sorted(self._topics)), _OLDEST_SUBSCRIPTION
+        )
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -189,7 +193,7 @@ class Membership:
         self._member_id, self._generation = joined.member_id, joined.generation_id
         return await self._sync(joined)
 
-    async def _sync(self, joined: JoinGroupResponse) -> list[int] | None:
+    async def _sync(self, joined: JoinGroupResponse) -> list[TopicPartition] | None:
         assignments: list[SyncGroupRequestAssignment] = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
             assignments = await self._assignments(joined)
@@ -211,7 +215,12 @@ class Membership:
             self._is_in(code)
             return None
         assigned = decode_assignment(bytes(synced.assignment)).assigned_partitions
-        return sorted(partition for one in assigned if one.topic == self._topic for partition in one.partitions)
+        return sorted(
+            TopicPartition(one.topic, partition)
+            for one in assigned
+            if one.topic in self._topics
+            for partition in one.partitions
+        )
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         wanted: dict[str, list[str]] = {}

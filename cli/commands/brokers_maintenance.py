@@ -1,0 +1,146 @@
+"""``klamm brokers demote`` and ``restore``: leadership away from a broker before maintenance, and back after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.commands.brokers_group import group
+from cli.commands.reassignment_group import follow_limit_s, read_plan
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.reassignment.plan_file import PartitionMove
+    from engine.common.model import TopicPartition
+
+_NEEDS = Needs(cluster=True, changes=True, bounded=False)
+
+
+@group.command(
+    "demote",
+    needs=_NEEDS,
+    examples=(
+        "klamm brokers demote 2 --dry-run",
+        "klamm brokers demote 2 --rollback-file demoted-2.json",
+        "klamm brokers demote 4,5 --yes",
+    ),
+)
+async def demote(
+    invocation: Invocation,
+    ids: Annotated[str, typer.Argument(metavar="ID,…", help="The brokers that shall lead nothing.")],
+    rollback_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: demoted-TIME.json]")
+    ] = None,
+) -> Report:
+    """Take leadership away from brokers before you work on them.
+
+    They go to the end of each replica list, and another replica that is in sync is elected; the others share the
+    leaderships evenly. No data is copied. klamm brokers restore leads back. If it is interrupted, run it again: what is
+    done already is passed over. Ends with 1 if a partition has no other replica that could lead.
+    """
+    import asyncio
+
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.rollback_file import new_rollback_path
+    from engine.admin.reassignment.demotion import read_demotion
+    from engine.admin.reassignment.plan_file import parse_broker_list
+
+    brokers = parse_broker_list(ids)
+    path = rollback_file or new_rollback_path("demoted", ".json")
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
+        async with asyncio.timeout(invocation.timeout_s):
+            wanted = await read_demotion(cluster, brokers)
+        for name, reason in wanted.stuck.items():
+            invocation.talk.warn(f"{name} stays with its leader: {reason}")
+        what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
+        report = await _reorder(invocation, cluster, wanted.moves, wanted.elections, path, what)
+    if wanted.moves and not invocation.is_dry_run:
+        invocation.talk.say(f"after the work: klamm brokers restore {path}")
+    return report.ending(max(report.exit_code, ExitCode.BAD_ANSWER)) if wanted.stuck else report
+
+
+@group.command(
+    "restore",
+    needs=_NEEDS,
+    examples=("klamm brokers restore demoted-2.json --dry-run", "klamm brokers restore demoted-2.json"),
+)
+async def restore(
+    invocation: Invocation,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What klamm brokers demote has written.")],
+    rollback_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: rollback-TIME.json]")
+    ] = None,
+) -> Report:
+    """Give brokers the leadership back that klamm brokers demote has taken from them.
+
+    Start them first, and wait until they are in sync: klamm cluster health --wait. A file that would copy or drop
+    replicas is refused.
+    """
+    import asyncio
+
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.rollback_file import new_rollback_path
+    from engine.admin.reassignment.demotion import check_restores
+
+    plan = read_plan(file)
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
+        async with asyncio.timeout(invocation.timeout_s):
+            await plan.check_cluster(cluster)
+            await check_restores(cluster, plan.moves, str(file))
+        what = f"restore the order of replicas of {file.name} in {cluster.target.title}"
+        names = [move.name for move in plan.moves]
+        path = rollback_file or new_rollback_path("rollback", ".json")
+        return await _reorder(invocation, cluster, plan.moves, names, path, what)
+
+
+async def _reorder(
+    invocation: Invocation,
+    cluster: Cluster,
+    moves: Sequence[PartitionMove],
+    elections: Sequence[TopicPartition],
+    rollback_file: Path,
+    what: str,
+) -> Report:
+    """Give partitions another order of replicas, then let the first of each lead."""
+    import asyncio
+
+    from cli.views.elections import elections_report, preview_lines
+    from cli.views.reassignment import planned_report
+    from cli.views.reassignment_progress import ExecutionView
+    from engine.admin.elections.running import preview_election, run_election
+    from engine.admin.elections.values import ElectionScope, ElectionType
+    from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
+    from engine.admin.reassignment.throttle_settings import Throttle
+
+    scope = ElectionScope(tuple((name.topic, name.partition) for name in elections))
+    async with asyncio.timeout(invocation.timeout_s):
+        prepared = await prepare_reassignment(cluster, moves, Throttle(), is_additional=True, may_change_factor=False)
+        previews = await preview_election(cluster, ElectionType.PREFERRED, scope) if elections else []
+    if not prepared.has_work and not any(one.is_needed for one in previews):
+        invocation.talk.say("nothing to do: this is already the case")
+        return elections_report([one.as_result() for one in previews])
+    lines = [str(one) for one in prepared.planned] or preview_lines(previews)
+    if not invocation.confirm(f"{what}: {len(elections)} partition{'' if len(elections) == 1 else 's'}", lines):
+        return planned_report(prepared.planned, None)
+    if prepared.has_work:
+        view = ExecutionView(invocation, prepared)
+        goes_on = "the order of replicas changes; run this again to elect"
+        await execute_reassignment(
+            cluster,
+            prepared,
+            view,
+            rollback_file=rollback_file,
+            goes_on=goes_on,
+            waits=True,
+            limit_s=follow_limit_s(invocation),
+        )
+    async with asyncio.timeout(invocation.timeout_s):
+        previews = await preview_election(cluster, ElectionType.PREFERRED, scope)
+        return elections_report(await run_election(cluster, ElectionType.PREFERRED, previews))

@@ -1,0 +1,201 @@
+"""A run of ``klamm perf suite``: a table with bars per experiment in the terminal, and the same as SVG or HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Drawing, Kind, Report, Section, Table
+from cli.output.values import human_bytes, human_text
+from engine.admin.perf.suite import CaseResult, Experiment, by_experiment, document
+from engine.admin.perf.suite_run import SuiteOptions
+from engine.common.quantities import counted
+
+Rates = Mapping[tuple[str, str], float]
+
+_HEADINGS = {
+    "producers": "Producers",
+    "record-size": "Bytes",
+    "partitions": "Partitions",
+    "replicas": "Replicas",
+    "consumers": "Consumers",
+    "pair": "Both",
+}
+_SENT = (
+    Column("sent_per_sec", Kind.NUMBER, title="Sent/s", drawing=Drawing.BAR, scale="rate"),
+    Column("sent_mb_per_sec", Kind.NUMBER, title="MB/s"),
+)
+_READ = (
+    Column("read_per_sec", Kind.NUMBER, title="Read/s", drawing=Drawing.BAR, scale="rate"),
+    Column("read_mb_per_sec", Kind.NUMBER, title="MB/s"),
+)
+_LATENCIES = (
+    Column("p50_latency_ms", Kind.NUMBER, title="p50 ms"),
+    Column("p95_latency_ms", Kind.NUMBER, title="p95 ms", is_dispensable=True),
+    Column("p99_latency_ms", Kind.NUMBER, title="p99 ms"),
+    Column("p999_latency_ms", Kind.NUMBER, title="p99.9 ms", is_dispensable=True),
+)
+_CPU = (Column("broker_cpu_s_per_million", Kind.NUMBER, title="CPU s/M"),)
+_COMPARED = (
+    Column("before_per_sec", Kind.NUMBER, title="Before/s"),
+    Column("ratio", Kind.NUMBER, title="Ratio"),
+)
+_MEASURED = (*_SENT, *_READ, *_LATENCIES, *_CPU)
+_PLANNED = tuple(
+    Column(name, Kind.NUMBER) for name in ("producers", "consumers", "record_bytes", "partitions", "replicas")
+)
+_ERROR = Column("error", falls_below=True)
+_BAR_HEIGHT, _ROW_HEIGHT, _LABEL_WIDTH, _PLOT_WIDTH = 14, 20, 110, 520
+
+
+def preview_lines(chosen: Sequence[Experiment], options: SuiteOptions, broker_count: int) -> list[str]:
+    """Return what will be done, before it is done."""
+    lines = [f"  {one.name}: {one.title}: {', '.join(case.label for case in one.cases)}" for one in chosen]
+    cases = [case for one in chosen for case in one.cases]
+    count = sum(2 if case.consumers and not case.is_pair else 1 for case in cases)
+    at_most = max(case.producers * case.replicas for case in cases) * options.producer_bytes_max
+    return [
+        *lines,
+        f"  about {count * (options.seconds + 2):.0f} s on {counted(broker_count, 'broker')}; a topic for each case, "
+        f"deleted behind it; at most {human_bytes(at_most)} on all disks at a time; "
+        f"stops where less than {options.free_share_min:.0%} of a disk is free",
+    ]
+
+
+def planned_report(chosen: Sequence[Experiment], facts: Mapping[str, object]) -> Report:
+    """What a run would measure: the document of a run, with nothing measured yet."""
+    cases = [case for one in chosen for case in one.cases]
+    rows = [(one.experiment, *(getattr(one, column.name) for column in _PLANNED)) for one in cases]
+    told = document([CaseResult(case) for case in cases], facts, None)
+    return Report(told, Table((Column("experiment"), *_PLANNED), rows))
+
+
+def suite_report(
+    chosen: Sequence[Experiment],
+    results: Sequence[CaseResult],
+    facts: Mapping[str, object],
+    stopped: str | None,
+    before: Rates | None,
+    *,
+    exit_code: ExitCode,
+) -> Report:
+    """A section per experiment; with an earlier run its rates beside, and how many times as much it is now."""
+    columns = (Column("experiment"), Column("case"), *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
+    rows = [(one.case.experiment, *_row(one, before)) for one in results]
+    told = document(results, facts, stopped)
+    if before is not None:
+        told["compared"] = [
+            {
+                "experiment": one.case.experiment,
+                "label": one.case.label,
+                **dict(zip(("before_per_sec", "ratio"), _compared(one, before), strict=True)),
+            }
+            for one in results
+        ]
+    sections = [_section(one, some, before) for one, some in by_experiment(chosen, results)]
+    return Report(told, Table(columns, rows), sections, exit_code=exit_code)
+
+
+def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> Section:
+    """Leave out what nothing of an experiment has."""
+    heading = Column("case", Kind.NUMBER, title=_HEADINGS[experiment.name])
+    columns = (heading, *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
+    rows = [_row(one, before) for one in results]
+    kept = [i for i in range(len(columns)) if i == 0 or any(row[i] is not None for row in rows)]
+    return Section(
+        experiment.title, Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
+    )
+
+
+def _row(one: CaseResult, before: Rates | None) -> tuple[object, ...]:
+    return (
+        one.case.label,
+        *(_rounded(getattr(one, column.name)) for column in _MEASURED),
+        *(_compared(one, before) if before is not None else ()),
+        one.error,
+    )
+
+
+def _compared(one: CaseResult, before: Rates) -> tuple[object, object]:
+    earlier = before.get((one.case.experiment, one.case.label))
+    if earlier is None:
+        return None, None
+    return round(earlier), None if one.rate is None or not earlier else round(one.rate / earlier, 2)
+
+
+def _rounded(value: float | None) -> float | int | None:
+    """Return a figure with no more digits than are known."""
+    if value is None:
+        return None
+    return round(value) if value >= 1000 else round(value, 2)
+
+
+# --- pictures
+
+
+def write_plot(path: Path, chosen: Sequence[Experiment], results: Sequence[CaseResult], before: Rates | None) -> None:
+    """Write the rates as bars: an SVG picture, or an HTML page with a table below each."""
+    parts = by_experiment(chosen, results)
+    if path.suffix == ".svg":
+        height = 0
+        drawn = []
+        for experiment, some in parts:
+            drawn.append(f'<g transform="translate(0,{height})">{_bars(experiment, some, before)}</g>')
+            height += _height(some, before) + 10
+        path.write_text(_svg("".join(drawn), height), "utf-8")
+        return
+    body = "".join(
+        _svg(_bars(experiment, some, before), _height(some, before)) + _html_table(_section(experiment, some, before))
+        for experiment, some in parts
+    )
+    style = "body{font:14px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}"
+    page = f'<!doctype html><meta charset="utf-8"><title>klamm perf suite</title><style>{style}</style>{body}\n'
+    path.write_text(page, "utf-8")
+
+
+def _height(results: Sequence[CaseResult], before: Rates | None) -> int:
+    return 40 + len(results) * _ROW_HEIGHT * (1 if before is None else 2)
+
+
+def _svg(content: str, height: int) -> str:
+    width = _LABEL_WIDTH + _PLOT_WIDTH + 120
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>{content}</svg>\n'
+    )
+
+
+def _bars(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> str:
+    rows: list[tuple[str, float, str]] = []
+    for one in results:
+        rows.append((one.case.label, one.rate or 0.0, "#2b6cb0"))
+        if before is not None:
+            rows.append(("before", before.get((experiment.name, one.case.label), 0.0), "#a0aec0"))
+    largest = max((rate for _, rate, _ in rows), default=0.0) or 1.0
+    drawn = [f'<text x="4" y="18" font-weight="bold">{html.escape(experiment.title)}: records a second</text>']
+    for index, (label, rate, colour) in enumerate(rows):
+        y = 30 + index * _ROW_HEIGHT
+        width = round(_PLOT_WIDTH * rate / largest, 1)
+        drawn.append(
+            f'<text x="{_LABEL_WIDTH - 8}" y="{y + 11}" text-anchor="end">{html.escape(label)}</text>'
+            f'<rect x="{_LABEL_WIDTH}" y="{y}" width="{width}" height="{_BAR_HEIGHT}" fill="{colour}"/>'
+            f'<text x="{_LABEL_WIDTH + width + 6}" y="{y + 11}">{rate:,.0f}</text>'
+        )
+    return "".join(drawn)
+
+
+def _html_table(section: Section) -> str:
+    assert isinstance(section.body, Table)
+    head = "".join(f"<th>{html.escape(column.heading)}</th>" for column in section.body.columns)
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f"<td>{html.escape(human_text(column.kind, value))}</td>"
+            for column, value in zip(section.body.columns, row, strict=True)
+        )
+        + "</tr>"
+        for row in section.body.rows
+    )
+    return f"<table><tr>{head}</tr>{rows}</table>"

@@ -1,0 +1,43 @@
+"""Blocking work beside the event loop that nobody has to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Run ``function`` in a thread that the end of the program does not wait for: a file system may hang for ever.
+
+    The future gets its result or exception.
+    """
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[T] = loop.create_future()
+    # Whoever gave up waiting need not hear what went wrong.
+    told.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def tell(result: T | None, error: Exception | None) -> None:
+        if told.done():
+            return
+        if error is not None:
+            told.set_exception(error)
+        else:
+            told.set_result(cast("T", result))
+
+    def run() -> None:
+        result: T | None = None
+        error: Exception | None = None
+        try:
+            result = function()
+        except Exception as failure:
+            error = failure
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return told

@@ -1,0 +1,103 @@
+"""The quorum of KRaft's controllers, as its leader tells it, and the features that are finalized in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.admin.cluster.asking import FAILURES, beside_limit_s
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.wire import WireCluster
+from engine.common.version import VERSION
+from engine.network.client import CLIENT_SOFTWARE_NAME
+from engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from engine.protocol.apis.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumPartitionAsked,
+    QuorumReplica,
+    QuorumTopicAsked,
+)
+
+_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumMember:
+    """A controller that votes, or a broker that follows. ``lag`` counts records behind the leader."""
+
+    id: int
+    is_voter: bool
+    is_leader: bool
+    log_end_offset: int
+    lag: int
+    last_caught_up_ms: int | None
+    """When it last had all; None: it did not say, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Who leads the metadata log, and how far everybody else has it."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    members: tuple[QuorumMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeature:
+    """A feature that is in force in the whole cluster, at a level."""
+
+    name: str
+    level: int
+
+
+async def read_quorum(wire: WireCluster) -> Quorum:
+    """Return the quorum of a cluster without ZooKeeper.
+
+    Raises:
+        Unreachable: nobody knows the leader: without a majority of its controllers a quorum has none.
+    """
+    asked = QuorumTopicAsked(topic_name=_TOPIC, partitions=[QuorumPartitionAsked(partition_index=0)])
+    response: DescribeQuorumResponse = await wire.call_any(
+        DescribeQuorumRequest(topics=[asked]), limit_s=beside_limit_s(wire)
+    )
+    found = [partition for topic in response.topics for partition in topic.partitions if not partition.error_code]
+    if response.error_code or not found:
+        raise Unreachable("the brokers know no leader of the quorum")
+    (partition,) = found
+    ends = [voter.log_end_offset for voter in partition.current_voters if voter.replica_id == partition.leader_id]
+    end = max(ends, default=partition.high_watermark)
+    voters = _members(partition.current_voters, partition.leader_id, end, is_voter=True)
+    observers = _members(partition.observers, partition.leader_id, end, is_voter=False)
+    return Quorum(partition.leader_id, partition.leader_epoch, partition.high_watermark, (*voters, *observers))
+
+
+async def read_finalized_features(wire: WireCluster) -> tuple[FinalizedFeature, ...]:
+    """Return the finalized features by name; brokers before 2.7 know of none."""
+    try:
+        response: ApiVersionsResponse = await wire.call_any(
+            ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=VERSION),
+            limit_s=beside_limit_s(wire),
+        )
+    except FAILURES:
+        return ()
+    found = (FinalizedFeature(one.name, one.max_version_level) for one in response.finalized_features)
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _members(
+    replicas: Iterable[QuorumReplica], leader_id: int, end: int, *, is_voter: bool
+) -> tuple[QuorumMember, ...]:
+    return tuple(
+        QuorumMember(
+            one.replica_id,
+            is_voter,
+            one.replica_id == leader_id,
+            one.log_end_offset,
+            max(0, end - one.log_end_offset),
+            one.last_caught_up_timestamp if one.last_caught_up_timestamp > 0 else None,
+        )
+        for one in sorted(replicas, key=lambda one: one.replica_id)
+    )

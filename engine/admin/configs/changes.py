@@ -1,0 +1,42 @@
+"""What an alteration of settings changes, setting by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.configs.access import config_reader, describe_entity
+from engine.admin.configs.values import ConfigChange, Entity, EntityType
+from engine.config.dynamic_keys import is_password
+
+
+async def read_changes(
+    cluster: Cluster,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    tells_inherited: bool = False,
+) -> list[ConfigChange]:
+    """Return what each setting is now and would be, by name. Changes nothing, and does not check the new values.
+
+    ``tells_inherited``: also what holds for those that are not set, as far as somebody tells.
+    """
+    reader = await config_reader(cluster, wants_brokers=entity.type is EntityType.BROKER_LOGGER)
+    present = {entry.name: entry for entry in (await reader.describe(entity, include_all=False)).configs}
+    inherited: dict[str, str | None] = {}
+    if tells_inherited and any(name not in present for name in (*additions, *deletions)):
+        with suppress(AdminError):
+            everything = (await describe_entity(cluster, entity, include_all=True)).configs
+            inherited = {entry.name: entry.value for entry in everything}
+    found = []
+    for name in sorted({*additions, *deletions}):
+        before, new = present.get(name), additions.get(name)
+        if is_password(name) or (before is not None and before.sensitive):
+            found.append(ConfigChange(name, None, None, sensitive=True))
+        else:
+            old = None if before is None else before.value
+            found.append(ConfigChange(name, old, new, inherited=inherited.get(name) if before is None else None))
+    return found

@@ -1,0 +1,135 @@
+"""The experiments that show what a cluster can carry, as values: what each runs, and what came of it. Pure.
+
+They are those of the articles that made Kafka's figures known: producers, record sizes, partitions, replicas,
+consumers, and a producer and a consumer at once. ``suite_run`` carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.errors import BadRequest
+
+TOPIC_PREFIX = "klamm-perf-suite-"
+FORMAT = 1
+
+_PARTITIONS = 6
+_RECORD_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement. ``producers`` send first and ``consumers`` read then, or with ``is_pair`` all at once."""
+
+    experiment: str
+    label: str
+    producers: int = 1
+    consumers: int = 0
+    record_bytes: int = _RECORD_BYTES
+    partitions: int = _PARTITIONS
+    replicas: int = 1
+    is_pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Cases that differ in one thing."""
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What one case measured; latencies are the worst of its producers, rates the sum. None: not measured.
+
+    ``broker_cpu_s_per_million`` are the seconds of CPU that all brokers spent per million records.
+    """
+
+    case: Case
+    sent_records: int | None = None
+    sent_per_sec: float | None = None
+    sent_mb_per_sec: float | None = None
+    read_records: int | None = None
+    read_per_sec: float | None = None
+    read_mb_per_sec: float | None = None
+    p50_latency_ms: float | None = None
+    p95_latency_ms: float | None = None
+    p99_latency_ms: float | None = None
+    p999_latency_ms: float | None = None
+    broker_cpu_s_per_million: float | None = None
+    error: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """What the case is about: records read a second where it reads alone, else records sent."""
+        return self.read_per_sec if self.case.consumers and not self.case.is_pair else self.sent_per_sec
+
+
+def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[str] = ()) -> list[Experiment]:
+    """Return the experiments for a cluster of so many brokers, or the named ones of them.
+
+    Raises:
+        BadRequest: there is none of a name.
+    """
+    sizes = (100, 1000) if is_quick else (10, 100, 1000, 10_000)
+    counts = (1, 9) if is_quick else (1, 3, 6, 9)
+    some = (1, 3) if is_quick else (1, 2, 3)
+    factors = [count for count in some if count <= broker_count] or [1]
+    found = {
+        "producers": ("Producers, records of 100 bytes", [("producers", n) for n in some]),
+        "record-size": ("Bytes of a record, one producer", [("record_bytes", n) for n in sizes]),
+        "partitions": ("Partitions, one producer", [("partitions", n) for n in counts]),
+        "replicas": ("Replicas, one producer, acks=all", [("replicas", n) for n in factors]),
+        "consumers": ("Consumers, each reads everything", [("consumers", n) for n in some]),
+    }
+    built = [
+        Experiment(name, title, tuple(_case(name, field, value) for field, value in values))
+        for name, (title, values) in found.items()
+    ]
+    pair = Case("pair", "1 + 1", consumers=1, is_pair=True)
+    built.append(Experiment("pair", "A producer and a consumer at once", (pair,)))
+    unknown = [name for name in names if name not in {one.name for one in built}]
+    if unknown:
+        raise BadRequest(f"no such experiment: {unknown[0]}", hint=f"there are {', '.join(one.name for one in built)}")
+    return [one for one in built if not names or one.name in names]
+
+
+def document(results: Sequence[CaseResult], facts: Mapping[str, object], stopped: str | None) -> dict[str, object]:
+    """Return a run as JSON has it."""
+    return {"format": FORMAT, **facts, "stopped": stopped, "cases": list(results)}
+
+
+def rates_of(found: object) -> dict[tuple[str, str], float]:
+    """Return the rates of an earlier run by experiment and label.
+
+    Raises:
+        ValueError: it is no document of a run.
+    """
+    if not isinstance(found, Mapping) or found.get("format") != FORMAT or not isinstance(found.get("cases"), list):
+        raise ValueError("not the document of a run")
+    rates: dict[tuple[str, str], float] = {}
+    for one in found["cases"]:
+        try:
+            case = one["case"]
+            reads = case["consumers"] and not case["is_pair"]
+            rate = one["read_per_sec" if reads else "sent_per_sec"]
+            if rate is not None:
+                rates[case["experiment"], case["label"]] = float(rate)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"a case is not well-formed: {error}") from error
+    return rates
+
+
+def by_experiment(
+    chosen: Iterable[Experiment], results: Sequence[CaseResult]
+) -> list[tuple[Experiment, list[CaseResult]]]:
+    """Return each experiment that was begun with its results."""
+    grouped = [(one, [result for result in results if result.case.experiment == one.name]) for one in chosen]
+    return [(one, some) for one, some in grouped if some]
+
+
+def _case(experiment: str, field: str, value: int) -> Case:
+    return replace(Case(experiment, f"{value:,}"), **{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""Brokers that lead nothing while somebody works on them, and the way back.
+
+A demoted broker goes to the end of every replica list, so that no later election makes it leader again. No replica is
+copied: only the order changes. The other replicas share its leaderships evenly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.members import read_members
+from engine.admin.elections.values import ElectionScope, read_scope
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.running import read_topics, require_partitions
+from engine.admin.topics.access import topic_reader
+from engine.admin.topics.values import partitions_of
+from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Demotion:
+    """What it takes that brokers lead nothing.
+
+    Attributes:
+        moves: partitions whose order of replicas changes.
+        elections: those that the brokers lead; their preferred leaders are elected once the order has changed.
+        stuck: those that the brokers have to go on leading, with the reason.
+    """
+
+    moves: tuple[PartitionMove, ...]
+    elections: tuple[TopicPartition, ...]
+    stuck: Mapping[TopicPartition, str]
+
+
+async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
+    """Look at all partitions and return what demoting these brokers takes. Changes nothing.
+
+    Raises:
+        BadRequest: a broker is neither alive nor in any replica list.
+    """
+    reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+    partitions = dict(await read_scope(reader, ElectionScope()))
+    live = frozenset(broker.id for broker in (await read_members(cluster)).brokers)
+    known = live.union(*(one.replicas for one in partitions.values()))
+    unknown = sorted(set(brokers) - known)
+    if unknown:
+        raise BadRequest(f"no broker has the id {unknown[0]}", hint=f"brokers: {', '.join(map(str, sorted(known)))}")
+    return plan_demotion(partitions, frozenset(brokers), live)
+
+
+def plan_demotion(
+    partitions: Mapping[TopicPartition, PartitionSnapshot], brokers: frozenset[int], live: frozenset[int]
+) -> Demotion:
+    """Return what it takes. The replica in sync that leads the fewest partitions so far takes over. Pure."""
+    moves: list[PartitionMove] = []
+    elections: list[TopicPartition] = []
+    stuck: dict[TopicPartition, str] = {}
+    leads = Counter(one.preferred_leader for one in partitions.values())
+    for name, one in sorted(partitions.items()):
+        if one.preferred_leader not in brokers and one.leader not in brokers:
+            continue
+        able = [broker for broker in one.replicas if broker in one.isr and broker in live and broker not in brokers]
+        if one.assignment.is_being_reassigned:
+            stuck[name] = "it is being reassigned"
+        elif not able:
+            stuck[name] = "no other replica is in sync"
+        else:
+            elections.append(name)
+            if one.preferred_leader in brokers:
+                first = min(able, key=lambda broker: (leads[broker], broker))
+                leads[first] += 1
+                moves.append(PartitionMove(name, _last(one.replicas, first, brokers)))
+    return Demotion(tuple(moves), tuple(elections), stuck)
+
+
+def _last(replicas: Sequence[int], first: int, brokers: frozenset[int]) -> tuple[int, ...]:
+    others = [broker for broker in replicas if broker != first]
+    return (first, *(one for one in others if one not in brokers), *(one for one in others if one in brokers))
+
+
+async def check_restores(cluster: Cluster, plan: Sequence[PartitionMove], where: str) -> None:
+    """Raise BadRequest where a file does more than change the order of replicas, which is all a demotion does."""
+    found = partitions_of((await read_topics(cluster, {move.name.topic for move in plan})).values())
+    require_partitions([move.name for move in plan], found)
+    for move in plan:
+        if set(move.replicas) != set(found[move.name].replicas):
+            raise BadRequest(
+                f"{move.name} has other replicas now: {', '.join(map(str, found[move.name].replicas))}",
+                where=where,
+                hint="take it out of the file, or move it as any reassignment file is carried out",
+            )

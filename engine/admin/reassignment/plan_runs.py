@@ -1,0 +1,151 @@
+"""Carrying out a plan as a person asks for it: which plan, in which direction, within which limits.
+
+A face reads the plan file and the person's wishes, makes a ``PlanRun`` of them, asks, and calls ``carry_out``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.remedies import Do, Operation, Phrase
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.wave_execution import (
+    STALL_S,
+    WaveControl,
+    WaveSettings,
+    WavesResult,
+    WaveWatcher,
+    execute_waves,
+)
+from engine.admin.reassignment.wave_moves import plan_waves
+from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, turned_round
+from engine.common.model import TopicPartition
+from engine.common.quantities import counted
+
+
+class Verb(StrEnum):
+    """What is done with a plan; the value is the command's name."""
+
+    APPLY = "apply"
+    RESUME = "resume"
+    ROLLBACK = "rollback"
+
+
+class Placed(Protocol):
+    """An entry of a plan file: one partition with its replicas and their log dirs."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+    @property
+    def log_dirs(self) -> tuple[str, ...]: ...
+
+
+def moves_between(before: Iterable[Placed], targets: Iterable[Placed]) -> tuple[WaveMove, ...]:
+    """Return the moves of a plan from its entries; ``before`` has each partition of ``targets``."""
+    origins = {entry.name: entry for entry in before}
+    return tuple(
+        WaveMove(
+            PartitionMove(one.name, one.replicas, one.log_dirs),
+            origins[one.name].replicas,
+            dirs_before=origins[one.name].log_dirs,
+        )
+        for one in targets
+    )
+
+
+def beside(plan: Path, suffix: str) -> Path:
+    """Return the path of a file that belongs to a plan and lies beside it."""
+    return plan.with_name(f"{plan.name}{suffix}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """How a plan is carried out.
+
+    Attributes:
+        digest: by which the journal knows its plan.
+        moves: those of the plan, whatever the direction.
+        journal: None is the file beside the plan.
+        rollback_file: where the way back is written; None is the file beside the plan.
+    """
+
+    verb: Verb
+    path: Path
+    digest: str
+    moves: tuple[WaveMove, ...]
+    throttle: ThrottleRange | None = None
+    caps: WaveCaps = field(default_factory=WaveCaps)
+    stall_s: float = STALL_S
+    lock_timeout_s: float = SESSION_TIMEOUT_S
+    elects: bool = True
+    journal: Path | None = None
+    rollback_file: Path | None = None
+
+    @property
+    def journal_file(self) -> Path:
+        return self.journal or beside(self.path, ".journal")
+
+    @property
+    def goes_on_with(self) -> Verb:
+        """The verb that goes on after the run was broken off."""
+        return Verb.ROLLBACK if self.verb is Verb.ROLLBACK else Verb.RESUME
+
+    @property
+    def directed_moves(self) -> tuple[WaveMove, ...]:
+        """The moves in the direction of this run."""
+        return turned_round(self.moves) if self.verb is Verb.ROLLBACK else self.moves
+
+    async def waves(self, cluster: Cluster) -> tuple[Wave, ...]:
+        """Spread the moves over waves, with the sizes that brokers tell."""
+        return await plan_waves(cluster, self.directed_moves, self.caps)
+
+    def told(self, cluster: Cluster, waves: Sequence[Wave]) -> str:
+        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``."""
+        moves = [move for wave in waves for move in wave]
+        copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
+        what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
+        return f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(waves), 'wave')}"
+
+    def refuse_begun(self) -> None:
+        """Raise BadRequest where the journal says that the plan was begun and not ended well: that is to be resumed."""
+        if self.verb is not Verb.APPLY or not self.journal_file.exists():
+            return
+        record = read_journal(self.journal_file)
+        if record.events and record.events[0]["plan"] == self.digest and record.is_under_way:
+            hint = Phrase("go on with: ", Do(Operation.RESUME_PLAN, str(self.path)))
+            raise BadRequest("this plan was begun already and is not done", where=str(self.journal_file), hint=hint)
+
+    async def carry_out(
+        self,
+        cluster: Cluster,
+        waves: Sequence[Wave],
+        watcher: WaveWatcher,
+        *,
+        deadline_s: float | None = None,
+        control: WaveControl | None = None,
+    ) -> WavesResult:
+        """Carry out the waves; raises as ``execute_waves`` does."""
+        back = None if self.verb is Verb.ROLLBACK else self.rollback_file or beside(self.path, ".rollback.json")
+        settings = WaveSettings(
+            plan_digest=self.digest,
+            what=f"{self.verb} {self.path.name}",
+            journal=self.journal_file,
+            rollback_file=back,
+            throttle=self.throttle,
+            deadline_s=deadline_s,
+            stall_s=self.stall_s,
+            lock_timeout_s=self.lock_timeout_s,
+            elects=self.elects,
+        )
+        return await execute_waves(cluster, waves, settings, watcher, control)

@@ -1,0 +1,152 @@
+"""The throttle of waves while they are carried out: set before a wave starts, adapted while it copies, taken off after.
+
+How fast it lets a wave copy is decided in ``adaptive_throttle``; which settings that means in ``throttles``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.adaptive_throttle import AdaptiveThrottle, ThrottleRange
+from engine.admin.reassignment.journal import Journal
+from engine.admin.reassignment.latency_probe import LatencyProbe
+from engine.admin.reassignment.moves import flows_of
+from engine.admin.reassignment.running import read_partitions
+from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttles import clear_throttles, plan_throttle, renew_throttle, set_throttle
+from engine.admin.reassignment.waves import WaveMove
+from engine.admin.topics.access import topic_reader
+from engine.common.errors import KlammError
+from engine.common.model import TopicPartition
+
+_NAMED_MAX = 5
+
+
+class WaveThrottle:
+    """The throttle of one execution. Without limits nothing is set. Close it at the end."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        moves: Sequence[WaveMove],
+        limits: ThrottleRange | None,
+        journal: Journal,
+        say: Callable[[str], None],
+    ) -> None:
+        self.rate: int | None = None
+        """Bytes a second that hold now; None where klamm has set none."""
+        self._cluster = cluster
+        self._moves = moves
+        self._adaptive = None if limits is None else AdaptiveThrottle(limits)
+        self._p99_limit_s = None if limits is None else limits.p99_limit_s
+        self._probe = None if self._p99_limit_s is None else LatencyProbe(cluster)
+        self._journal = journal
+        self._say = say
+        self._set: ThrottleSettings | None = None
+        self._given: set[int] = set()
+        """The brokers that have got a rate, dead ones too: they still have it when they come back."""
+        self._told_at_floor = False
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._adaptive is not None
+
+    def follow(self, limits: ThrottleRange) -> None:
+        """Keep to other limits from the next setting on; the p99 that was named at first still counts."""
+        self._adaptive = AdaptiveThrottle(limits)
+
+    @property
+    def p99_s(self) -> float | None:
+        """The largest p99 of the brokers that a wave involves, None where it is not measured or not known yet."""
+        slowest = None if self._probe is None else self._probe.slowest()
+        return None if slowest is None else slowest[1]
+
+    async def put_on(self, moves: Sequence[WaveMove]) -> None:
+        """Let these moves copy at the rate that holds now."""
+        if self._adaptive is not None:
+            await self._put_on(self._adaptive.rate, moves)
+
+    async def renew(self) -> None:
+        """Set again what somebody has cleared away between the throttle and the start, when nothing moved under it."""
+        if self._set is None:
+            return
+        try:
+            await renew_throttle(self._cluster, self._set)
+        except KlammError as error:
+            self._cluster.observe(f"cannot find out now whether the throttle is still there: {error}")
+
+    async def wait(self, moves: Sequence[WaveMove], seconds: float) -> None:
+        """Let time pass, and measure meanwhile how fast the brokers of these moves answer.
+
+        They are measured in pauses alone, so that no work of our own makes the answers look late.
+        """
+        if self._probe is None or not moves:
+            await asyncio.sleep(seconds)
+            return
+        brokers = {broker for move in moves for broker in (*move.before, *move.target)}
+        await self._probe.measure(brokers, moves[0].name, seconds)
+
+    async def adapt(self, shrunk: Sequence[TopicPartition], moves: Sequence[WaveMove]) -> None:
+        """Halve it where ISRs have shrunk or the p99 is passed; raise it step by step while all is calm."""
+        if self._adaptive is None:
+            return
+        trouble = f"the ISR of {named(shrunk)} has shrunk" if shrunk else self._latency_trouble()
+        rate = self._adaptive.next_rate(is_in_trouble=trouble is not None)
+        if rate == self.rate:
+            if trouble is not None and not self._told_at_floor:
+                self._say(f"the throttle is at its floor, {rate} B/s, and {trouble}")
+            self._told_at_floor = trouble is not None
+            return
+        self._say(f"throttle {self.rate} -> {rate} B/s: {trouble or 'all is calm'}")
+        await self._put_on(rate, moves)
+        if self._probe is not None:
+            self._probe.forget()
+
+    async def take_off(self) -> tuple[str, ...]:
+        """Take it off what does not move any more, an earlier run's too; return what stays, and why."""
+        running = await (await reassignment_reader(self._cluster)).running()
+        topics = sorted({move.name.topic for move in self._moves})
+        own = {} if self.rate is None else Throttle(self.rate, self.rate).broker_settings
+        cleared = await clear_throttles(self._cluster, running.names, topics, own, self._given)
+        still = sorted({name.topic for name in running.names} & set(topics))
+        if still:
+            return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")
+        self.rate = self._set = None
+        self._given -= set(cleared.brokers)
+        return cleared.left
+
+    async def close(self) -> None:
+        if self._probe is not None:
+            await self._probe.close()
+
+    def _latency_trouble(self) -> str | None:
+        slowest = None if self._probe is None else self._probe.slowest()
+        if slowest is None or self._p99_limit_s is None or slowest[1] <= self._p99_limit_s:
+            return None
+        broker, p99_s = slowest
+        return f"broker {broker} answers with a p99 of {p99_s * 1000:.0f} ms, above {self._p99_limit_s * 1000:g} ms"
+
+    async def _put_on(self, rate: int, moves: Sequence[WaveMove]) -> None:
+        plan = [move.move for move in moves]
+        running = await (await reassignment_reader(self._cluster)).running()
+        found = await read_partitions(self._cluster, {move.name.topic for move in moves})
+        present = {name: partition.assignment for name, partition in found.items()}
+        known = [move for move in plan if move.name in present]
+        flows = flows_of(running.assignments, known, present)
+        live = await (await topic_reader(self._cluster)).live_brokers()
+        throttle = Throttle(rate, rate if any(move.wanted_dirs for move in known) else None)
+        planned = await plan_throttle(self._cluster, throttle, flows, known, live)
+        if planned.topics or planned.brokers:
+            self._journal.write("throttle", rate=rate, topics=list(planned.topics), brokers=list(planned.brokers))
+            await set_throttle(self._cluster, planned)
+        self.rate, self._set = rate, planned
+        self._given |= planned.brokers.keys()
+
+
+def named(names: Sequence[TopicPartition]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - _NAMED_MAX
+    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")

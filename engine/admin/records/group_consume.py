@@ -1,0 +1,136 @@
+"""Reads topics as a member of a consumer group: shares their partitions, goes on where the group stands, commits.
+
+What its user has dealt with is committed every few seconds and at the end: after a crash no more than that is read
+twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.observer import Observer, tell_nobody
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.group_reading import committed_offsets
+from engine.admin.groups.membership import Membership
+from engine.admin.groups.values import CommittedOffset
+from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+from engine.admin.records.leaders import topic_leaders
+from engine.common.model import TopicPartition
+
+_BEAT_S = 3.0
+_LEAVE_S = 5.0
+
+_Batches = AsyncGenerator[list[ConsumedRecord], None]
+
+
+class GroupConsumer:
+    """Reads some topics for a group: ``open``, then iterate ``batches``, and close the iterator."""
+
+    def __init__(
+        self,
+        wire: WireCluster,
+        group: str,
+        topics: Sequence[str],
+        options: ConsumeOptions,
+        *,
+        observe: Observer = tell_nobody,
+    ) -> None:
+        self._wire = wire
+        self._topics = topics
+        self._options = options
+        self._observe = observe
+        self._membership = Membership(wire, group, topics, give_up_s=options.give_up_s, observe=observe)
+        self._offsets: dict[TopicPartition, int] = {}
+
+    async def open(self) -> None:
+        """Look whether the topics are there.
+
+        Raises:
+            NotFound, Refused, Unreachable: as they say.
+        """
+        await topic_leaders(self._wire, self._topics)
+
+    async def batches(self) -> _Batches:
+        """Yield records as they come; whoever has dealt with them tells ``took``.
+
+        With ``until_end`` it ends where its own share of the partitions does.
+
+        Raises:
+            Refused, Unreachable: as they say.
+        """
+        is_done = False
+        try:
+            while not is_done:
+                consumer = await self._joined()
+                async with aclosing(consumer.batches()) as batches:
+                    async with aclosing(self._until_moved(batches)) as records:
+                        async for some in records:
+                            yield some
+                    is_done = self._is_at_end
+        finally:
+            await self._leave()
+
+    async def _joined(self) -> Consumer:
+        mine = frozenset(await self._membership.join())
+        committed = (await committed_offsets(self._wire, [self._membership.group]))[self._membership.group]
+        if isinstance(committed, Unknown):
+            where = f"group {self._membership.group}"
+            raise Unreachable(f"the committed offsets are not known: {committed}", where=where)
+        starts = {n: one.offset for n, one in committed.items() if n in mine and isinstance(one, CommittedOffset)}
+        self._offsets, self._is_at_end = {}, False
+        consumer = Consumer(
+            self._wire, self._topics, replace(self._options, only=mine, starts=starts), observe=self._observe
+        )
+        await consumer.open()
+        return consumer
+
+    async def _until_moved(self, batches: _Batches) -> _Batches:
+        """Yield what is read, with signs of life in between, until the partitions are somebody else's or at an end."""
+
+        async def following() -> list[ConsumedRecord]:
+            return await anext(batches)
+
+        beat_at = asyncio.get_running_loop().time() + _BEAT_S
+        reading: asyncio.Task[list[ConsumedRecord]] | None = None
+        try:
+            while True:
+                reading = reading or asyncio.create_task(following(), name="consume: next records")
+                await asyncio.wait({reading}, timeout=max(0.0, beat_at - asyncio.get_running_loop().time()))
+                if reading.done():
+                    try:
+                        records = reading.result()
+                    except StopAsyncIteration:
+                        self._is_at_end = bool(self._options.until_end)
+                        return
+                    reading = None
+                    yield records
+                if asyncio.get_running_loop().time() >= beat_at:
+                    # What was dealt with is committed before it may be somebody else's.
+                    if not (await self._commit() and await self._membership.heartbeat()):
+                        return
+                    beat_at = asyncio.get_running_loop().time() + _BEAT_S
+        finally:
+            if reading is not None:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    def took(self, records: Sequence[ConsumedRecord]) -> None:
+        """Note that these are dealt with, and may be committed."""
+        for one in records:
+            self._offsets[TopicPartition(one.topic, one.partition)] = one.record.offset + 1
+
+    async def _commit(self) -> bool:
+        return not self._offsets or await self._membership.commit(self._offsets)
+
+    async def _leave(self) -> None:
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._commit()
+                await self._membership.leave()
+        except (TimeoutError, AdminError) as error:
+            self._observe(f"not left in order: {error}")

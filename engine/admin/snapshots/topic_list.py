@@ -1,0 +1,45 @@
+"""The list of topics with what makes each large: partitions, replication factor, bytes on the brokers' disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
+from engine.admin.topics.access import TopicReader
+from engine.admin.topics.values import TopicName
+
+_SIZES_LIMIT_S = 3.0
+
+
+async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[TopicName]) -> list[TopicName]:
+    """Return the topics with their shapes; a size that not all brokers tell is None."""
+    shapes = await reader.shapes([one.topic for one in topics])
+    sizes = await _sizes(cluster, topics)
+    found = []
+    for topic in topics:
+        count, factor = shapes.get(topic.topic, (None, None))
+        size = sizes.get(topic.topic)
+        found.append(replace(topic, partition_count=count, replication_factor=factor, size_bytes=size))
+    return found
+
+
+async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, int]:
+    """Return the bytes of each topic, over all its replicas; nothing where a log dir is not told."""
+    from engine.admin.log_dirs.describing import read_log_dirs
+    from engine.admin.log_dirs.totals import totals_by_topic
+
+    if not topics or not cluster.target.may_ask_brokers:
+        return {}
+    try:
+        dirs = await read_log_dirs(cluster, limit_s=_SIZES_LIMIT_S)
+    except AdminError as error:
+        cluster.observe(f"sizes are not known: {error}")
+        return {}
+    for one in dirs:
+        if one.error is not None:
+            cluster.complain(f"sizes are unknown: broker {one.broker}: {one.error}")
+            return {}
+    empty = {one.topic: 0 for one in topics}
+    return empty | {one.topic: one.size_bytes for one in totals_by_topic(dirs) if one.topic is not None}

@@ -1,0 +1,104 @@
+"""What brokers' state-change logs tell of one partition, in the last day that they cover. Everything here blocks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from engine.admin.cluster.background import in_daemon_thread
+from engine.admin.state_changes.find_logs import find_logs
+from engine.admin.state_changes.log_files import FoundLogs, LogFile, look_at_logs
+from engine.admin.state_changes.merge import MergeWish, plan_merge
+from engine.admin.state_changes.merged_rows import MergedRow, Role, epoch_ms, row_of, row_tag
+from engine.admin.state_changes.problems import LogProblem, ProblemKind
+from engine.admin.state_changes.zones import Zone, shifted
+from engine.common.model import TopicPartition
+from engine.formats.state_change_events import StateSeen
+from engine.formats.state_change_lines import parse_entry
+from engine.formats.state_change_sentences import events_of
+from engine.formats.state_change_states import PrintedState
+
+LOOK_BACK = timedelta(hours=24)
+ENTRIES_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """One entry that names the partition. ``state`` is what it prints of it, where it does."""
+
+    number: int
+    row: MergedRow
+    state: PrintedState | None
+
+    @property
+    def at_ms(self) -> int | None:
+        """When it was written; None where its line has no time."""
+        return epoch_ms(self.row.utc_start)
+
+    @property
+    def is_by_controller(self) -> bool:
+        return self.row.role is Role.CONTROLLER
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """The entries in the order of time; ``left_out`` older ones are not among them.
+
+    ``size_bytes`` is what was read, ``problems`` what was wrong with the logs.
+    """
+
+    entries: tuple[PartitionEntry, ...]
+    left_out: int
+    file_count: int
+    size_bytes: int
+    problems: tuple[LogProblem, ...]
+    look_back: timedelta = LOOK_BACK
+
+
+def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zone = None) -> PartitionLog:
+    """Read what files and folders tell of a partition. ``zone`` is that of the logs' times; None is this machine's.
+
+    Raises:
+        NotFound: no path exists, or no folder has a state-change log in it.
+        BadRequest: nothing is named.
+    """
+    found = look_at_logs(find_logs(paths))
+    wish = MergeWish(_start(found), None, (name.topic,), (str(name.partition),), zones={None: zone})
+    plan = plan_merge(found, wish)
+    clock = plan.utc_clock()
+    kept: deque[PartitionEntry] = deque(maxlen=ENTRIES_MAX)
+    count = 0
+    for batch in plan.merge(row_tag):
+        starts = batch.starts if clock is None else clock.starts(batch.starts)
+        for start, origin, entry in zip(starts, batch.tags, batch.entries, strict=True):
+            kept.append(PartitionEntry(count, row_of(start, origin, entry), _state(entry, name)))
+            count += 1
+    # That no line names the partition is no trouble here: the answer is empty.
+    problems = tuple(one for one in plan.problems if one.kind is not ProblemKind.NO_MENTION)
+    return PartitionLog(tuple(kept), count - len(kept), len(plan.files), plan.size_bytes, problems)
+
+
+async def partition_log(paths: Sequence[Path], name: TopicPartition) -> PartitionLog:
+    """Read it beside the event loop; see ``read_partition_log``."""
+    return await in_daemon_thread(lambda: read_partition_log(paths, name), "state-change-logs")
+
+
+def _start(found: FoundLogs) -> str | None:
+    """A day before the last line; logs that were collected last week have their last day too."""
+    last = max((_last(file) for file in found.files), default=None)
+    return None if last is None else shifted(last, -LOOK_BACK).decode("ascii").strip("[]")
+
+
+def _last(file: LogFile) -> bytes:
+    return file.last_start or file.first_start
+
+
+def _state(entry: bytes, name: TopicPartition) -> PrintedState | None:
+    line = parse_entry(entry)
+    for event in () if line is None else events_of(line):
+        if isinstance(event, StateSeen) and event.partition == name:
+            return event.state
+    return None

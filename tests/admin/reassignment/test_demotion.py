@@ -1,0 +1,57 @@
+"""Who takes over from a demoted broker, and what has to stay with it."""
+
+from __future__ import annotations
+
+from engine.admin.reassignment.demotion import plan_demotion
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import PartitionSnapshot
+
+LIVE = frozenset({0, 1, 2, 3})
+
+
+def partition(number: int, replicas: tuple[int, ...], isr: tuple[int, ...] | None = None, **more: object) -> tuple:
+    adding = more.pop("adding", ())
+    assignment = ReplicaAssignment(replicas, adding_replicas=adding)  # type: ignore[arg-type]
+    leader = more.pop("leader", replicas[0])
+    made = PartitionSnapshot(number, assignment, leader, replicas if isr is None else isr)  # type: ignore[arg-type]
+    return TopicPartition("t", number), made
+
+
+def orders(*partitions: tuple, brokers: frozenset[int] = frozenset({0}), live: frozenset[int] = LIVE) -> dict:
+    found = plan_demotion(dict(partitions), brokers, live)
+    return {move.name.partition: move.replicas for move in found.moves}
+
+
+def test_a_demoted_broker_goes_to_the_end_and_the_others_share_what_it_led() -> None:
+    found = orders(*(partition(number, (0, 1, 2)) for number in range(4)))
+    assert found == {0: (1, 2, 0), 1: (2, 1, 0), 2: (1, 2, 0), 3: (2, 1, 0)}
+
+
+def test_who_leads_much_already_takes_over_less() -> None:
+    led_by_1 = [partition(number, (1, 2)) for number in range(10, 13)]
+    found = orders(*led_by_1, *(partition(number, (0, 1, 2)) for number in range(3)))
+    assert {replicas[0] for replicas in found.values()} == {2}
+
+
+def test_only_a_live_replica_in_sync_takes_over() -> None:
+    assert orders(partition(0, (0, 1, 2, 3), isr=(0, 2, 3)), live=LIVE - {2}) == {0: (3, 1, 2, 0)}
+
+
+def test_two_brokers_at_once_keep_their_order_at_the_end() -> None:
+    assert orders(partition(0, (1, 2, 0)), brokers=frozenset({0, 1})) == {0: (2, 1, 0)}
+
+
+def test_who_leads_without_being_preferred_is_only_elected_away() -> None:
+    found = plan_demotion(dict([partition(0, (1, 0), leader=0)]), frozenset({0}), LIVE)
+    assert (found.moves, found.elections) == ((), (TopicPartition("t", 0),))
+
+
+def test_what_cannot_be_led_by_another_stays_and_says_why() -> None:
+    lonely, late, moving = partition(0, (0,)), partition(1, (0, 1), isr=(0,)), partition(2, (0, 1, 2), adding=(2,))
+    found = plan_demotion(dict([lonely, late, moving]), frozenset({0}), LIVE)
+    assert (found.moves, found.elections) == ((), ())
+    assert list(found.stuck.values()) == ["no other replica is in sync"] * 2 + ["it is being reassigned"]
+
+
+def test_partitions_of_others_are_left_alone() -> None:
+    assert orders(partition(0, (1, 0)), partition(1, (2, 3))) == {}

@@ -1,0 +1,79 @@
+"""Members of a group that share their partitions anew: nothing that one of them has dealt with is read again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.records.consume import ConsumeOptions
+from engine.admin.records.group_consume import GroupConsumer
+from engine.common.model import EARLIEST_TIMESTAMP
+from engine.local.cluster import LocalCluster
+
+COUNT = 20
+
+
+class Member:
+    """Reads a topic for a group, and keeps where each record stood."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._servers = servers
+        self._topic = topic
+        self.told: list[str] = []
+        self.read: list[tuple[int, int]] = []
+
+    async def run(self) -> None:
+        host, _, port = self._servers.partition(",")[0].rpartition(":")
+        wire = WireCluster([(host, int(port))], properties=ClientProperties())
+        options = ConsumeOptions(offset=EARLIEST_TIMESTAMP)
+        consumer = GroupConsumer(wire, self._topic, [self._topic], options, observe=self.told.append)
+        try:
+            async with aclosing(consumer.batches()) as batches:
+                async for some in batches:
+                    self.read += [(one.partition, one.record.offset) for one in some]
+                    consumer.took(some)
+        finally:
+            await wire.close()
+
+
+def test_what_was_dealt_with_is_not_read_again_when_a_member_joins(live_cluster: LocalCluster, topic_name: str) -> None:
+    servers = live_cluster.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic_name, 2, 1)])[topic_name].result(30)
+
+    async def scene() -> None:
+        first, second = Member(servers, topic_name), Member(servers, topic_name)
+        send(servers, topic_name)
+        one = asyncio.create_task(first.run())
+        await until(lambda: len(first.read) == 2 * COUNT)
+        # It has said nothing to the group since: its next heartbeat tells that another one joins.
+        two = asyncio.create_task(second.run())
+        await until(lambda: any("joined" in told for told in second.told))
+        send(servers, topic_name)
+        await until(lambda: len({*first.read, *second.read}) == 4 * COUNT)
+        for task in (one, two):
+            task.cancel()
+        await asyncio.gather(one, two, return_exceptions=True)
+        assert second.read
+        assert len(first.read) + len(second.read) == 4 * COUNT
+
+    asyncio.run(asyncio.wait_for(scene(), 90))
+
+
+def send(servers: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(COUNT):
+        for partition in (0, 1):
+            producer.produce(topic, str(number), partition=partition)
+    assert producer.flush(30) == 0
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.05)

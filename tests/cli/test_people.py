@@ -1,0 +1,384 @@
+"""What makes the command line kind to people: units, stdin, help, prompts, plain terminals, repeated looks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process
+
+from cli.framework.invocation import Invocation, folded
+from cli.framework.progress import Countdown, progress_line
+from cli.framework.talk import Talk
+from cli.output.drawing import gauge
+from cli.output.format import OutputFormat
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.configs.changes import ConfigChange
+from engine.admin.configs.values import plain_value
+from engine.admin.records.filters import parse_record_filter
+from engine.common.errors import said_by
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+Program = Callable[..., Ran]
+
+
+@pytest.fixture
+def program(live_cluster: LocalCluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Program:
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    return lambda *words, stdin="": in_process(*words, stdin=stdin, capture=capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "json", "profiles", "list"],
+        ["--output=json", "profiles", "list"],
+        ["-ojson", "profiles", "list"],
+        ["profiles", "-o", "json", "list"],
+        ["profiles", "list", "-o", "json"],
+        ["-o", "csv", "profiles", "list", "-o", "json"],
+    ],
+)
+def test_the_format_stands_before_or_behind_the_command(
+    words: list[str], capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, ran.json) == (0, [])
+
+
+def test_help_is_a_word(capsys: Capture) -> None:
+    for words in (["topics", "list"], ["topics"], []):
+        assert in_process("help", *words, capture=capsys).out == in_process(*words, "--help", capture=capsys).out
+    assert in_process("help", "topisc", capture=capsys).code == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "plain"),
+    [
+        ("retention.ms", "2h", "7200000"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", "3600000", "3600000"),
+        ("segment.bytes", "50M", "50000000"),
+        ("segment.bytes", "64Mi", str(64 * 1024 * 1024)),
+        ("producer_byte_rate", "5k", "5000"),
+        ("leader.replication.throttled.rate", "10M", "10000000"),
+        ("cleanup.policy", "2h", "2h"),
+        ("retention.ms", "soon", "soon"),
+        ("consumer_byte_rate", "1.5", "1.5"),
+    ],
+)
+def test_settings_take_units(key: str, value: str, plain: str) -> None:
+    assert plain_value(key, value) == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["consume", "t", "--timeout-ms", "soon"], "not a duration: 'soon'"),
+        (["reassign", "execute", "--reassignment-json-file", "p", "--throttle", "much"], "not a size: 'much'"),
+        (["topics", "list", "--timeout", "5 parsecs"], "not a duration"),
+    ],
+)
+def test_options_that_take_a_quantity_say_how_to_write_it(words: list[str], message: str, capsys: Capture) -> None:
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, message in ran.err) == (2, True), ran.err
+
+
+def test_units_in_options_and_settings_of_a_living_topic(program: Program, topic_name: str) -> None:
+    made = program("topics", "create", topic_name, "--config", "retention.ms=2d", "--config", "segment.bytes=64Mi")
+    assert made.code == 0, made.err
+    configs = program("topics", "describe", topic_name, "-o", "json", "--timeout", "1m").json[0]["configs"]
+    assert configs == {"retention.ms": "172800000", "segment.bytes": "67108864"}
+    nothing = program("consume", topic_name, "--timeout-ms", "1s")
+    assert (nothing.code, nothing.err) == (0, "0 records\n")
+
+
+def test_several_topics_are_made_at_once_and_one_that_exists_does_not_hold_up_the_others(
+    program: Program, topic_name: str
+) -> None:
+    names = [f"{topic_name}-{word}" for word in ("a", "b", "c")]
+    assert program("topics", "create", names[1]).code == 0
+    made = program("topics", "create", *names, "--partitions", "1", "--replication-factor", "1", "-o", "json")
+    assert (made.code, [one["topic"] for one in made.json]) == (4, [names[0], names[2]])
+    assert "TOPIC_ALREADY_EXISTS" in made.err
+    assert program("topics", "list", f"{topic_name}-.*").out.split() == names
+
+
+def test_the_list_of_topics_tells_how_large_they_are(program: Program, topic_name: str) -> None:
+    made = program("topics", "create", topic_name, "--partitions", "3", "--replication-factor", "2")
+    assert made.code == 0
+    assert program("produce", topic_name, "--partition", "0", stdin="x" * 1000).code == 0
+    (told,) = program("topics", "list", topic_name, "-o", "json").json
+    assert (told["partition_count"], told["replication_factor"]) == (3, 2)
+    assert told["size_bytes"] > 2000, "both replicas"
+    assert program("topics", "list", topic_name, "-o", "plain").out == f"{topic_name}\n"
+    table = program("topics", "list", topic_name, "-o", "table").out
+    assert table.splitlines()[0].split() == ["Topic", "Partitions", "Factor", "Size"]
+
+
+def test_a_question_names_the_profile_the_address_and_each_setting_old_and_new(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert program("topics", "create", topic_name, "--config", "retention.ms=7200000").code == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER")
+    address = live_cluster.bootstrap_servers
+    assert program("profiles", "add", "prod", "--bootstrap-server", address).code == 0
+    monkeypatch.setattr(Talk, "can_ask", True)
+    words = ["configs", "alter", "--cluster", "prod", "--topic", topic_name]
+    asked = program(*words, "--add-config", "retention.ms=1h,max.message.bytes=2M", stdin="\n")
+    assert asked.code == 2, "less retention loses records, so an empty answer is no"
+    assert "retention.ms: 7200000 → 3600000" in asked.err
+    assert "max.message.bytes: 1048588 (not set here) → 2000000" in asked.err
+    assert f"Alter topic {topic_name} in profile prod ({address})? [y/N]" in asked.err
+    asked = program(*words, "--add-config", "max.message.bytes=2M", stdin="\n")
+    assert (asked.code, "[Y/n]" in asked.err) == (0, True), asked.err
+    asked = program(*words, "--delete-config", "max.message.bytes", stdin="\n")
+    assert (asked.code, "max.message.bytes: 2000000 → dropped" in asked.err) == (0, True), asked.err
+    asked = program("topics", "alter", topic_name, "--cluster", "prod", "--partitions", "5", stdin="n\n")
+    assert "partitions: 2 → 5" in asked.err
+
+
+@pytest.mark.parametrize(
+    ("name", "may_lose_data"),
+    [
+        ("retention.bytes", True),
+        ("log.retention.hours", True),
+        ("cleanup.policy", True),
+        ("unclean.leader.election.enable", True),
+        ("min.insync.replicas", True),
+        ("max.message.bytes", False),
+    ],
+)
+def test_which_settings_may_cost_records(name: str, may_lose_data: bool) -> None:
+    assert ConfigChange(name, "1", "2").may_lose_data is may_lose_data
+
+
+def test_where_data_may_be_lost_an_empty_answer_is_no_and_a_script_is_not_asked() -> None:
+    class Person(Talk):
+        can_ask = True
+        default: bool | None = None
+
+        def ask(self, question: str, *, is_yes_default: bool) -> bool:
+            self.default = is_yes_default
+            return True
+
+    person = Person()
+    assert Invocation(OutputFormat.PLAIN, person).confirm("change it", may_lose_data=True)
+    assert person.default is False
+    assert Invocation(OutputFormat.PLAIN, Talk()).confirm("change it", may_lose_data=True)
+
+
+def test_clusters_are_named_so_that_nobody_mistakes_them() -> None:
+    address = (("kafka1", 9092), ("kafka2", 9092))
+    profile = ClusterTarget("prod", Origin.PROFILE, bootstrap=address)
+    assert profile.title == "profile prod (kafka1:9092,kafka2:9092)"
+    assert ClusterTarget("prod", Origin.PROFILE, zookeeper="zk:2181/k").title == "profile prod (zk:2181/k)"
+    assert ClusterTarget("kafka1:9092", Origin.OPTIONS, bootstrap=address).title == "kafka1:9092"
+
+
+def test_long_lists_are_folded() -> None:
+    names = [f"t{number}" for number in range(30)]
+    assert folded(names, 20, "-v shows all") == [*names[:20], "… and 10 more (-v shows all)"]
+    assert folded(names[:21], 20) == names[:21], "nothing is won by hiding one"
+
+
+def test_many_topics_to_be_deleted_are_listed_in_short(program: Program, topic_name: str) -> None:
+    names = [f"{topic_name}-{number:02}" for number in range(23)]
+    assert program("topics", "create", *names, "--partitions", "1", "--replication-factor", "1").code == 0
+    told = program("topics", "delete", f"{topic_name}-.*", "--dry-run").err
+    assert (names[19] in told, names[20] in told, "… and 3 more" in told) == (True, False, True)
+    assert names[22] in program("topics", "delete", f"{topic_name}-.*", "--dry-run", "-v").err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_terminals_without_unicode_get_plainer_characters(tmp_path: Path, encoding: str) -> None:
+    env = environment(tmp_path, PYTHONIOENCODING=encoding, COLUMNS="100")
+    (tmp_path / "täst→").mkdir()
+    lines = [["dump", "täst→/absent"], ["doctor", "-o", "table"]]
+    # Click takes ASCII for a mistake of the environment's, and writes help in UTF-8.
+    for words in lines if encoding == "ascii" else [["topics", "create", "--help"], *lines]:
+        ran = subprocess.run(
+            [PROGRAM, *words], cwd=tmp_path, env=env | {"PYTHONUTF8": "0"}, capture_output=True, check=False
+        )
+        told = (ran.stdout + ran.stderr).decode(encoding)
+        assert "internal error" not in told
+        assert ran.returncode in (0, 1, 2), told
+
+
+def test_files_come_from_stdin_where_a_dash_stands(program: Program, topic_name: str) -> None:
+    assert program("topics", "create", topic_name).code == 0
+    assert program("produce", topic_name, "--partition", "0", stdin="a\nb\n").code == 0
+    wanted = f'{{"partitions":[{{"topic":"{topic_name}","partition":0,"offset":1}}]}}'
+    gone = program("records", "delete", "--offset-json-file", "-", "--yes", "-o", "json", stdin=wanted)
+    assert (gone.code, gone.json[0]["result"]) == (0, "deleted"), gone.err
+    elected = f'{{"partitions":[{{"topic":"{topic_name}","partition":0}}]}}'
+    assert program("elect", "preferred", "--path-to-json-file", "-", "--dry-run", stdin=elected).code == 0
+    bad = program("records", "delete", "--offset-json-file", "-", "--yes", stdin="nonsense")
+    assert (bad.code, "stdin" in bad.err) == (2, True), bad.err
+
+
+def test_bars_have_one_style() -> None:
+    assert gauge(0.5, 8, has_blocks=False) == "[####----]"
+    assert gauge(0.5, 8, has_blocks=True) == "[████    ]"
+    assert gauge(0.999, 8, has_blocks=True) == "[███████▉]", "full only where all is done"
+    assert progress_line("moved", "MB", 25, 100, 5.0) == "moved 25 of 100 MB [######------------------] 5/s, 15 s left"
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("blue", [True, True, False]),
+        ("key=^blue", [True, False, False]),
+        ("value=^blue", [False, True, False]),
+        ("header.from=eu", [False, False, True]),
+        ("header.to=eu", [False, False, False]),
+        ("key=.", [True, True, False]),
+    ],
+)
+def test_filters_of_records(text: str, matches: list[bool]) -> None:
+    records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+        (b"blue-1", b"x", []),
+        (b"y", b"blue", []),
+        (None, None, [("from", b"eu-1"), ("to", None)]),
+    ]
+    is_wanted = parse_record_filter(text)
+    assert [is_wanted(*record) for record in records] == matches
+
+
+def test_consume_reads_several_topics_and_what_a_filter_lets_pass(program: Program, topic_name: str) -> None:
+    for word in ("a", "b", "c"):
+        assert program("topics", "create", f"{topic_name}-{word}").code == 0
+        assert program("produce", f"{topic_name}-{word}", stdin=f"{word}1\n{word}2\n").code == 0
+    assert sorted(program("consume", f"{topic_name}-a", f"{topic_name}-b", "-e").out.split()) == [
+        "a1",
+        "a2",
+        "b1",
+        "b2",
+    ]
+    ran = program("consume", f"{topic_name}-[bc]", "-e", "--filter", "2$", "-f", "%t %s\\n")
+    assert sorted(ran.out.splitlines()) == [f"{topic_name}-b b2", f"{topic_name}-c c2"]
+    assert len(program("consume", f"{topic_name}-.*", "-e", "--filter", "value=1", "-n", "2").out.split()) == 2
+    absent = program("consume", f"{topic_name}-[xy]", "-e")
+    assert (absent.code, "does not exist" in absent.err) == (2, True)
+
+
+def test_consume_goes_on_where_its_group_stands_and_commits_what_it_printed(program: Program, topic_name: str) -> None:
+    assert program("topics", "create", topic_name, "--partitions", "1").code == 0
+    assert program("produce", topic_name, stdin="".join(f"{n}\n" for n in range(10))).code == 0
+    words = ["consume", topic_name, "--group", topic_name, "--from-beginning"]
+    assert program(*words, "-n", "3").out.split() == ["0", "1", "2"]
+    (told,) = program("groups", "describe", topic_name, "-o", "json").json
+    assert [(one["current_offset"], one["lag"]) for one in told["partitions"]] == [(3, 7)]
+    assert told["state"] == "Empty", "it has left"
+    assert program(*words, "--until-end").out.split() == [str(n) for n in range(3, 10)]
+    bad = program("consume", topic_name, "--group", "g", "--offset", "3")
+    assert (bad.code, "--group continues at the committed offsets" in bad.err) == (2, True)
+
+
+def test_internal_topics_are_printed_decoded(program: Program, topic_name: str) -> None:
+    assert program("topics", "create", topic_name, "--partitions", "1").code == 0
+    assert program("produce", topic_name, stdin="a\n").code == 0
+    assert program("consume", topic_name, "--group", topic_name, "-e").code == 0
+    words = ["consume", "__consumer_offsets", "-e", "--filter", topic_name]
+    rows = [one for one in map(_json, program(*words, "-o", "jsonl").out.splitlines()) if one["key"]["type"] == "1"]
+    assert rows[-1]["key"]["data"] == {"group": topic_name, "topic": topic_name, "partition": 0}
+    assert rows[-1]["value"]["data"]["offset"] == 1
+    assert _json(program(*words).out.splitlines()[-1]).keys() == {"key", "value"}
+    raw = program(*words, "--raw", "-o", "jsonl").out.splitlines()
+    assert any("key_encoding" in one or "\\u0000" in one for one in raw)
+    assert program("consume", "__consumer.*", "-e").code == 2, "a pattern never means internal topics"
+
+
+def _json(line: str) -> dict[str, dict[str, object]]:
+    import json
+
+    found: dict[str, dict[str, object]] = json.loads(line)
+    return found
+
+
+def test_lag_and_groups_of_a_topic_leave_out_who_never_read_it(program: Program, topic_name: str) -> None:
+    for word in ("a", "b"):
+        assert program("topics", "create", f"{topic_name}-{word}", "--partitions", "1").code == 0
+        assert program("produce", f"{topic_name}-{word}", stdin="1\n").code == 0
+        assert program("consume", f"{topic_name}-{word}", "--group", f"{topic_name}-of-{word}", "-e").code == 0
+    only = ["--topic", f"{topic_name}-a"]
+    assert [row[0] for row in program("lag", "--samples", "1", *only).rows] == [f"{topic_name}-of-a"]
+    assert program("groups", "list", *only).out.split() == [f"{topic_name}-of-a"]
+    for what in ((), ("--state",), ("--members",)):
+        told = program("groups", "describe", "--all-groups", *only, *what, "-o", "json").json
+        assert [one["group"] for one in told] == [f"{topic_name}-of-a"], what
+    none = program("groups", "list", "--topic", "nobody-reads-this")
+    assert (none.code, none.out) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["topics", "describe"], ["reassign", "list"], ["cluster", "health"]], ids=" ".join)
+def test_watch_tells_again_until_ctrl_c(words: list[str], live_cluster: LocalCluster, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, *words, "--watch", "--interval", "100ms", "-o", "json", "-b", live_cluster.bootstrap_servers],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path), text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    reports = 0
+    while reports < 3:
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        reports += line in ("[]\n", "]\n", "}\n")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def test_no_error_is_told_by_the_name_of_its_class() -> None:
+    class SessionExpiredError(Exception):
+        pass
+
+    assert said_by(SessionExpiredError()) == "session expired"
+    assert said_by(SessionExpiredError("why")) == "why"
+    assert said_by(TimeoutError()) == "no answer in time"
+
+
+def test_produce_says_on_a_terminal_how_it_ends(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    assert program("topics", "create", topic_name).code == 0
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "produce", topic_name, "-b", live_cluster.bootstrap_servers],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path),
+        text=True,
+    )  # fmt: skip
+    os.close(theirs)
+    assert process.stderr is not None
+    assert "Ctrl-D on a line of its own ends it" in process.stderr.readline()
+    os.write(ours, b"typed\n\x04")
+    process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert program("consume", topic_name, "-e").out == "typed\n"
+
+
+def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def watch() -> None:
+        with Countdown(Talk()) as countdown:
+            for left_s in (3.0, 0.5):
+                countdown.restart("watching 2 groups", left_s)
+                await asyncio.sleep(0.05)
+
+    asyncio.run(watch())
+    assert capsys.readouterr().err == "watching 2 groups for 3 s more\n"
+    monkeypatch.setattr("cli.framework.progress.is_terminal", lambda stream: True)
+    asyncio.run(watch())
+    told = capsys.readouterr().err
+    assert "watching 2 groups: 3 s left" in told
+    assert told.endswith("\r\x1b[K"), "the line goes"

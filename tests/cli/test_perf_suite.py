@@ -1,0 +1,228 @@
+"""``klamm perf suite`` on a living cluster: measured, compared, drawn, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process
+
+from cli.exit_codes import ExitCode
+from cli.views.perf_suite import suite_report, write_plot
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.perf.broker_cpu import cpu_seconds, find_processes
+from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, experiments, rates_of
+from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures
+from engine.local.cluster import LocalCluster
+
+SHORT = ["--seconds", "300ms", "--producer-bytes", "2M"]
+
+
+@pytest.fixture
+def program(
+    live_cluster: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ran]:
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+    return lambda *words: in_process(*words, capture=capsys)
+
+
+def topics_of_suites(program: Callable[..., Ran]) -> list[str]:
+    return [name for name in program("topics", "list").out.split() if name.startswith(TOPIC_PREFIX)]
+
+
+def test_a_run_measures_compares_draws_and_leaves_nothing(program: Callable[..., Ran], tmp_path: Path) -> None:
+    chosen = ["--experiment", "record-size", "--experiment", "consumers", "--quick"]
+    picture, earlier = tmp_path / "now.html", tmp_path / "before.json"
+    ran = program("perf", "suite", *chosen, *SHORT, "--yes", "-o", "json", "--plot", str(picture))
+    assert ran.code == 0, ran.err
+    assert "10% of a disk is free" in ran.err, "what will be done is said first"
+    cases = {(one["case"]["experiment"], one["case"]["label"]): one for one in ran.json["cases"]}
+    assert list(cases) == [("record-size", "100"), ("record-size", "1,000"), ("consumers", "1"), ("consumers", "3")]
+    sent = cases["record-size", "100"]
+    assert sent["sent_records"] > 100
+    assert 0 < sent["p50_latency_ms"] <= sent["p99_latency_ms"]
+    assert sent["broker_cpu_s_per_million"] > 0, "the brokers are this user's, and here"
+    assert cases["consumers", "3"]["read_records"] % 3 == 0, "each of them has read everything"
+    assert cases["consumers", "3"]["sent_per_sec"] is None
+    assert "<svg" in picture.read_text()
+    assert topics_of_suites(program) == []
+    earlier.write_text(ran.out)
+    chosen = ["--experiment", "record-size", "--experiment", "pair", "--quick", "--seconds", "1s"]
+    again = program("perf", "suite", *chosen, "--yes", "--compare", str(earlier), "-o", "csv")
+    header, *rows = csv.reader(again.out.splitlines())
+    columns = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [one["case"] for one in columns] == ["100", "1,000", "1 + 1"]
+    assert int(columns[0]["before_per_sec"]) == round(sent["sent_per_sec"])
+    assert (columns[2]["before_per_sec"], columns[2]["ratio"]) == ("", ""), "there was no pair before"
+    assert float(columns[2]["read_per_sec"]) > 0
+
+
+def test_a_dry_run_says_what_would_be_done(program: Callable[..., Ran]) -> None:
+    ran = program("perf", "suite", "--experiment", "producers", "--dry-run")
+    assert (ran.code, ran.rows) == (0, [["producers", str(count), "0", "100", "6", "1"] for count in (1, 2, 3)])
+    assert "producers: Producers, records of 100 bytes: 1, 2, 3" in ran.err
+    assert "dry run: would load" in ran.err
+
+
+def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran]) -> None:
+    ran = program("perf", "suite", "--experiment", "pair", *SHORT, "--min-free", "99", "--yes", "-o", "json")
+    assert ran.code == ExitCode.BAD_ANSWER
+    assert "left" in ran.json["stopped"]
+    assert ran.json["cases"] == []
+    assert topics_of_suites(program) == []
+
+
+def test_ctrl_c_takes_the_topics_away(program: Callable[..., Ran], live_cluster: LocalCluster, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, "perf", "suite", "--experiment", "producers", "--seconds", "60s", "--yes",
+         "-b", live_cluster.bootstrap_servers],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path), text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    while "1 of 3" not in (line := process.stderr.readline()):
+        assert line, "it has ended"
+    while not topics_of_suites(program):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert topics_of_suites(program) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--experiment", "luck"], "no such experiment: luck"),
+        (["--plot", "now.png"], "ends with .svg or .html"),
+        (["--compare", "-"], "--compare: stdin"),
+    ],
+)
+def test_wrong_use(program: Callable[..., Ran], words: list[str], message: str) -> None:
+    ran = program("perf", "suite", *words, "--yes")
+    assert (ran.code, message in ran.err) == (ExitCode.USAGE, True), ran.err
+
+
+def test_the_experiments_are_those_of_the_articles() -> None:
+    found = {one.name: one.cases for one in experiments(3)}
+    assert [case.producers for case in found["producers"]] == [1, 2, 3]
+    assert [case.record_bytes for case in found["record-size"]] == [10, 100, 1000, 10_000]
+    assert [case.partitions for case in found["partitions"]] == [1, 3, 6, 9]
+    assert [case.replicas for case in found["replicas"]] == [1, 2, 3]
+    assert [case.consumers for case in found["consumers"]] == [1, 2, 3]
+    assert [(case.producers, case.consumers, case.is_pair) for case in found["pair"]] == [(1, 1, True)]
+    assert [case.replicas for one in experiments(1) if one.name == "replicas" for case in one.cases] == [1]
+
+
+def results() -> list[CaseResult]:
+    (chosen,) = (one for one in experiments(3) if one.name == "replicas")
+    rates = (2000.0, 1000.0, None)
+    return [
+        CaseResult(case, sent_per_sec=rate, error=None if rate else "producer: <refused>")
+        for case, rate in zip(chosen.cases, rates, strict=True)
+    ]
+
+
+def test_an_earlier_run_stands_beside(tmp_path: Path) -> None:
+    chosen = [one for one in experiments(3) if one.name == "replicas"]
+    report = suite_report(chosen, results(), {}, None, {("replicas", "1"): 4000.0}, exit_code=ExitCode.DONE)
+    assert [row[-3:-1] for row in report.table.rows] == [(4000, 0.5), (None, None), (None, None)]
+    picture = tmp_path / "x.svg"
+    write_plot(picture, chosen, results(), {("replicas", "1"): 4000.0})
+    drawn = ElementTree.fromstring(picture.read_text())
+    widths = [
+        float(one.get("width") or 0)
+        for one in drawn.iter("{http://www.w3.org/2000/svg}rect")
+        if one.get("fill") != "white"
+    ]
+    assert widths == [260.0, 520.0, 130.0, 0.0, 0.0, 0.0], "half of what was before, and so on"
+    page = tmp_path / "x.html"
+    write_plot(page, chosen, results(), None)
+    assert "&lt;refused&gt;" in page.read_text()
+
+
+def test_rates_come_back_from_a_document() -> None:
+    pair = {"experiment": "pair", "label": "1 + 1", "consumers": 1, "is_pair": True}
+    reader = {"experiment": "consumers", "label": "3", "consumers": 3, "is_pair": False}
+    cases = [
+        {"case": pair, "sent_per_sec": 5.0, "read_per_sec": 4.0},
+        {"case": reader, "sent_per_sec": None, "read_per_sec": 9.0},
+        {"case": pair | {"label": "x"}, "sent_per_sec": None, "read_per_sec": None},
+    ]
+    assert rates_of(json.loads(json.dumps({"format": 1, "cases": cases}))) == {
+        ("pair", "1 + 1"): 5.0,
+        ("consumers", "3"): 9.0,
+    }
+    for bad in ([], {}, {"format": 2, "cases": []}, {"format": 1, "cases": [{}]}):
+        with pytest.raises(ValueError):
+            rates_of(bad)
+    assert Case("x", "y", consumers=1).is_pair is False
+
+
+def test_brokers_of_this_machine_are_found_by_their_sockets(live_cluster: LocalCluster) -> None:
+    addresses = [
+        (host, int(port))
+        for host, _, port in (one.rpartition(":") for one in live_cluster.bootstrap_servers.split(","))
+    ]
+    found = find_processes(addresses)
+    assert found is not None
+    assert len(found) == 2
+    used = cpu_seconds(found)
+    assert used is not None
+    assert used > 0
+    assert find_processes([*addresses, ("192.0.2.1", 9092)]) is None, "one of them is elsewhere"
+    assert find_processes([("127.0.0.1", 1)]) is None, "nobody listens there"
+
+
+class QuickWorkers:
+    """Measure nothing; the second producer fails."""
+
+    def __init__(self, pause_s: float) -> None:
+        self.pause_s = pause_s
+        self.produced = 0
+
+    async def produce(
+        self, topic: str, record_bytes: int, duration_s: float, record_count_max: int, start_at_s: float
+    ) -> WorkerFigures:
+        self.produced += 1
+        await asyncio.sleep(self.pause_s)
+        if self.produced == 2:
+            raise WorkerFailed("producer: it was refused")
+        return WorkerFigures(10, 5.0, 1.0, 1.0, 2.0, 3.0, 4.0)
+
+    async def consume(self, topic: str, record_count: int, duration_s: float, start_at_s: float) -> WorkerFigures:
+        return WorkerFigures(record_count, 7.0, 1.0)
+
+
+def run_quickly(cluster: LocalCluster, options: SuiteOptions, pause_s: float = 0.0) -> Suite:
+    chosen = experiments(2, names=["partitions", "consumers"])
+
+    async def run() -> Suite:
+        addresses = parse_addresses(cluster.bootstrap_servers)
+        async with Cluster(ClusterTarget("tried", Origin.OPTIONS, bootstrap=addresses)) as opened:
+            suite = Suite(opened, QuickWorkers(pause_s), options)
+            await suite.run(chosen, lambda case, number, count: None)
+            return suite
+
+    return asyncio.run(run())
+
+
+def test_a_case_that_fails_does_not_hold_up_the_others(live_cluster: LocalCluster, program: Callable[..., Ran]) -> None:
+    suite = run_quickly(live_cluster, SuiteOptions(lead_s=0.0))
+    assert [one.error for one in suite.results] == [None, "producer: it was refused", None, None, None, None, None]
+    assert suite.results[-1].rate == 21.0, "three consumers"
+    assert (suite.stopped, suite.left_topics) == (None, [])
+    assert topics_of_suites(program) == []
+
+
+def test_no_case_begins_that_would_end_too_late(live_cluster: LocalCluster) -> None:
+    suite = run_quickly(live_cluster, SuiteOptions(seconds=1.0, lead_s=0.0, deadline_s=1.0001), pause_s=0.4)
+    assert 1 <= len(suite.results) < 7
+    assert suite.stopped == f"the time is over after {len(suite.results)} of 7 cases"
