@@ -14,6 +14,7 @@ KlammError
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 
@@ -213,6 +214,15 @@ def error_code(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an error says; one that says nothing is told by its kind, in words."""
+    if str(error):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
 
 
 class KlammError(Exception):

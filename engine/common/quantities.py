@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: ``500 GB``, ``50M``, ``30s``, ``2h``, or plain bytes and seconds. Pure."""
+"""Sizes and durations as people write them (``500 GB``, ``50M``, ``30s``, ``2h``), counts as they read them. Pure."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def parse_duration_s(text: str) -> float:
     if match is None:
         raise ValueError(f"not a duration: {text!r}; write 30s, 5m, 2h or a number of seconds")
     return float(match[1]) * _SECONDS[match[2].lower() if match[2] else None]
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 topic``, ``3 topics``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -13,6 +13,7 @@ from engine.common.topic_id import random_topic_id
 from engine.controller import events
 from engine.controller.broker_changes import BrokerChanges
 from engine.controller.context import ControllerContext
+from engine.controller.dispatch import Row, on, table
 from engine.controller.events import ControllerEvent
 from engine.controller.instructions import (
     AllocateProducerIdBlock,
@@ -72,6 +73,7 @@ class ControllerCore:
         )
         self._isr = IsrChanges(self.context, options, self._leadership, self._reassignments.complete_caught_up)
         self._elections = ReplicaElections(self.context, options, self._partitions)
+        self._table = table(*self._handlers())
 
     # Take-over
 
@@ -160,7 +162,7 @@ class ControllerCore:
             ControllerMoved: this broker is not the controller any more. Everything else is logged here.
         """
         try:
-            yield from self._dispatch(event)
+            yield from self._table[type(event)](event)
         except ControllerMoved as error:
             self._log.info(f"Controller moved to another broker when processing {event}.", error)
             raise
@@ -169,63 +171,49 @@ class ControllerCore:
             self._log.error(f"Error processing event {event}", error)
             yield from carry_out(Answer(_failure(event)))
 
-    def _dispatch(self, event: ControllerEvent) -> Steps[None]:
-        match event:
-            case events.BrokerChange():
-                yield from self._brokers.process_change()
-            case events.BrokerModification(broker_id):
-                yield from self._brokers.process_modification(broker_id)
-            case events.TopicChange():
-                yield from self._topics.process_change()
-            case events.PartitionModifications(topic):
-                yield from self._topics.process_modifications(topic)
-            case events.TopicDeletionRequested():
-                yield from self._topics.process_deletions()
-            case events.StopReplicaResponseReceived():
-                yield from self._topics.process_stop_replica_response(event)
-            case events.LeaderAndIsrResponseReceived():
-                yield from self._brokers.process_leader_and_isr_response(event)
-            case events.UpdateMetadataResponseReceived():
-                self._process_update_metadata_response(event)
-            case events.LogDirEventNotification():
-                yield from self._brokers.process_log_dir_events()
-            case events.IsrChangeNotification():
-                yield from self._isr.process_notifications()
-            case events.AlterPartition():
-                yield from self._isr.alter_partition(event)
-            case _:
-                yield from self._dispatch_elections_and_requests(event)
+    def _handlers(self) -> list[Row[Steps[None]]]:
+        """What is done with each event."""
+        return [
+            on(events.BrokerChange, lambda _: self._brokers.process_change()),
+            on(events.BrokerModification, lambda event: self._brokers.process_modification(event.broker_id)),
+            on(events.TopicChange, lambda _: self._topics.process_change()),
+            on(events.PartitionModifications, lambda event: self._topics.process_modifications(event.topic)),
+            on(events.TopicDeletionRequested, lambda _: self._topics.process_deletions()),
+            on(events.StopReplicaResponseReceived, self._topics.process_stop_replica_response),
+            on(events.LeaderAndIsrResponseReceived, self._brokers.process_leader_and_isr_response),
+            on(events.UpdateMetadataResponseReceived, self._process_update_metadata_response),
+            on(events.LogDirEventNotification, lambda _: self._brokers.process_log_dir_events()),
+            on(events.IsrChangeNotification, lambda _: self._isr.process_notifications()),
+            on(events.AlterPartition, self._isr.alter_partition),
+            on(events.ZkPartitionReassignment, lambda _: self._process_reassignment_znode()),
+            on(events.PartitionReassignmentIsrChange, self._process_reassignment_isr_change),
+            on(events.ProceedWithReassignments, lambda event: self._reassignments.proceed_with(event.partitions)),
+            on(events.AlterPartitionReassignments, self._reassignment_requests.from_api),
+            on(events.ListPartitionReassignments, self._list_reassignments),
+            on(events.ZkPreferredElection, lambda _: self._elections.from_znode()),
+            on(events.AutoPreferredReplicaLeaderElection, lambda _: self._elections.balance()),
+            on(
+                events.ElectLeaders,
+                lambda event: _answer(self._elections.from_api(event.partitions, event.election_type)),
+            ),
+            on(events.UncleanLeaderElectionEnable, lambda event: self._enable_unclean_election(event.topic)),
+            on(events.ControlledShutdown, lambda event: _answer(self._brokers.controlled_shutdown(event))),
+            on(events.AllocateProducerIds, lambda event: _answer(self._allocate_producer_ids(event))),
+        ]
 
-    def _dispatch_elections_and_requests(self, event: ControllerEvent) -> Steps[None]:
-        match event:
-            case events.ZkPartitionReassignment():
-                yield from self._reassignment_requests.from_znode()
-            case events.PartitionReassignmentIsrChange(partition):
-                if partition in self.context.partitions_being_reassigned:
-                    yield from self._leadership.refresh((partition,))
-                    yield from self._reassignments.complete_caught_up((partition,))
-            case events.ZkPreferredElection():
-                yield from self._elections.from_znode()
-            case events.AutoPreferredReplicaLeaderElection():
-                yield from self._elections.balance()
-            case events.UncleanLeaderElectionEnable(topic):
-                yield from self._enable_unclean_election(topic)
-            case events.ControlledShutdown():
-                yield from carry_out(Answer((yield from self._brokers.controlled_shutdown(event))))
-            case events.ElectLeaders(partitions, election_type):
-                yield from carry_out(Answer((yield from self._elections.from_api(partitions, election_type))))
-            case events.AlterPartitionReassignments():
-                yield from self._reassignment_requests.from_api(event)
-            case events.ProceedWithReassignments(partitions):
-                yield from self._reassignments.proceed_with(partitions)
-            case events.ListPartitionReassignments(wanted):
-                yield from carry_out(Answer(self._reassignment_requests.under_way(wanted)))
-            case events.AllocateProducerIds():
-                yield from carry_out(Answer((yield from self._allocate_producer_ids(event))))
-            case _:
-                raise TypeError(f"no event of an active controller: {event}")
+    def _process_reassignment_znode(self) -> Steps[None]:
+        yield from self._reassignment_requests.from_znode()
 
-    def _process_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
+    def _process_reassignment_isr_change(self, event: events.PartitionReassignmentIsrChange) -> Steps[None]:
+        if event.partition in self.context.partitions_being_reassigned:
+            yield from self._leadership.refresh((event.partition,))
+            yield from self._reassignments.complete_caught_up((event.partition,))
+
+    def _list_reassignments(self, event: events.ListPartitionReassignments) -> Steps[None]:
+        yield from carry_out(Answer(self._reassignment_requests.under_way(event.partitions)))
+
+    def _process_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> Steps[None]:
+        yield from ()
         if event.error is not ErrorCode.NONE:
             state_change_log(self.options.controller_id, None).error(
                 f"Received error {event.error.name} in UpdateMetadata response {event.text} "
@@ -257,6 +245,11 @@ class ControllerCore:
         except CoordinationError as error:
             self._log.error("The next block of producer ids could not be claimed", error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _answer(steps: Steps[object]) -> Steps[None]:
+    """Give what these steps end with as the answer."""
+    yield from carry_out(Answer((yield from steps)))
 
 
 def _failure(event: ControllerEvent) -> object:

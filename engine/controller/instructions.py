@@ -254,44 +254,50 @@ class DisconnectBrokers(Instruction[None]):
     broker_ids: tuple[int, ...]
 
 
+class WatchInstruction(Instruction[None]):
+    """Base of what is asked of the watches."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class WatchCluster(Instruction[None]):
+class WatchCluster(WatchInstruction):
     """Watch what every active controller watches: the children of five nodes, and two nodes of ``/admin``."""
 
 
 @dataclass(frozen=True, slots=True)
-class WatchBrokers(Instruction[None]):
+class WatchBrokers(WatchInstruction):
     """Watch the registrations of brokers for changes of their content."""
 
     broker_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class UnwatchBrokers(Instruction[None]):
+class UnwatchBrokers(WatchInstruction):
     broker_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WatchTopics(Instruction[None]):
+class WatchTopics(WatchInstruction):
     """Watch topic znodes for changes of their content."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class UnwatchTopics(Instruction[None]):
+class UnwatchTopics(WatchInstruction):
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WatchPartitionState(Instruction[None]):
+class WatchPartitionState(WatchInstruction):
     """Watch one partition's state for ISR changes (IBP before 2.7-IV2, while it is reassigned)."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class UnwatchPartitionState(Instruction[None]):
+class UnwatchPartitionState(WatchInstruction):
     partition: TopicPartition
 
 

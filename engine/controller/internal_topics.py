@@ -30,7 +30,7 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
             {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
-                "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
     if name == TRANSACTION_STATE_TOPIC:
@@ -40,8 +40,8 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
-                "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
             },
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER
 from engine.controller import instructions as do
-from engine.controller.broker_requests import UpdateMetadataToBroker
+from engine.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
 from engine.controller.channels import ChannelSettings, ControllerChannels
 from engine.controller.context import ControllerEpoch
 from engine.controller.core import ControllerCore
@@ -276,7 +276,7 @@ class Controller:
             return
         own_id = self._options.controller_id
         try:
-            elected = await self._zk.elect_controller(own_id)
+            elected = await self._zk.controller.elect_controller(own_id)
             if elected is None:
                 await self._lost_election()
                 return
@@ -318,7 +318,7 @@ class Controller:
 
     async def _read_controller_id(self) -> int:
         """Return who is the controller; arms the watch of ``/controller`` either way."""
-        controller_id = await self._zk.get_controller_id()
+        controller_id = await self._zk.controller.get_controller_id()
         return NO_CONTROLLER if controller_id is None else controller_id
 
     async def _maybe_resign(self) -> None:
@@ -350,7 +350,7 @@ class Controller:
         self.controller_id = NO_CONTROLLER
         await self._resign()
         try:
-            await self._zk.delete_controller(epoch_zk_version)
+            await self._zk.controller.delete_controller(epoch_zk_version)
         except ControllerMoved:
             self._log.warning("Controller has already moved when trying to trigger controller movement")
 
@@ -403,13 +403,7 @@ class Controller:
             raise ControllerMoved("this broker resigned as controller")
         match instruction:
             case do.SendRequests(requests):
-                shared = SharedStates()
-                for request in requests:
-                    if isinstance(request, UpdateMetadataToBroker):
-                        for _ in shared.prepare(request.partitions):
-                            await self._give_way()
-                    channels.send(request, shared)
-                    await self._give_way()
+                await self._send(channels, requests)
             case do.GiveWay():
                 await self._give_way()
             case do.Continue(event):
@@ -427,9 +421,20 @@ class Controller:
                 self._schedule_rebalance(delay_ms)
             case do.ScheduleTopicDeletion(delay_ms):
                 self._schedule_deletion(delay_ms)
+            case do.WatchInstruction():
+                await self._watches.perform(instruction)
             case _:
-                return await self._watch_or_perform(instruction, zk_instructions)
+                return await zk_instructions.perform(instruction)
         return None
+
+    async def _send(self, channels: ControllerChannels, requests: Iterable[BrokerRequest]) -> None:
+        shared = SharedStates()
+        for request in requests:
+            if isinstance(request, UpdateMetadataToBroker):
+                for _ in shared.prepare(request.partitions):
+                    await self._give_way()
+            channels.send(request, shared)
+            await self._give_way()
 
     async def _give_way(self) -> None:
         """Let the loop serve others once the controller has held it for long enough."""
@@ -437,26 +442,6 @@ class Controller:
         if (clock() - self._held_since_s) * 1000 >= HOLD_MS_MAX:
             await asyncio.sleep(0)
             self._held_since_s = clock()
-
-    async def _watch_or_perform(self, instruction: Instruction[Any], zk_instructions: ZkInstructions) -> Any:
-        match instruction:
-            case do.WatchCluster():
-                await self._watches.watch_cluster()
-            case do.WatchBrokers(broker_ids):
-                await self._watches.watch_brokers(broker_ids)
-            case do.UnwatchBrokers(broker_ids):
-                self._watches.unwatch_brokers(broker_ids)
-            case do.WatchTopics(topics):
-                self._watches.watch_topics(topics)
-            case do.UnwatchTopics(topics):
-                self._watches.unwatch_topics(topics)
-            case do.WatchPartitionState(partition):
-                await self._watches.watch_partition_state(partition)
-            case do.UnwatchPartitionState(partition):
-                self._watches.unwatch_partition_state(partition)
-            case _:
-                return await zk_instructions.perform(instruction)
-        return None
 
     def _schedule_rebalance(self, delay_ms: int) -> None:
         if self._rebalance is not None:

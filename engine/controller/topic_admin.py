@@ -121,12 +121,12 @@ class TopicAdmin:
 
     async def _check_new(self, name: str, assignment: Assignment) -> None:
         check_topic_name(name)
-        if await self._zk.is_topic_marked_for_deletion(name):
+        if await self._zk.admin.is_topic_marked_for_deletion(name):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
-        if await self._zk.topic_exists(name):
+        if await self._zk.topics.topic_exists(name):
             raise _exists(name)
         if has_collision_chars(name):
-            topics = await self._zk.get_all_topics()
+            topics = await self._zk.topics.get_all_topics()
             if name in topics:
                 raise _exists(name)
             others = colliding(name, topics)
@@ -149,10 +149,10 @@ class TopicAdmin:
         logger.info(
             "Creating topic %s with configuration %s and initial partition assignment %s", name, overrides, assignment
         )
-        await self._zk.set_entity_configs(f"topics/{name}", overrides)
+        await self._zk.configs.set_entity_configs(f"topics/{name}", overrides)
         replicas = {p: ReplicaAssignment(brokers) for p, brokers in assignment.items()}
         try:
-            await self._zk.create_topic_assignment(name, topic_id, replicas)
+            await self._zk.topics.create_topic_assignment(name, topic_id, replicas)
         except NodeExists:
             raise _exists(name) from None
 
@@ -190,9 +190,9 @@ class TopicAdmin:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what ZooKeeper refused.
         """
         try:
-            if not await self._zk.topic_exists(name):
+            if not await self._zk.topics.topic_exists(name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
-            await self._zk.create_topic_deletion(name)
+            await self._zk.admin.create_topic_deletion(name)
         except NodeExists:
             logger.debug("topic %s is already marked for deletion", name)
         except CoordinationError as error:
@@ -209,7 +209,7 @@ class TopicAdmin:
             KafkaError: it cannot be grown so, in Kafka's words.
         """
         try:
-            brokers = await self._zk.get_all_brokers_with_epochs()
+            brokers = await self._zk.brokers.get_all_brokers_with_epochs()
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
             while True:
                 existing = await self._growable(name)
@@ -220,7 +220,7 @@ class TopicAdmin:
             raise _coordination(error) from error
 
     async def _growable(self, name: str) -> TopicIdReplicaAssignment:
-        existing = (await self._zk.get_topic_assignments((name,))).get(name)
+        existing = (await self._zk.topics.get_topic_assignments((name,))).get(name)
         if existing is None or not existing.assignment:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if any(replicas.is_being_reassigned for replicas in existing.assignment.values()):

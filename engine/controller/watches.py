@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from engine.common.model import TopicPartition
 from engine.controller import events
+from engine.controller import instructions as do
 from engine.controller.events import ControllerEvent
 from engine.zk.client import ZkClient
 from engine.zk.watches import WatchCallback, WatchEvent, WatchEventKind
@@ -40,7 +40,30 @@ class ControllerWatches:
         self._on_event = on_event
         self._callbacks: dict[str, WatchCallback] = {}
 
-    async def watch_cluster(self) -> None:
+    async def perform(self, instruction: do.WatchInstruction) -> None:
+        """Carry out one instruction of the core."""
+        match instruction:
+            case do.WatchCluster():
+                await self._watch_cluster()
+            case do.WatchBrokers(broker_ids):
+                await self._watch_brokers(broker_ids)
+            case do.UnwatchBrokers(broker_ids):
+                for broker_id in broker_ids:
+                    self._unwatch(BrokerIdZNode.path(broker_id))
+            case do.WatchTopics(topics):
+                for topic in topics:
+                    self._watch_data(TopicZNode.path(topic), events.PartitionModifications(topic))
+            case do.UnwatchTopics(topics):
+                for topic in topics:
+                    self._unwatch(TopicZNode.path(topic))
+            case do.WatchPartitionState(partition):
+                path = TopicPartitionStateZNode.path(partition)
+                self._watch_data(path, events.PartitionReassignmentIsrChange(partition))
+                await self._client.exists(path)
+            case do.UnwatchPartitionState(partition):
+                self._unwatch(TopicPartitionStateZNode.path(partition))
+
+    async def _watch_cluster(self) -> None:
         """Watch what every controller watches; nodes of ``/admin`` are armed at once, for they may not be there."""
         for path, event in _CHILDREN:
             self._callbacks[path] = partial(self._on_children, event)
@@ -49,30 +72,10 @@ class ControllerWatches:
             self._watch_data(path, event)
             await self._client.exists(path)
 
-    async def watch_brokers(self, broker_ids: tuple[int, ...]) -> None:
+    async def _watch_brokers(self, broker_ids: tuple[int, ...]) -> None:
         for broker_id in broker_ids:
             self._watch_data(BrokerIdZNode.path(broker_id), events.BrokerModification(broker_id))
         await self._client.exists_many([BrokerIdZNode.path(b) for b in broker_ids])
-
-    def unwatch_brokers(self, broker_ids: tuple[int, ...]) -> None:
-        for broker_id in broker_ids:
-            self._unwatch(BrokerIdZNode.path(broker_id))
-
-    def watch_topics(self, topics: tuple[str, ...]) -> None:
-        for topic in topics:
-            self._watch_data(TopicZNode.path(topic), events.PartitionModifications(topic))
-
-    def unwatch_topics(self, topics: tuple[str, ...]) -> None:
-        for topic in topics:
-            self._unwatch(TopicZNode.path(topic))
-
-    async def watch_partition_state(self, partition: TopicPartition) -> None:
-        path = TopicPartitionStateZNode.path(partition)
-        self._watch_data(path, events.PartitionReassignmentIsrChange(partition))
-        await self._client.exists(path)
-
-    def unwatch_partition_state(self, partition: TopicPartition) -> None:
-        self._unwatch(TopicPartitionStateZNode.path(partition))
 
     def close(self) -> None:
         """Forget every watch."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from engine.common.errors import CoordinationError
 from engine.controller import instructions as do
 from engine.controller.context import ControllerEpoch
+from engine.controller.dispatch import Row, on, table
 from engine.controller.instructions import AdminRequest, Instruction
 from engine.controller.logs import controller_log
 from engine.controller.options import ControllerOptions
@@ -38,10 +39,7 @@ class ZkInstructions:
         self._epoch = epoch
         self._unclean_by_default = unclean_by_default
         self._log = controller_log(options.controller_id)
-
-    @property
-    def _guard(self) -> int:
-        return self._epoch.zk_version
+        self._table = table(*self._reads(), *self._writes())
 
     async def perform(self, instruction: Instruction[Any]) -> Any:
         """Carry out one instruction and return its result.
@@ -51,74 +49,64 @@ class ZkInstructions:
             CoordinationError: ZooKeeper refused it for another reason.
         """
         try:
-            return await self._read(instruction)
+            return await self._table[type(instruction)](instruction)
         except SessionLost as error:
             raise ControllerMoved(str(error)) from error
 
-    async def _read(self, instruction: Instruction[Any]) -> Any:
-        match instruction:
-            case do.ReadBrokers():
-                return await self._zk.get_all_brokers_with_epochs()
-            case do.ReadBroker(broker_id):
-                return await self._zk.get_broker(broker_id)
-            case do.ReadTopics():
-                return await self._zk.get_all_topics()
-            case do.ReadTopicAssignments(topics):
-                return await self._zk.get_topic_assignments(topics)
-            case do.ReadPartitionIds(topic):
-                return await self._zk.get_partition_ids(topic)
-            case do.ReadPartitionStates(partitions):
-                return await self._zk.get_partition_states(partitions)
-            case do.ReadTopicDeletions():
-                return await self._zk.get_topic_deletions()
-            case do.ReadReassignments():
-                return await _admin_request(self._zk.get_reassignments(), {})
-            case do.ReadPreferredElection():
-                return await _admin_request(self._zk.get_preferred_election(), ())
-            case do.ReadIsrChangeNotifications():
-                return await self._zk.get_isr_change_notifications()
-            case do.ReadLogDirEvents():
-                return await self._zk.get_log_dir_events()
-            case do.ReadUncleanElectionEnabled(topics):
-                return await self._read_unclean_election_enabled(topics)
-            case _:
-                return await self._write(instruction)
+    def _reads(self) -> list[Row[Awaitable[object]]]:
+        zk = self._zk
+        return [
+            on(do.ReadBrokers, lambda _: zk.brokers.get_all_brokers_with_epochs()),
+            on(do.ReadBroker, lambda one: zk.brokers.get_broker(one.broker_id)),
+            on(do.ReadTopics, lambda _: zk.topics.get_all_topics()),
+            on(do.ReadTopicAssignments, lambda one: zk.topics.get_topic_assignments(one.topics)),
+            on(do.ReadPartitionIds, lambda one: zk.partitions.get_partition_ids(one.topic)),
+            on(do.ReadPartitionStates, lambda one: zk.partitions.get_partition_states(one.partitions)),
+            on(do.ReadTopicDeletions, lambda _: zk.admin.get_topic_deletions()),
+            on(do.ReadReassignments, lambda _: _admin_request(zk.admin.get_reassignments(), {})),
+            on(do.ReadPreferredElection, lambda _: _admin_request(zk.admin.get_preferred_election(), ())),
+            on(do.ReadIsrChangeNotifications, lambda _: zk.notifications.get_isr_change_notifications()),
+            on(do.ReadLogDirEvents, lambda _: zk.notifications.get_log_dir_events()),
+            on(do.ReadUncleanElectionEnabled, lambda one: self._read_unclean_election_enabled(one.topics)),
+        ]
 
-    async def _write(self, instruction: Instruction[Any]) -> Any:
-        match instruction:
-            case do.CreatePartitionStates(states):
-                return await self._zk.create_partition_states(states, self._guard)
-            case do.UpdateLeaderAndIsr(states):
-                return await self._zk.update_partition_states(states, self._epoch.controller_epoch, self._guard)
-            case do.SetTopicAssignments(assignments):
-                outcomes = await self._zk.set_topic_assignments(assignments, self._guard)
-                return [topic for topic, outcome in outcomes.items() if not isinstance(outcome, int)]
-            case do.DeleteTopicZNodes(topic):
-                await self._zk.delete_topic_znode(topic, self._guard)
-                await self._zk.delete_topic_configs((topic,), self._guard)
-                await self._zk.delete_topic_deletions((topic,), self._guard)
-            case do.DeleteTopicDeletions(topics):
-                await self._zk.delete_topic_deletions(topics, self._guard)
-            case do.SetReassignments(reassignments):
-                await self._zk.set_reassignments(reassignments, self._guard)
-            case do.DeletePreferredElection():
-                await self._zk.delete_preferred_election(self._guard)
-            case do.DeleteIsrChangeNotifications(names):
-                await self._zk.delete_isr_change_notifications(names, self._guard)
-            case do.DeleteLogDirEvents(names):
-                await self._zk.delete_log_dir_events(names, self._guard)
-            case do.SetUpFeatures():
-                await self._set_up_features()
-            case do.AllocateProducerIdBlock(broker_id):
-                return await self._zk.allocate_producer_id_block(broker_id)
-            case _:
-                raise TypeError(f"no instruction for ZooKeeper: {instruction}")
-        return None
+    def _writes(self) -> list[Row[Awaitable[object]]]:
+        zk, guard = self._zk, self._epoch.zk_version
+        return [
+            on(do.CreatePartitionStates, lambda one: zk.partitions.create_partition_states(one.states, guard)),
+            on(
+                do.UpdateLeaderAndIsr,
+                lambda one: zk.partitions.update_partition_states(one.states, self._epoch.controller_epoch, guard),
+            ),
+            on(do.SetTopicAssignments, self._set_topic_assignments),
+            on(do.DeleteTopicZNodes, self._delete_topic_znodes),
+            on(do.DeleteTopicDeletions, lambda one: zk.admin.delete_topic_deletions(one.topics, guard)),
+            on(do.SetReassignments, lambda one: zk.admin.set_reassignments(one.reassignments, guard)),
+            on(do.DeletePreferredElection, lambda _: zk.admin.delete_preferred_election(guard)),
+            on(
+                do.DeleteIsrChangeNotifications,
+                lambda one: zk.notifications.delete_isr_change_notifications(one.names, guard),
+            ),
+            on(do.DeleteLogDirEvents, lambda one: zk.notifications.delete_log_dir_events(one.names, guard)),
+            on(do.SetUpFeatures, lambda _: self._set_up_features()),
+            on(do.AllocateProducerIdBlock, lambda one: zk.cluster.allocate_producer_id_block(one.broker_id)),
+        ]
+
+    async def _set_topic_assignments(self, wanted: do.SetTopicAssignments) -> list[str]:
+        """Write assignments and return the topics that could not be written."""
+        outcomes = await self._zk.topics.set_topic_assignments(wanted.assignments, self._epoch.zk_version)
+        return [topic for topic, outcome in outcomes.items() if not isinstance(outcome, int)]
+
+    async def _delete_topic_znodes(self, deleted: do.DeleteTopicZNodes) -> None:
+        guard = self._epoch.zk_version
+        await self._zk.topics.delete_topic_znode(deleted.topic, guard)
+        await self._zk.topics.delete_topic_configs((deleted.topic,), guard)
+        await self._zk.admin.delete_topic_deletions((deleted.topic,), guard)
 
     async def _read_unclean_election_enabled(self, topics: tuple[str, ...]) -> dict[str, bool | CoordinationError]:
         default = self._unclean_by_default()
         enabled: dict[str, bool | CoordinationError] = {}
-        for topic, overrides in (await self._zk.get_topic_configs(topics)).items():
+        for topic, overrides in (await self._zk.configs.get_topic_configs(topics)).items():
             if isinstance(overrides, CoordinationError):
                 enabled[topic] = overrides
             else:
@@ -127,11 +115,11 @@ class ZkInstructions:
         return enabled
 
     async def _set_up_features(self) -> None:
-        before = await self._zk.get_features()
+        before = await self._zk.cluster.get_features()
         enabled = self._options.is_feature_versioning_supported
         status = FeatureStatus.ENABLED if enabled else FeatureStatus.DISABLED
-        await self._zk.set_up_features(status, self._options.feature_znode_version)
-        after = await self._zk.get_features()
+        await self._zk.cluster.set_up_features(status, self._options.feature_znode_version)
+        after = await self._zk.cluster.get_features()
         if after is not None and after != before:
             verb = "Creating" if before is None else "Updating"
             self._log.info(f"{verb} FeatureZNode at path: /feature with contents: {_features_text(after)}")

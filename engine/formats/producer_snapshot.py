@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -20,9 +20,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSnapshotEntry:
-    """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 where there is none."""
+class ProducerSnapshotEntry(NamedTuple):
+    """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 where there is none.
+
+    A tuple in the order of the file: a roll makes one for each producer, and holds the event loop meanwhile.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -36,19 +38,7 @@ class ProducerSnapshotEntry:
 
 def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """Return a file's bytes; the entries keep their order."""
-    packed = [
-        _ENTRY.pack(
-            e.producer_id,
-            e.producer_epoch,
-            e.last_sequence,
-            e.last_offset,
-            e.offset_delta,
-            e.timestamp_ms,
-            e.coordinator_epoch,
-            e.current_txn_first_offset,
-        )
-        for e in entries
-    ]
+    packed = [_ENTRY.pack(*entry) for entry in entries]
     data = bytearray(_HEADER.pack(SNAPSHOT_VERSION, 0, len(packed)) + b"".join(packed))
     struct.pack_into(">I", data, 2, crc32c(memoryview(data)[_CRC_START:]))
     return bytes(data)

@@ -22,6 +22,7 @@ from engine.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
@@ -29,16 +30,19 @@ async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Start, replace or cancel reassignments."""
-    targets = {
-        TopicPartition(topic.name, p.partition_index): None if p.replicas is None else tuple(p.replicas)
-        for topic in request.topics
-        for p in topic.partitions
-    }
+    breather = Breather()
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for wanted in request.topics:
+        await breather.give_way()
+        for p in wanted.partitions:
+            name = TopicPartition(wanted.name, p.partition_index)
+            targets[name] = None if p.replicas is None else tuple(p.replicas)
     answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
     if isinstance(answer, ApiError):
         return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
     topics: dict[str, ReassignableTopicResponse] = {}
     for partition, error in answer.items():
+        await breather.give_way()
         topic = topics.setdefault(partition.topic, ReassignableTopicResponse(name=partition.topic))
         topic.partitions.append(
             ReassignablePartitionResponse(

@@ -24,6 +24,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from engine.replication.alter_log_dirs_change import alter_log_dirs
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
@@ -37,7 +38,7 @@ async def alter_replica_log_dirs(
         for topic in log_dir.topics
         for index in topic.partitions
     }
-    outcomes = await context.broker.replica_manager.alter_log_dirs(wanted)
+    outcomes = await alter_log_dirs(context.broker.replica_manager, wanted)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (topic_name, index), code in outcomes.items():
         result = results.setdefault(topic_name, AlterReplicaLogDirTopicResult(topic_name=topic_name, partitions=[]))

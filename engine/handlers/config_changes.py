@@ -20,8 +20,7 @@ from engine.config.dynamic_keys import (
     is_password,
     usable_dynamic_config,
 )
-from engine.config.reconfiguration import ReconfigurationError
-from engine.config.rules import InvalidConfigurationError, RequirementError
+from engine.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.topic_configs import validate_topic_config
 from engine.config.values import REDACTED
@@ -132,14 +131,14 @@ async def _change_topic(broker: Broker, asked: ResourceChange, validate_only: bo
     topic = asked.name
     if not topic:
         raise invalid_request("Default topic resources are not allowed.")
-    stored = {} if asked.is_replacement else await broker.zk.get_entity_configs(f"{TOPICS}/{topic}")
+    stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{TOPICS}/{topic}")
     texts = _apply(stored, asked.changes, TOPIC_CONFIG_DEF)
     if topic not in broker.metadata_cache.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
     validate_topic_config(texts, broker.dynamic_configs.current)
     if not validate_only:
         _log_update(broker, f"Updating topic {topic}", texts)
-        await broker.zk.change_entity_configs(f"{TOPICS}/{topic}", texts)
+        await broker.zk.configs.change_entity_configs(f"{TOPICS}/{topic}", texts)
 
 
 async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
@@ -147,7 +146,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     if is_per_broker and parse_broker_id(asked.name, "Node id") != broker.broker_id:
         raise invalid_request(f"Unexpected broker id, expected {broker.broker_id}, but received {asked.name}")
     entity = asked.name or DEFAULT_ENTITY
-    stored = {} if asked.is_replacement else await broker.zk.get_entity_configs(f"{BROKERS}/{entity}")
+    stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
     # Passwords that Kafka encrypted stay as they are: nothing here can read them.
     secrets = {name: text for name, text in stored.items() if is_password(name)}
     usable, _ = usable_dynamic_config(
@@ -160,7 +159,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     if not validate_only:
         whose = f"broker {asked.name}" if is_per_broker else "brokers"
         _log_update(broker, f"Updating {whose}", texts)
-        await broker.zk.change_entity_configs(f"{BROKERS}/{entity}", {**texts, **secrets})
+        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**texts, **secrets})
 
 
 def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.replication.offset_lookup import OffsetSearch
     from engine.replication.replica_manager import ReplicaManager
     from engine.runtime.offload import Offloader
+    from engine.runtime.supervisor import Supervisor
     from engine.storage.log_manager import LogManager
     from engine.zk.config_changes import ConfigChangeListener
     from engine.zk.kafka_client import KafkaZkClient
@@ -45,6 +46,8 @@ class Broker(Protocol):
     def topic_configs(self) -> ConfigChangeListener: ...
     @property
     def zk(self) -> KafkaZkClient: ...
+    @property
+    def supervisor(self) -> Supervisor: ...
     @property
     def offloader(self) -> Offloader: ...
     @property

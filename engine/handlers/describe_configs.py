@@ -82,7 +82,7 @@ async def _described(broker: Broker, resource: DescribeConfigsResource) -> list[
             check_topic_name(name)
             if name not in broker.metadata_cache.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-            overrides = await broker.zk.get_entity_configs(f"{TOPICS}/{name}")
+            overrides = await broker.zk.configs.get_entity_configs(f"{TOPICS}/{name}")
             return describe_topic(overrides, broker.dynamic_configs, keys)
         case ResourceType.BROKER:
             return _described_broker(broker, name, keys)

@@ -18,7 +18,6 @@ Version notes
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -74,14 +73,13 @@ def _watched(opened: FetchContext) -> Iterator[TopicPartition]:
 class DelayedFetch(DelayedOperation):
     """A Fetch that waits for bytes."""
 
-    __slots__ = ("_context", "_conversion", "_fetch", "_reads", "deferred")
+    __slots__ = ("_context", "_fetch", "_reads", "deferred")
 
     def __init__(self, context: RequestContext, opened: FetchContext, reads: FetchReads, delay_ms: int) -> None:
         super().__init__(delay_ms)
         self._context = context
         self._fetch = opened
         self._reads = reads
-        self._conversion: asyncio.Task[None] | None = None
         self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
@@ -95,7 +93,7 @@ class DelayedFetch(DelayedOperation):
         """Answer with what is there; after the deadline that may be nothing."""
         self._reads.read_again()
         if needs_conversion(self._context.api_version, self._reads):
-            self._conversion = asyncio.create_task(self._convert(), name="down-conversion")
+            self._context.broker.supervisor.start(self._convert(), "down-conversion")
         else:
             self.deferred.complete(build_response(self._context, self._fetch, self._reads))
 

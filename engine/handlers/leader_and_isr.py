@@ -24,7 +24,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from engine.replication.leader_and_isr_change import leader_and_isr_refusal
+from engine.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -35,8 +35,11 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
     if is_stale(context.broker, request.broker_epoch):
         return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
     await _load_topic_configs(context, request)
-    return await context.broker.replica_manager.become_leader_or_follower(
-        request, correlation_id=context.correlation_id, api_version=context.api_version
+    return await become_leader_or_follower(
+        context.broker.replica_manager,
+        request,
+        correlation_id=context.correlation_id,
+        api_version=context.api_version,
     )
 
 

@@ -5,6 +5,7 @@ Behaviour
   listener that was asked on. Before the first UpdateMetadata: no brokers, controller -1.
 * A topic that does not exist is created when client and ``auto.create.topics.enable`` allow it, and answered with
   LEADER_NOT_AVAILABLE until it is led; otherwise UNKNOWN_TOPIC_OR_PARTITION (INVALID_TOPIC_EXCEPTION for a bad name).
+* Very many partitions are described in turns with other work, as they are in the last one, and encoded in a thread.
 * A partition without a reachable leader carries LEADER_NOT_AVAILABLE, from v6 on LISTENER_NOT_FOUND when the leader
   lives but has no such listener.
 
@@ -17,6 +18,7 @@ Version notes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
@@ -27,6 +29,7 @@ from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
+from engine.network.request import LargeAnswer
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import (
     MetadataRequest,
@@ -38,10 +41,37 @@ from engine.protocol.apis.metadata import (
 )
 from engine.replication.metadata_cache import PartitionMetadata
 
+PARTITIONS_AT_ONCE = 5000
+"""More of them are described in as many turns as it takes, and encoded in a thread: 200,000 would hold everybody up."""
+
 
 @handles(ApiKey.METADATA)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
-    """Describe the cluster; wait only where a topic has to be created first."""
+    """Describe the cluster; wait only where a topic has to be created first, or very much is asked for."""
+    cache = context.broker.metadata_cache
+    wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    names = cache.topics if wants_all else [topic.name for topic in request.topics or () if topic.name is not None]
+    if sum(len(cache.partitions(name)) for name in names) > PARTITIONS_AT_ONCE:
+        return _in_turns(context, request, list(names))
+    return _described(context, request)
+
+
+async def _in_turns(context: RequestContext, request: MetadataRequest, names: list[str]) -> LargeAnswer:
+    """Describe topic by topic what the answer is then put together of, as it is at that moment."""
+    cache, count = context.broker.metadata_cache, 0
+    for name in names:
+        partitions = cache.partitions(name)
+        if partitions:
+            _topic(context, name, _nodes(context), _topic_operations(request))
+        count += len(partitions)
+        if count >= PARTITIONS_AT_ONCE:
+            count = 0
+            await asyncio.sleep(0)
+    answer = _described(context, request)
+    return LargeAnswer(answer if isinstance(answer, MetadataResponse) else await answer)
+
+
+def _described(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
         return _response(context, request, list(context.broker.metadata_cache.topics), {}, [])
@@ -107,8 +137,7 @@ def _response(
 ) -> MetadataResponse:
     broker = context.broker
     cache = broker.metadata_cache
-    nodes = cache.snapshot.nodes.get(context.peer.listener_name, {})
-    topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
+    nodes, topic_operations = _nodes(context), _topic_operations(request)
     wants_cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes.values()],
@@ -125,6 +154,14 @@ def _response(
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_REQUESTED,
     )
+
+
+def _nodes(context: RequestContext) -> Mapping[int, Node]:
+    return context.broker.metadata_cache.snapshot.nodes.get(context.peer.listener_name, {})
+
+
+def _topic_operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
 
 
 def _topic_error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:

@@ -101,7 +101,7 @@ def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offse
 async def _commit_to_zookeeper(
     context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: CommitErrors
 ) -> OffsetCommitResponse:
-    length_max = context.broker.config.get_int("offset.metadata.max.bytes")
+    length_max = context.broker.config.offset_metadata_max_bytes
     fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
     written = await write_offsets(context.broker.zk, request.group_id, fitting)

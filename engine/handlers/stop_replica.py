@@ -21,6 +21,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from engine.replication.stop_replica_change import stop_replicas
 
 
 @handles(ApiKey.STOP_REPLICA)
@@ -28,4 +29,4 @@ async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> 
     """Stop, or delete, replicas."""
     if is_stale(context.broker, request.broker_epoch):
         return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    return await context.broker.replica_manager.stop_replicas(request, correlation_id=context.correlation_id)
+    return await stop_replicas(context.broker.replica_manager, request, correlation_id=context.correlation_id)

@@ -20,7 +20,7 @@ async def write_offsets(
     if not is_group_znode_name(group_id):
         return dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID)
     try:
-        errors = await zk.set_or_create_consumer_offsets(group_id, offsets)
+        errors = await zk.consumers.set_or_create_consumer_offsets(group_id, offsets)
     except CoordinationError:
         return dict.fromkeys(offsets, ErrorCode.UNKNOWN_SERVER_ERROR)
     return {p: ErrorCode.NONE if error is None else ErrorCode.UNKNOWN_SERVER_ERROR for p, error in errors.items()}
@@ -34,7 +34,7 @@ async def read_offsets(
     if not is_group_znode_name(group_id):
         return dict.fromkeys(partitions, ErrorCode.INVALID_GROUP_ID)
     try:
-        found = await zk.get_consumer_offsets([(group_id, partition) for partition in partitions])
+        found = await zk.consumers.get_consumer_offsets([(group_id, partition) for partition in partitions])
     except CoordinationError:
         return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
     return {partition: _told(read) for (_, partition), read in found.items()}

@@ -135,6 +135,8 @@ class BrokerClient:
         self._request_timeout_ms = request_timeout_ms
         self._lends_answers = lends_answers
         self._wire: _Wire | None = None
+        self._closings = 0
+        """How often it was closed: a connection that opens after that would belong to nobody."""
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] | None = None
@@ -151,11 +153,11 @@ class BrokerClient:
         """Open the connection unless it is open.
 
         Raises:
-            ConnectFailed: refused, unreachable, or not answered in time.
+            ConnectFailed: refused, unreachable, not answered in time, or closed by this side meanwhile.
         """
         if self._wire is not None:
             return
-        loop = asyncio.get_running_loop()
+        loop, closings = asyncio.get_running_loop(), self._closings
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 _, wire = await loop.create_connection(
@@ -165,6 +167,10 @@ class BrokerClient:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
             raise ConnectFailed(f"cannot connect ({_reason(error)})", address=self.address) from error
+        if self._closings != closings:
+            if wire.transport is not None:
+                wire.transport.close()
+            raise ConnectFailed("closed by this side while it connected", address=self.address)
         self._wire = wire
         self._versions = None
 
@@ -235,17 +241,18 @@ class BrokerClient:
             self._versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
         return self._versions
 
-    async def close(self) -> None:
-        """Close the connection after what was written; requests under way end with ConnectionLost.
+    async def close(self, reason: str = "closed by this side") -> None:
+        """Close the connection after what was written; requests under way end with ConnectionLost for this reason.
 
         A Produce with acks=0 has no answer to wait for, so nothing that was sent may be dropped here.
         """
+        self._closings += 1
         wire = self._wire
         if wire is None or wire.transport is None:
             return
         transport, self._wire = wire.transport, None
         transport.close()
-        self.broken("closed by this side")
+        self.broken(reason)
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
                 await wire.closed.wait()

@@ -19,12 +19,21 @@ from enum import Enum
 from types import CoroutineType
 from typing import Any, cast
 
-from engine.common.errors import LocalProtocolError, RemoteProtocolError
+from engine.common.errors import RemoteProtocolError
 from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
-from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred, Peer, RequestHead
+from engine.network.request import (
+    CLOSE_CONNECTION,
+    CLOSE_FOR_FAULT,
+    NO_RESPONSE,
+    Deferred,
+    LargeAnswer,
+    Peer,
+    RequestHead,
+)
 from engine.network.routes import Route, RouteTable
 from engine.network.sender import Sender
+from engine.protocol.api_keys import ApiKey
 from engine.protocol.codec import Outgoing
 from engine.protocol.frames import skip_header_tags
 from engine.runtime.supervisor import Supervisor
@@ -41,7 +50,18 @@ PENDING_ANSWERS_MAX = 128
 """Requests of one connection that may be under way; more are not read until some are answered."""
 
 QUEUED_BYTES_MAX = 1024 * 1024
-"""Answers a slow peer may leave unread before its further requests are left unread too."""
+"""Answers a slow peer may leave unread before its further requests are left unread too. As many may be ready behind one
+that has to wait."""
+
+
+LARGE_FRAME_BYTES = 256 * 1024
+"""From here on a request is decoded beside the event loop, and its answer encoded, while its connection is muted:
+100,000 elements would hold everybody up for some tenths of a second."""
+
+_NOT_ENCODED = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
+
+_OF_RECORDS = (ApiKey.PRODUCE, ApiKey.FETCH)
+"""These are large for their records, which nobody decodes."""
 
 
 class CloseReason(Enum):
@@ -102,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: Sender | None = None
         self._inbox = Inbox(context.buffers)
         self._pending: deque[_Pending] = deque()
+        self._held_bytes = 0
         self._is_async_running = False
         self._is_handling = False
         self._is_reading_paused = False
@@ -157,6 +178,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._pending) or self._is_async_running
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether the peer has to wait for this side: an answer is owed, and none lies here that it does not take."""
+        return self.is_busy and (self._sender is None or self._sender.queued_bytes == 0)
+
+    @property
     def owes_answers(self) -> bool:
         """Whether an answer is still owed, or on its way."""
         return self.closed_because is None and (
@@ -183,6 +209,7 @@ class Connection(asyncio.BufferedProtocol):
             and self.closed_because is None
             and self._sender is not None
             and self._sender.queued_bytes < QUEUED_BYTES_MAX
+            and self._held_bytes < QUEUED_BYTES_MAX
         )
 
     def _handle(self) -> None:
@@ -209,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle_frame(frame, out)
                 if len(out) >= QUEUED_BYTES_MAX:
                     return False
-        except RemoteProtocolError as error:
+        except Exception as error:
             self._refuse(error)
             inbox.release()
         return False
@@ -228,9 +255,14 @@ class Connection(asyncio.BufferedProtocol):
             position = skip_header_tags(frame, position)
         route.requests_total += 1
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.peer)
-        if route.is_async:
+        is_large = len(frame) >= LARGE_FRAME_BYTES and route.api_key not in _OF_RECORDS
+        if route.is_async or is_large:
             # It outlives the receive buffer, so its request gets bytes of its own.
             frame = memoryview(bytearray(frame))
+        if is_large and route.decode is not None:
+            self._is_async_running = True
+            self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
+            return
         body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
@@ -265,18 +297,52 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             return self._fault(route, request)
 
+    async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
+        """Decode a large request, handle it and encode its answer; only what the handler does holds the event loop."""
+        assert route.decode is not None
+        try:
+            body = (await asyncio.to_thread(route.decode, frame, position))[0]
+        except Exception as error:
+            self._is_async_running = False
+            self._refuse(error)
+            self._settle()
+            return
+        if self._context.is_request_log_on:
+            request_logger.debug("Received %s %r %r", route.name, request, body)
+        try:
+            answer = route.handler(request, body)
+            if type(answer) is CoroutineType:
+                answer = await answer
+        except Exception:
+            answer = self._fault(route, request)
+        if isinstance(answer, LargeAnswer):
+            answer = answer.response
+        if not isinstance(answer, Deferred) and answer not in _NOT_ENCODED:
+            answer = await self._encoded_beside(route, request, answer)
+        self._answer_of_async(route, request, answer)
+
+    async def _encoded_beside(self, route: Route, request: RequestHead, answer: Any) -> Outgoing:
+        encoded = Outgoing()
+        await asyncio.to_thread(self._encode, route, request.correlation_id, answer, encoded)
+        return encoded
+
     async def _finish(self, route: Route, request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> None:
         try:
             answer = await coroutine
         except Exception:
             answer = self._fault(route, request)
+        if isinstance(answer, LargeAnswer):
+            answer = await self._encoded_beside(route, request, answer.response)
+        self._answer_of_async(route, request, answer)
+
+    def _answer_of_async(self, route: Route, request: RequestHead, answer: Any) -> None:
         self._is_async_running = False
         if self.closed_because is None:
             out = Outgoing()
             self._place(route, request.correlation_id, answer, out)
             self._flush(out)
-            self._settle()
-            self._go_on()
+        self._settle()
+        self._go_on()
 
     def _fault(self, route: Route, request: RequestHead) -> Any:
         """A handler failed: say so in the log, and to the peer where the API has a place for it."""
@@ -287,27 +353,45 @@ class Connection(asyncio.BufferedProtocol):
             return NO_RESPONSE
         return response
 
-    def _refuse(self, error: RemoteProtocolError) -> None:
-        self.closed_because = self.closed_because or CloseReason.PEER_BROKE_PROTOCOL
-        logger.warning(
+    def _refuse(self, error: Exception) -> None:
+        """A request cannot be read, by the peer's fault or by ours: say so in the log, and hang up."""
+        is_peers_fault = isinstance(error, RemoteProtocolError)
+        reason = CloseReason.PEER_BROKE_PROTOCOL if is_peers_fault else CloseReason.FAULT
+        self.closed_because = self.closed_because or reason
+        logger.log(
+            logging.WARNING if is_peers_fault else logging.ERROR,
             "Closing a connection, for %s: %s peer=%s:%d listener=%s",
             self.closed_because.value,
             error,
             self.peer.host,
             self.peer.port,
             self.peer.listener_name,
+            exc_info=None if is_peers_fault else error,
         )
 
     # Answers out.
 
     def _place(self, route: Route, correlation_id: int, answer: Any, out: Outgoing) -> None:
-        """Encode the answer if it is its turn, else keep its place."""
-        if not self._pending and not isinstance(answer, Deferred):
-            self._encode(route, correlation_id, answer, out)
-            return
-        self._pending.append(_Pending(route, correlation_id, answer))
+        """Encode the answer; unless it is its turn, keep it in its place."""
         if isinstance(answer, Deferred):
+            self._pending.append(_Pending(route, correlation_id, answer))
             answer.on_complete(self._deferred_completed)
+        elif self._pending:
+            self._pending.append(_Pending(route, correlation_id, self._held(route, correlation_id, answer)))
+        elif type(answer) is Outgoing:
+            out.append_whole(answer)
+        else:
+            self._encode(route, correlation_id, answer, out)
+
+    def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
+        """Return an answer that waits for an earlier one as its bytes: the object takes many times as much."""
+        if answer in _NOT_ENCODED:
+            return answer
+        held = answer if type(answer) is Outgoing else Outgoing()
+        if held is not answer:
+            self._encode(route, correlation_id, answer, held)
+        self._held_bytes += len(held)
+        return held
 
     def _deferred_completed(self) -> None:
         if not self._is_handling and self.closed_because is None:
@@ -325,7 +409,11 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 answer = answer.response
             self._pending.popleft()
-            self._encode(slot.route, slot.correlation_id, answer, out)
+            if type(answer) is Outgoing:
+                self._held_bytes -= len(answer)
+                out.append_whole(answer)
+            else:
+                self._encode(slot.route, slot.correlation_id, answer, out)
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
         if response is NO_RESPONSE:
@@ -342,7 +430,8 @@ class Connection(asyncio.BufferedProtocol):
             out.append(0)
         try:
             route.encode(out, response)
-        except LocalProtocolError:
+        except Exception:
+            # Raised further it would reach whoever completed the answer, and leave the peer without an end.
             logger.exception("An answer cannot be encoded api=%s version=%d", route.name, route.api_version)
             del out[start:]
             if out.ranges:

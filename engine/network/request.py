@@ -78,6 +78,15 @@ class Deferred:
             self._on_complete = callback
 
 
+class LargeAnswer:
+    """An answer that is encoded beside the event loop. A coroutine returns it; nothing changes in it from then on."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+
+
 class _NoResponse:
     """Type of ``NO_RESPONSE``."""
 

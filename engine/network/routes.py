@@ -9,14 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.protocol.api_keys import (
-    ApiKey,
-    request_class,
-    request_header_version,
-    response_class,
-    response_header_version,
-)
+from engine.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.protocol.codec import decoder, encoder
+from engine.protocol.declaration import request_class, response_class
 
 
 @dataclass(frozen=True, slots=True)

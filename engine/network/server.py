@@ -30,6 +30,9 @@ not back at its listeners as soon as Kafka's acceptor thread is, and a client th
 GONE_PEERS_INTERVAL_MS = 5000
 """How often the connections are looked through whose peers wait for something, as it seems."""
 
+GONE_PEERS_TURNS = 6
+"""In so many of these rounds each of the others is looked at once."""
+
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""
 
@@ -99,6 +102,7 @@ class SocketServer:
         self._supervisor = Supervisor("network")
         self._is_stopping = False
         self._shortage_told_s = -SHORTAGE_TOLD_S
+        self._gone_peers_turn = 0
 
     def bind(self, listener: ListenerSpec) -> BoundListener:
         """Take the address and listen; nobody is answered there yet, whoever connects waits.
@@ -236,16 +240,20 @@ class SocketServer:
     def _close_gone(self) -> None:
         """Close what is still owed to peers that have hung up or vanished, which nobody would notice before it is sent.
 
-        A peer that has only said that it will ask no more gets a moment's time to be answered.
+        A peer that has only said that it will ask no more gets a moment's time to be answered. One to which nothing is
+        owed may not have got the last answer: those are looked at in turn, for there may be many.
         """
         since_s = time.monotonic() - GONE_PEERS_INTERVAL_MS / 1000
-        for connection in [c for c in self.connections if c.owes_answers and c.last_used_s < since_s]:
+        self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
+        turn = self._gone_peers_turn
+        silent = [c for c in self.connections if c.last_used_s < since_s and not c.closed_because]
+        for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)
 
     def _close_idle(self) -> None:
         oldest_s = time.monotonic() - self.limits.connections_max_idle_ms / 1000
-        for connection in [c for c in self.connections if c.last_used_s < oldest_s and not c.is_busy]:
+        for connection in [c for c in self.connections if c.last_used_s < oldest_s and not c.is_waited_for]:
             connection.close(CloseReason.IDLE)
 
 

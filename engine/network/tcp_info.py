@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 
-_CLOSE_WAIT = 8
+_CLOSE, _CLOSE_WAIT = 7, 8
 _INFO = struct.Struct("=8B13I")
 """The beginning of ``struct tcp_info``; numbers are those of its fields."""
 _STATE, _PROBES, _UNACKNOWLEDGED, _SINCE_ACKNOWLEDGED_MS = 0, 3, 12, 20
@@ -19,11 +19,14 @@ KEEP_ALIVE_IDLE_S, KEEP_ALIVE_INTERVAL_S, KEEP_ALIVE_COUNT = 15, 5, 3
 
 
 def is_peer_gone(info: bytes) -> bool:
-    """Whether a connection's peer has closed its end, or acknowledges nothing any more."""
+    """Whether a connection's peer has closed its end or the whole of it, or acknowledges nothing any more.
+
+    Of a connection that is not read at the moment nobody else hears that it was reset, or that the kernel gave it up.
+    """
     if len(info) < _INFO.size:
         return False
     fields = _INFO.unpack_from(info)
-    if fields[_STATE] == _CLOSE_WAIT:
+    if fields[_STATE] in (_CLOSE, _CLOSE_WAIT):
         return True
     return bool(fields[_UNACKNOWLEDGED] or fields[_PROBES]) and fields[_SINCE_ACKNOWLEDGED_MS] >= UNHEARD_MS_MAX
 

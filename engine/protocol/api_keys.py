@@ -1,22 +1,17 @@
-"""Every API of Kafka 3.9 in ZooKeeper mode: key, versions, header versions, and where its messages are declared.
+"""Every API of Kafka 3.9 in ZooKeeper mode, and what our tools ask of KRaft: key, versions, header versions, module.
 
-Light on purpose: the message classes are imported when one is asked for. What a broker really answers is a part of this
-table, its registry of handlers.
+Light on purpose: no message is imported here. What a broker really answers is a
+part of this table, its registry of handlers.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from engine.protocol.declaration import Request, Response
+from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """The number that opens every request. Keys that only KRaft knows (52–55, 59, 62–64, 68 and above) are left out."""
+    """The number that opens every request. Of those that only KRaft knows there are the two that our tools ask for."""
 
     PRODUCE = 0
     FETCH = 1
@@ -70,6 +65,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
     ENVELOPE = 58
@@ -78,6 +74,11 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_DESCRIBE = 69
+
+
+KRAFT_ONLY = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.CONSUMER_GROUP_DESCRIBE})
+"""What no broker with ZooKeeper answers: ours never do."""
 
 
 class ApiSpec(NamedTuple):
@@ -163,6 +164,7 @@ API_SPECS: dict[ApiKey, ApiSpec] = {
         _spec(49, "AlterClientQuotas", 0, 1, 1),
         _spec(50, "DescribeUserScramCredentials", 0, 0, 0),
         _spec(51, "AlterUserScramCredentials", 0, 0, 0),
+        _spec(55, "DescribeQuorum", 0, 1, 0),
         _spec(56, "AlterPartition", 0, 3, 0),
         _spec(57, "UpdateFeatures", 0, 1, 0),
         _spec(58, "Envelope", 0, 0, 0),
@@ -171,25 +173,10 @@ API_SPECS: dict[ApiKey, ApiSpec] = {
         _spec(65, "DescribeTransactions", 0, 0, 0),
         _spec(66, "ListTransactions", 0, 1, 0),
         _spec(67, "AllocateProducerIds", 0, 0, 0),
+        _spec(69, "ConsumerGroupDescribe", 0, 0, 0),
     )
 }
 """By key; look up with a plain int as well."""
-
-
-@cache
-def request_class(key: ApiKey) -> type[Request]:
-    """Return the request's class; imports its module on first use."""
-    spec = API_SPECS[key]
-    found: type[Request] = getattr(import_module(spec.module), f"{spec.name}Request")
-    return found
-
-
-@cache
-def response_class(key: ApiKey) -> type[Response]:
-    """Return the answer's class; imports its module on first use."""
-    spec = API_SPECS[key]
-    found: type[Response] = getattr(import_module(spec.module), f"{spec.name}Response")
-    return found
 
 
 def request_header_version(key: ApiKey, api_version: int) -> int:

@@ -15,6 +15,8 @@ a field that a version lacks has its default after decoding. Encoding is in ``co
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, cast, dataclass_transform
 
 from engine.protocol.api_keys import API_SPECS, ApiKey
@@ -194,3 +196,19 @@ def _compile_init(cls: type[Struct]) -> Any:
     head = f"def __init__(self, *, {', '.join(parameters)}):" if parameters else "def __init__(self):"
     exec("\n".join([head, *body, " return None"]), namespace)
     return cast("Any", namespace["__init__"])
+
+
+@cache
+def request_class(key: ApiKey) -> type[Request]:
+    """Return the request's class; imports its module on first use."""
+    spec = API_SPECS[key]
+    found: type[Request] = getattr(import_module(spec.module), f"{spec.name}Request")
+    return found
+
+
+@cache
+def response_class(key: ApiKey) -> type[Response]:
+    """Return the answer's class; imports its module on first use."""
+    spec = API_SPECS[key]
+    found: type[Response] = getattr(import_module(spec.module), f"{spec.name}Response")
+    return found

@@ -11,16 +11,9 @@ from functools import cache
 from typing import Any
 
 from engine.common.errors import LocalProtocolError, RemoteProtocolError
-from engine.protocol.api_keys import (
-    API_SPECS,
-    ApiKey,
-    request_class,
-    request_header_version,
-    response_class,
-    response_header_version,
-)
+from engine.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version
 from engine.protocol.codec import Buffer, decoder, encoder
-from engine.protocol.declaration import Request, Response
+from engine.protocol.declaration import Request, Response, request_class, response_class
 from engine.protocol.outgoing import Outgoing
 from engine.protocol.wire import STRING_BYTES_MAX, Malformed, skip_tagged
 

@@ -31,3 +31,10 @@ class Outgoing(bytearray):
     def size_bytes(self) -> int:
         """Length with the ranges."""
         return len(self) + sum([record_range.size_bytes for _, record_range in self.ranges])
+
+    def append_whole(self, other: Outgoing) -> None:
+        """Add another message's bytes and ranges at the end."""
+        if other.ranges:
+            start = len(self)
+            self.ranges = [*self.ranges, *((start + position, part) for position, part in other.ranges)]
+        self += other

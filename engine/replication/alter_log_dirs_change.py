@@ -5,19 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.formats.log_dir_names import FILE_NAME_LENGTH_MAX, LogDirKind, suffixed_log_dir_name
+from engine.replication.replica_manager import ReplicaManager
 from engine.replication.state_changes import Breather
-
-if TYPE_CHECKING:
-    from engine.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 
 _UNIQUE_DIGITS = "0" * 32
+
+
+async def alter_log_dirs(
+    manager: ReplicaManager, wanted: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Begin to move replicas into these dirs; return what became of each."""
+    return await manager.undisturbed(AlterLogDirsChange(manager, wanted).carry_out)
 
 
 class AlterLogDirsChange:

@@ -15,6 +15,7 @@ from engine.replication.follower import hosted_log, truncate
 from engine.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
 from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
+from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -26,6 +27,18 @@ class LogCutter:
         self._leader = leader
         self._host = host
         self._table = table
+        self._cut_logs: dict[TopicPartition, Log] = {}
+        """Logs that were cut, which the disk does not know yet."""
+
+    async def settle(self) -> None:
+        """Let the disk know of all cuts, before more is fetched. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if self._cut_logs:
+            logs, self._cut_logs = self._cut_logs, {}
+            await self._host.settle_cuts([log for log in logs.values() if log.has_unsettled_cut])
+
+    def _note_cut(self, log: Log) -> None:
+        if log.has_unsettled_cut:
+            self._cut_logs[log.topic_partition] = log
 
     async def cut_before_fetching(self) -> None:
         """Cut all partitions that wait for it: by leader epoch, or by high watermark where there are no epochs."""
@@ -134,6 +147,7 @@ class LogCutter:
                 leader_end,
             )
             truncate(partition, Truncation(leader_end, True), self._table.who)
+            self._note_cut(log)
             state.lag = 0
             return leader_end
         leader_start = await self._leader.earliest_offset(topic_partition, state.leader_epoch)
@@ -150,6 +164,7 @@ class LogCutter:
                 leader_start,
             )
             log.truncate_fully_and_start_at(leader_start)
+            self._note_cut(log)
         state.lag = max(0, leader_end - log.log_end_offset)
         return log.log_end_offset
 
@@ -185,6 +200,7 @@ class LogCutter:
             log = hosted_log(partition)
             assert partition is not None
             truncate(partition, truncation, self._table.who)
+            self._note_cut(log)
             state.fetch_offset = log.log_end_offset
         except Exception as error:
             self._table.give_up(state, f"Failed to truncate at offset {truncation.offset}", error)

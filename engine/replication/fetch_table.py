@@ -6,7 +6,7 @@ It sends nothing and touches no log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from engine.common.clock import Clock
@@ -20,6 +20,7 @@ from engine.replication.settings import ReplicationSettings
 from engine.replication.throttle import ReplicationQuota
 from engine.replication.truncation import UNDEFINED_EPOCH
 from engine.runtime.descriptors import is_out_of_descriptors
+from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -41,6 +42,7 @@ class FollowerHost(Protocol):
     @property
     def flushes(self) -> LogFlushes: ...
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
+    async def settle_cuts(self, logs: Collection[Log]) -> None: ...
 
 
 class FetchTable:

@@ -105,6 +105,7 @@ class ReplicaFetcher:
         self._table.end_delays()
         if self._table.truncating:
             await self._cutter.cut_before_fetching()
+        await self._cutter.settle()
         if self._host.follower_quota.has_throttled or self._table.leaves_out:
             self._table.throttle()
         if self._unflushed:

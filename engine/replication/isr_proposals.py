@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from engine.common.errors import ErrorCode
-from engine.common.model import LeaderAndIsr
+from engine.common.model import LeaderAndIsr, TopicPartition
 from engine.replication.isr import (
     NEVER_MS,
     AlterReaction,
@@ -18,15 +18,36 @@ from engine.replication.isr import (
     reaction_to,
 )
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.replication.partition_environment import PartitionEnvironment
 from engine.storage.log import Log
-
-if TYPE_CHECKING:
-    from engine.replication.partition import Partition
 
 logger = logging.getLogger("kafka.cluster.Partition")
 
 
-def maybe_expand(partition: Partition, follower: FollowerState) -> None:
+class LedPartition(Protocol):
+    """What a change of the ISR needs of a partition. It sets ``isr_state`` and ``partition_epoch``."""
+
+    topic_partition: TopicPartition
+    environment: PartitionEnvironment
+    leader_log: Log | None
+    leader_epoch: int
+    leader_epoch_start_offset: int | None
+    controller_epoch: int
+    followers: dict[int, FollowerState]
+    isr_state: IsrState
+    partition_epoch: int
+
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @property
+    def is_under_min_isr(self) -> bool: ...
+
+    def advance_high_watermark(self) -> bool: ...
+
+
+def maybe_expand(partition: LedPartition, follower: FollowerState) -> None:
     """Ask for the follower to be added if it has caught up."""
     log = partition.leader_log
     environment = partition.environment
@@ -47,7 +68,7 @@ def maybe_expand(partition: Partition, follower: FollowerState) -> None:
     _propose(partition, state)
 
 
-def maybe_shrink(partition: Partition) -> None:
+def maybe_shrink(partition: LedPartition) -> None:
     """Ask for the members that lag too long to be removed."""
     log = partition.leader_log
     if log is None:
@@ -73,12 +94,12 @@ def maybe_shrink(partition: Partition) -> None:
     _propose(partition, state)
 
 
-def _propose(partition: Partition, state: IsrState) -> None:
+def _propose(partition: LedPartition, state: IsrState) -> None:
     partition.isr_state = state
     _submit(partition, state, is_retry=False)
 
 
-def _submit(partition: Partition, state: IsrState, *, is_retry: bool) -> None:
+def _submit(partition: LedPartition, state: IsrState, *, is_retry: bool) -> None:
     assert state.proposed is not None
     update = IsrUpdate(partition.topic_partition, partition.topic_id, state.proposed, partition.controller_epoch)
 
@@ -88,7 +109,7 @@ def _submit(partition: Partition, state: IsrState, *, is_retry: bool) -> None:
     partition.environment.isr_updater.submit(update, on_done, is_retry=is_retry)
 
 
-def _settle(partition: Partition, proposed: IsrState, outcome: IsrOutcome) -> None:
+def _settle(partition: LedPartition, proposed: IsrState, outcome: IsrOutcome) -> None:
     if partition.isr_state is not proposed:
         # A LeaderAndIsr request has overtaken the answer: what it said holds.
         return
@@ -99,7 +120,7 @@ def _settle(partition: Partition, proposed: IsrState, outcome: IsrOutcome) -> No
     _refused(partition, proposed, outcome)
 
 
-def _accept(partition: Partition, proposed: IsrState, outcome: LeaderAndIsr) -> None:
+def _accept(partition: LedPartition, proposed: IsrState, outcome: LeaderAndIsr) -> None:
     statistics = partition.environment.statistics
     if outcome.leader_epoch != partition.leader_epoch or outcome.partition_epoch < partition.partition_epoch:
         statistics.failed_updates_total += 1
@@ -122,7 +143,7 @@ def _accept(partition: Partition, proposed: IsrState, outcome: LeaderAndIsr) -> 
     partition.environment.wakeups.mark(partition.topic_partition)
 
 
-def _refused(partition: Partition, proposed: IsrState, error: ErrorCode) -> None:
+def _refused(partition: LedPartition, proposed: IsrState, error: ErrorCode) -> None:
     where = f"[Partition {partition.topic_partition} broker={partition.environment.broker_id}] "
     assert proposed.proposed is not None
     wanted = ",".join(map(str, proposed.proposed.isr))
@@ -147,7 +168,7 @@ def _refused(partition: Partition, proposed: IsrState, error: ErrorCode) -> None
             _submit(partition, proposed, is_retry=True)
 
 
-def _log_shrink(partition: Partition, log: Log, lagging: tuple[int, ...]) -> None:
+def _log_shrink(partition: LedPartition, log: Log, lagging: tuple[int, ...]) -> None:
     clock = partition.environment.clock
     wall_minus_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
     replicas = []

@@ -6,7 +6,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -21,16 +21,13 @@ from engine.protocol.apis.leader_and_isr import (
 )
 from engine.replication.fetch_state import InitialFetchState
 from engine.replication.partition import Partition
+from engine.replication.replica_manager import ReplicaManager
 from engine.replication.roles import make_follower, make_leader
 from engine.replication.state_change_log import partition_state_text
 from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH
 from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.log import Log
-
-if TYPE_CHECKING:
-    from engine.replication.replica_manager import ReplicaManager
-
 
 CREATED_AT_ONCE_MAX = 100
 """Logs made between two looks at the event loop: their log lines alone take milliseconds."""
@@ -59,6 +56,14 @@ def leader_and_isr_refusal(request: LeaderAndIsrRequest, error: ErrorCode, api_v
     """Return the answer that refuses the whole request."""
     errors = {topic_partition: error for topic_partition, _, _ in partition_states(request)}
     return _response(request, error, errors, api_version)
+
+
+async def become_leader_or_follower(
+    manager: ReplicaManager, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
+) -> LeaderAndIsrResponse:
+    """Carry a LeaderAndIsr request out. Broker epochs are the caller's to check."""
+    change = LeaderAndIsrChange(manager, request, correlation_id, api_version)
+    return await manager.undisturbed(change.carry_out)
 
 
 class LeaderAndIsrChange:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -21,10 +21,11 @@ from engine.replication.follower import make_room_for_first_batch
 from engine.replication.partition import Partition
 from engine.replication.throttle import ReplicationQuota
 from engine.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
+from engine.storage.disk_jobs import DiskJob
 from engine.storage.file_range import FileRange
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager
-from engine.storage.log_moves import replace_current_with_future
+from engine.storage.log_moves import check_prepared, preparing_jobs, replace_current_with_future
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
@@ -108,6 +109,10 @@ class LogDirCopy:
         if current is None:
             return False
         self._align(current)
+        if self.future.has_unsettled_cut:
+            await self._carry_out(self._log_manager.settling_jobs([self.future]))
+            self.future.has_unsettled_cut = False
+            return False
         if self.future.log_end_offset < current.log_end_offset:
             await self._copy(current)
         if not self._stands(current) or self.future.log_end_offset != current.log_end_offset:
@@ -117,10 +122,13 @@ class LogDirCopy:
             # Before the swap, so that what is on the disk now stays on it; the little that comes meanwhile is as safe
             # as any record that was just appended, and flushed by the swap itself where flush.messages demands that.
             self._flushes_before_swap += 1
-            await self._flush()
+            await self._prepare(current)
             self._is_flushed = True
             return False
         self.partition.replace_log(replace_current_with_future(self._log_manager, self.topic_partition))
+        for job in self._log_manager.replaced.jobs(self.topic_partition):
+            await self._run_slow(job.run)
+            job.finish()
         return True
 
     @property
@@ -179,14 +187,20 @@ class LogDirCopy:
         self._unflushed_bytes += len(piece)
 
     async def _flush(self) -> None:
-        self._unflushed_bytes = 0
         job = self.future.begin_flush()
-        if job is None:
-            return
-        await self._run_slow(job.run)
-        if not self.is_cancelled:
+        await self._carry_out([] if job is None else [job])
+
+    async def _prepare(self, current: Log) -> None:
+        await self._carry_out(preparing_jobs(self._log_manager, current, self.future))
+
+    async def _carry_out(self, jobs: Iterable[DiskJob]) -> None:
+        self._unflushed_bytes = 0
+        for job in jobs:
+            await self._run_slow(job.run)
+            if self.is_cancelled:
+                return
             job.finish()
-            job.raise_error()
+            check_prepared(self.topic_partition, job)
 
     # -- staying true to the current log
 

@@ -16,14 +16,10 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from engine.protocol.apis.update_metadata import UpdateMetadataRequest
 from engine.replication import isr_proposals
-from engine.replication.alter_log_dirs_change import AlterLogDirsChange
 from engine.replication.fetcher_manager import Connect, FetcherManager
 from engine.replication.isr_updater import IsrUpdater
-from engine.replication.leader_and_isr_change import LeaderAndIsrChange
 from engine.replication.log_dir_copy import RunSlow
 from engine.replication.log_dir_moves import LogDirMoves, run_here
 from engine.replication.log_flushes import LogFlushes
@@ -35,7 +31,6 @@ from engine.replication.roles import make_nothing
 from engine.replication.settings import ReplicationSettings
 from engine.replication.state_change_log import StateChangeLogger
 from engine.replication.state_changes import StateChangeQueue
-from engine.replication.stop_replica_change import StopReplicaChange
 from engine.replication.throttle import ReplicationQuota
 from engine.replication.wakeups import Wakeups
 from engine.runtime.purgatory import Purgatory
@@ -184,18 +179,7 @@ class ReplicaManager:
 
     # -- the controller's word
 
-    async def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
-    ) -> LeaderAndIsrResponse:
-        """Carry a LeaderAndIsr request out. Broker epochs are the caller's to check."""
-        change = LeaderAndIsrChange(self, request, correlation_id, api_version)
-        return await self._undisturbed(change.carry_out)
-
-    async def stop_replicas(self, request: StopReplicaRequest, *, correlation_id: int) -> StopReplicaResponse:
-        """Carry a StopReplica request out. Broker epochs are the caller's to check."""
-        return await self._undisturbed(StopReplicaChange(self, request, correlation_id).carry_out)
-
-    async def _undisturbed(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def undisturbed(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Carry a change out to its end, even if the one who asked goes away.
 
         A follower that has taken its new epoch but has no fetcher yet would be left so: the same request sent again is
@@ -292,6 +276,19 @@ class ReplicaManager:
         await self._carry_out(jobs)
         return all(job.error is None for job in jobs)
 
+    async def settle_cuts(self, logs: Collection[Log]) -> None:
+        """Bring to the disk that these logs were cut, before anything is appended to them.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when a disk fails.
+        """
+        jobs = self.log_manager.settling_jobs(logs)
+        await self._carry_out(jobs)
+        if any(job.error is not None for job in jobs):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A cut of a log could not be noted on the disk")
+        for log in logs:
+            log.has_unsettled_cut = False
+
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:
             for listener in self.leadership_listeners:
@@ -303,10 +300,6 @@ class ReplicaManager:
                 listener(topic_partitions)
 
     # -- log dirs
-
-    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Begin to move replicas into these dirs; return what became of each."""
-        return await self._undisturbed(AlterLogDirsChange(self, wanted).carry_out)
 
     def resume_log_dir_moves(self, partitions: list[Partition]) -> None:
         """Go on with moves of replicas whose role is known now."""

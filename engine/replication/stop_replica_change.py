@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
 from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.replication.replica_manager import ReplicaManager
 from engine.replication.roles import make_nothing
 from engine.replication.state_changes import Breather
-
-if TYPE_CHECKING:
-    from engine.replication.replica_manager import ReplicaManager
 
 
 class _Stop(NamedTuple):
@@ -42,6 +40,13 @@ def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
     for ungrouped in request.ungrouped_partitions:
         topic_partition = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)
         yield _Stop(topic_partition, NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
+
+
+async def stop_replicas(
+    manager: ReplicaManager, request: StopReplicaRequest, *, correlation_id: int
+) -> StopReplicaResponse:
+    """Carry a StopReplica request out. Broker epochs are the caller's to check."""
+    return await manager.undisturbed(StopReplicaChange(manager, request, correlation_id).carry_out)
 
 
 class StopReplicaChange:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError, ErrorCode
@@ -31,26 +30,24 @@ DELAY_MS_MAX = 60_000
 RETRY_PAUSE_MS = 50
 
 
-class IsrZnodes(Protocol):
-    """The two writes, as ``engine.zk`` offers them."""
+WriteState = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], Awaitable[int | None]]
+"""Writes the state znode if it still has version ``state.leader_and_isr.partition_epoch``.
 
-    async def write_partition_state(
-        self, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch
-    ) -> int | None:
-        """Write the state znode if it still has version ``state.leader_and_isr.partition_epoch``.
+Returns its new version; None when the version was another one. Raises CoordinationError.
+"""
 
-        Return its new version; None when the version was another one. Raises CoordinationError.
-        """
-
-    async def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Create one notification that names these partitions. Raises CoordinationError."""
+PropagateChanges = Callable[[Iterable[TopicPartition]], Awaitable[None]]
+"""Creates one notification that names these partitions. Raises CoordinationError."""
 
 
 class ZkIsrUpdater:
     """An ``IsrUpdater``; ``start`` begins the periodic telling, on the given supervisor."""
 
-    def __init__(self, znodes: IsrZnodes, clock: Clock, supervisor: Supervisor) -> None:
-        self._znodes = znodes
+    def __init__(
+        self, write_state: WriteState, propagate: PropagateChanges, clock: Clock, supervisor: Supervisor
+    ) -> None:
+        self._write_state = write_state
+        self._propagate = propagate
         self._clock = clock
         self._supervisor = supervisor
         self._untold: set[TopicPartition] = set()
@@ -73,7 +70,7 @@ class ZkIsrUpdater:
             return
         telling, self._untold = self._untold, set()
         try:
-            await self._znodes.propagate_isr_changes(sorted(telling))
+            await self._propagate(sorted(telling))
         except CoordinationError:
             self._untold |= telling
             raise
@@ -84,7 +81,7 @@ class ZkIsrUpdater:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
         state = LeaderIsrAndControllerEpoch(update.leader_and_isr, update.controller_epoch)
         try:
-            new_version = await self._znodes.write_partition_state(update.topic_partition, state)
+            new_version = await self._write_state(update.topic_partition, state)
         except CoordinationError as error:
             logger.warning("The ISR of %s could not be written to ZooKeeper: %s", update.topic_partition, error)
             on_done(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.handlers.registry import HandlerEntry, all_handlers
-from engine.protocol.api_keys import API_SPECS, ApiKey, ApiSpec
+from engine.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api-table.md"
 
@@ -35,9 +35,10 @@ _LISTED: Final = "* "
 def page() -> str:
     """Return the whole page."""
     handlers = all_handlers()
-    answered = [handlers[key] for key in API_SPECS if key in handlers]
-    waiting = [spec for key, spec in API_SPECS.items() if key not in handlers]
-    parts = [_HEAD, f"{len(answered)} of {len(API_SPECS)} are answered.\n", "## Answered\n"]
+    specs = {key: spec for key, spec in API_SPECS.items() if key not in KRAFT_ONLY}
+    answered = [handlers[key] for key in specs if key in handlers]
+    waiting = [spec for key, spec in specs.items() if key not in handlers]
+    parts = [_HEAD, f"{len(answered)} of {len(specs)} are answered.\n", "## Answered\n"]
     parts += _table(("Key", "API", "Answered", "Declared", "In short"), map(_answered_row, answered))
     if waiting:
         parts += ["\n## Declared, not answered yet\n"]

@@ -45,7 +45,7 @@ from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.server.controlled_shutdown import ControlledShutdown
-from engine.server.dynamic_effects import DynamicEffects, follow_limits, set_log_settings
+from engine.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
 from engine.server.log_cleaning import LogCleaner
 from engine.server.log_upkeep import LogUpkeep
 from engine.server.settings import (
@@ -116,7 +116,7 @@ class KafkaServer:
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
         self._stop_requested = asyncio.Event()
-        self._supervisor = Supervisor("broker")
+        self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
         self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
@@ -138,8 +138,8 @@ class KafkaServer:
         logger.info("starting")
         check_served(self.config)
         self.loop_lag.start()
-        self._ends_with("supervised tasks", self._supervisor.stop)
-        self._supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
+        self._ends_with("supervised tasks", self.supervisor.stop)
+        self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
         await self._open_zookeeper()
         await self._open_log_dirs()
         await self._load_logs()
@@ -195,9 +195,9 @@ class KafkaServer:
             client_name=f"broker {config.broker_id}",
         )
         self._ends_with("zookeeper", client.close)
-        self.zk = KafkaZkClient(client, is_secure=config.get_bool("zookeeper.set.acl"), clock=self.clock)
-        await self.zk.make_persistent_paths()
-        self.cluster_id = await self.zk.get_or_create_cluster_id(random_cluster_id())
+        self.zk = KafkaZkClient(client, is_secure=config.zookeeper_set_acl, clock=self.clock)
+        await self.zk.cluster.make_persistent_paths()
+        self.cluster_id = await self.zk.cluster.get_or_create_cluster_id(random_cluster_id())
         logger.info("Cluster ID = %s", self.cluster_id)
 
     async def _open_log_dirs(self) -> None:
@@ -214,7 +214,7 @@ class KafkaServer:
                 log_dirs=tuple(Path(path) for path in config.log_dirs),
                 num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
-                log_segment_delete_delay_ms=config.get_int("log.segment.delete.delay.ms"),
+                log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
             ),
             lambda topic: self.dynamic_configs.log_config(topic),
             self.clock,
@@ -225,7 +225,7 @@ class KafkaServer:
         configured_id = config.broker_id if config.broker_id >= 0 else None
         _, broker_id = self.log_manager.check_identity(self.cluster_id, configured_id)
         if broker_id is None:
-            broker_id = await self.zk.generate_broker_id(config.reserved_broker_max_id)
+            broker_id = await self.zk.brokers.generate_broker_id(config.reserved_broker_max_id)
         if broker_id != config.broker_id:
             self.config = config.with_broker_id(broker_id)
             self.metadata_cache = MetadataCache(broker_id)
@@ -241,7 +241,7 @@ class KafkaServer:
         """Keep file descriptors for the logs, and say how many are left for connections where that is not many."""
         RESERVE.start(self.log_manager.close_files)
         self._ends_with("spare descriptors", self._give_up_descriptors)
-        self._supervisor.every(SPARES_INTERVAL_MS, RESERVE.fill, "spare descriptors")
+        self.supervisor.every(SPARES_INTERVAL_MS, RESERVE.fill, "spare descriptors")
         limit = descriptor_limit()
         for_sockets = descriptors_for_sockets(limit)
         if for_sockets < DESCRIPTORS_ENOUGH:
@@ -287,24 +287,23 @@ class KafkaServer:
             run_slow=self.offloader.run,
         )
         self._ends_with("replica manager", self.replica_manager.stop)
-        self._effects = DynamicEffects(
-            self.dynamic_configs,
-            self.log_manager,
-            self.replica_manager,
-            lambda topic: self.controller.enable_unclean_election(topic),
-        )
 
     def _make_isr_updater(self) -> IsrUpdater:
         """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""
         ibp = self.config.inter_broker_protocol_version
         if not is_alter_partition_supported(ibp):
-            updater = ZkIsrUpdater(self.zk, self.clock, self._supervisor)
+            updater = ZkIsrUpdater(
+                self.zk.partitions.write_partition_state,
+                self.zk.notifications.propagate_isr_changes,
+                self.clock,
+                self.supervisor,
+            )
             updater.start()
             return updater
         manager = AlterPartitionManager(
             self.controller_channel, broker_id=self.broker_id, broker_epoch=lambda: self.broker_epoch, ibp=ibp
         )
-        self._supervisor.start(manager.run(), "alter-partition")
+        self.supervisor.start(manager.run(), "alter-partition")
         return manager
 
     def _make_controller(self) -> None:
@@ -316,13 +315,16 @@ class KafkaServer:
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
+        follow_settings(
+            self.dynamic_configs, self.log_manager, self.replica_manager, self.controller.enable_unclean_election
+        )
         self.topic_admin = TopicAdmin(self.zk, self.metadata_cache, lambda: self.dynamic_configs.current)
         if is_allocate_producer_ids_supported(ibp):
             source: ControllerProducerIdSource | ZkProducerIdSource = ControllerProducerIdSource(
                 self.controller_channel, self.broker_id, lambda: self.broker_epoch
             )
         else:
-            source = ZkProducerIdSource(self.zk, self.broker_id)
+            source = ZkProducerIdSource(self.zk.cluster, self.broker_id)
         self.producer_ids = ProducerIdManager(source)
         self._ends_with("producer ids", self.producer_ids.close)
 
@@ -351,8 +353,8 @@ class KafkaServer:
         )
         follow_limits(self.dynamic_configs, self._network)
         self._ends_with("network", self._network.stop)
-        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listeners]
-        self.advertised_listeners = advertised(config.advertised_listeners, self._bound)
+        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
+        self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
 
     async def _open_network(self) -> None:
         """Answer from now on. Before, while it waited for its id, this broker would have told clients of no topics."""
@@ -366,7 +368,7 @@ class KafkaServer:
         return RequestContext(self, api_key, api_version, correlation_id, client_id, peer)
 
     async def _register(self) -> None:
-        self.broker_epoch = await self.zk.register_broker(self.registration())
+        self.broker_epoch = await self.zk.brokers.register_broker(self.registration())
         self.log_manager.write_identity(self.cluster_id, self.broker_id)
         self.zk.client.add_session_listener(self._on_session_event)
         logger.info(
@@ -410,7 +412,7 @@ class KafkaServer:
     def registration(self) -> BrokerRegistration:
         """Return what this broker says of itself in ZooKeeper."""
         ibp = self.config.inter_broker_protocol_version
-        info = BrokerInfo(self.broker_id, self.advertised_listeners, self.config.rack, self.broker_epoch)
+        info = BrokerInfo(self.broker_id, self.advertised_listeners, self.config.broker_rack, self.broker_epoch)
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
@@ -427,7 +429,7 @@ class KafkaServer:
         Where another broker has the id by now this one ends: unregistered, it would go on answering as if it led.
         """
         try:
-            self.broker_epoch = await self.zk.register_broker(self.registration())
+            self.broker_epoch = await self.zk.brokers.register_broker(self.registration())
         except OperationError as error:
             self.give_up(str(error))
             raise
@@ -439,7 +441,7 @@ class KafkaServer:
             return
         if self._are_logs_loaded:
             self.replica_manager.handle_log_dir_failure(path)
-            self._supervisor.start(self.zk.propagate_log_dir_event(self.broker_id), "log dir event")
+            self.supervisor.start(self.zk.notifications.propagate_log_dir_event(self.broker_id), "log dir event")
 
     async def _begin_replica_shutdown(self) -> None:
         self.replica_manager.begin_shutdown()

@@ -43,13 +43,13 @@ CRASHES_MAX = 3
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
     """Return what the cleaner goes by."""
     return CleanerSettings(
-        enable=config.get_bool("log.cleaner.enable"),
-        threads=config.get_int("log.cleaner.threads"),
-        dedupe_buffer_size=config.get_int("log.cleaner.dedupe.buffer.size"),
-        io_buffer_size=config.get_int("log.cleaner.io.buffer.size"),
-        io_buffer_load_factor=config.get_float("log.cleaner.io.buffer.load.factor"),
-        io_max_bytes_per_second=min(config.get_float("log.cleaner.io.max.bytes.per.second"), RATE_MAX),
-        backoff_ms=config.get_int("log.cleaner.backoff.ms"),
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_size=config.log_cleaner_io_buffer_size,
+        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=min(config.log_cleaner_io_max_bytes_per_second, RATE_MAX),
+        backoff_ms=config.log_cleaner_backoff_ms,
     )
 
 
@@ -80,7 +80,7 @@ class LogCleaner:
         """Begin to clean, unless ``log.cleaner.enable`` is false."""
         if not self.settings.enable:
             return
-        self._configs.broker_listeners.append(self._settings_changed)
+        self._configs.follow(lambda: cleaner_settings(self._configs.current), self._settings_changed)
         self._keeper.start(self._keep(), "keeper")
         self._start_threads()
 
@@ -96,8 +96,7 @@ class LogCleaner:
         for number in range(self.settings.threads):
             self._threads.start(_CleanerThread(self, self._logs, self._offloader, number).run(), str(number))
 
-    def _settings_changed(self, _: BrokerConfig, new: BrokerConfig) -> None:
-        settings = cleaner_settings(new)
+    def _settings_changed(self, settings: CleanerSettings) -> None:
         if settings != self.settings:
             self.settings = settings
             self._has_new_settings.set()
@@ -152,9 +151,28 @@ class _CleanerThread:
         cleaner.max_dirty_percent = int(100 * max((one.cleanable_ratio for one in candidates), default=0.0))
         cleaner.max_compaction_delay_ms = max((one.compaction_delay_ms for one in candidates), default=0)
         chosen = filthiest(candidates)
+        if chosen is not None:
+            await self._flush(chosen)
         # Others had their turn meanwhile.
         again = None if chosen is None else self._measure(chosen.log)
         return again if again is not None and again.is_due else None
+
+    async def _flush(self, chosen: LogToClean) -> None:
+        """Bring what is to be cleaned to the disk.
+
+        What a cleaning drops must not have its successor where a power failure would take it.
+        """
+        log, end_offset = chosen.log, chosen.first_uncleanable_offset
+        if log.is_offline or log.recovery_point >= end_offset:
+            return
+        try:
+            job = log.begin_flush(end_offset)
+        except KafkaError as error:
+            logger.warning("A log could not be flushed for cleaning partition=%s: %s", log.topic_partition, error)
+            return
+        if job is not None:
+            await self._offloader.run(job.run)
+            job.finish()
 
     def _measure(self, log: Log) -> LogToClean | None:
         if not may_be_cleaned(log) or log.topic_partition in self._logs.future_logs:

@@ -72,19 +72,19 @@ def check_served(config: BrokerConfig) -> None:
     Raises:
         ConfigError: a listener or ZooKeeper wants TLS or SASL, or an authorizer is named; none is served yet.
     """
-    if config.get_bool("zookeeper.ssl.client.enable"):
+    if config.zookeeper_ssl_client_enable:
         raise ConfigError(
             "zookeeper.ssl.client.enable: this broker talks to ZooKeeper without TLS only; remove the setting if "
             "ZooKeeper has a port without TLS that may be used",
             key="zookeeper.ssl.client.enable",
         )
-    for endpoint in config.listeners:
+    for endpoint in config.listener_settings.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise ConfigError(
                 f"listeners: {endpoint} wants {endpoint.security_protocol.name}, and this broker serves PLAINTEXT only",
                 key="listeners",
             )
-    authorizer = config.get_str("authorizer.class.name")
+    authorizer = config.authorizer_class_name
     if authorizer:
         raise ConfigError(
             f"authorizer.class.name: {authorizer} cannot be enforced by this broker, which would let everybody do "
@@ -113,7 +113,7 @@ def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
     """Return the listeners of brokers and controller, unless all come in by the same one."""
     listeners = config.listener_settings
     own = {listeners.inter_broker_listener_name, listeners.control_plane_listener_name}
-    names = {endpoint.listener_name for endpoint in config.listeners}
+    names = {endpoint.listener_name for endpoint in listeners.listeners}
     return frozenset(name for name in own if name in names) if len(names) > 1 else frozenset()
 
 
@@ -121,7 +121,7 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
     """Return what replication goes by."""
     return ReplicationSettings(
         broker_id=config.broker_id,
-        inter_broker_listener_name=config.inter_broker_listener_name,
+        inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
         inter_broker_protocol_version=config.inter_broker_protocol_version,
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         num_replica_fetchers=config.num_replica_fetchers,
@@ -131,9 +131,9 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
         replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
         replica_socket_timeout_ms=config.replica_socket_timeout_ms,
-        num_replica_alter_log_dirs_threads=config.get_optional_int("num.replica.alter.log.dirs.threads"),
-        alter_log_dirs_quota_window_count=config.get_int("alter.log.dirs.replication.quota.window.num"),
-        alter_log_dirs_quota_window_ms=config.get_int("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
+        num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
+        alter_log_dirs_quota_window_count=config.alter_log_dirs_replication_quota_window_num,
+        alter_log_dirs_quota_window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
     )
 
 

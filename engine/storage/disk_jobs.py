@@ -7,10 +7,11 @@ waiter was cancelled) counts as not done.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
+from engine.storage.producer_snapshots import PendingSnapshot
 from engine.storage.small_files import sync_path
 
 if TYPE_CHECKING:
@@ -40,6 +42,13 @@ class DiskJob(Protocol):
 
     def finish(self) -> None:
         """Take over the result on the event loop."""
+
+
+def run_jobs(jobs: Iterable[DiskJob]) -> None:
+    """Do jobs here and now, one after the other."""
+    for job in jobs:
+        job.run()
+        job.finish()
 
 
 class LogDirJob:
@@ -88,9 +97,9 @@ class FlushOrder:
 
 
 class FlushJob(LogDirJob):
-    """Brings files of a log to the disk; then the log's recovery point moves."""
+    """Writes a log's producer snapshots and brings its files to the disk; then the log's recovery point moves."""
 
-    __slots__ = ("_files", "_on_done", "_on_failed", "_order", "_paths")
+    __slots__ = ("_files", "_on_done", "_on_failed", "_order", "_paths", "_snapshots")
 
     def __init__(
         self,
@@ -98,6 +107,7 @@ class FlushJob(LogDirJob):
         log_dir: Path,
         what: str,
         files: list[OpenFile],
+        snapshots: Sequence[PendingSnapshot],
         paths: list[Path],
         on_done: Callable[[], None],
         on_failed: Callable[[], None],
@@ -107,6 +117,7 @@ class FlushJob(LogDirJob):
         self._on_failed = on_failed
         self._order = order
         self._files = files
+        self._snapshots = snapshots
         self._paths = paths
         self._on_done = on_done
 
@@ -133,8 +144,32 @@ class FlushJob(LogDirJob):
                 raise
 
     def _sync(self) -> None:
+        for snapshot in self._snapshots:
+            # A folder that is being renamed keeps it for the next flush.
+            with contextlib.suppress(FileNotFoundError):
+                snapshot.write()
         for file in self._files:
             os.fsync(file.fd)
+        for path in self._paths:
+            sync_path(path)
+
+    def _done(self) -> None:
+        self._on_done()
+
+
+class SyncJob(LogDirJob):
+    """Brings folders to the disk, in this order."""
+
+    __slots__ = ("_on_done", "_paths")
+
+    def __init__(
+        self, environment: LogEnvironment, log_dir: Path, paths: Sequence[Path], on_done: Callable[[], None]
+    ) -> None:
+        super().__init__(environment, log_dir, f"flushing {', '.join(map(str, paths))}")
+        self._paths = paths
+        self._on_done = on_done
+
+    def _work(self) -> None:
         for path in self._paths:
             sync_path(path)
 

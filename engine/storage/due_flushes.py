@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from engine.common.errors import KafkaError
-from engine.config.log_config import LONG_MAX
+from engine.config.values import LONG_MAX
 from engine.storage.disk_jobs import DiskJob
 from engine.storage.log_core import LogCore
 

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.common.errors import CorruptFileError
 from engine.common.model import NO_PARTITION_LEADER_EPOCH
 from engine.formats.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -46,13 +47,15 @@ class LeaderEpochCache:
         self.latest_epoch = NO_PARTITION_LEADER_EPOCH
         self.is_unsynced = False
         self.was_blank = False
-        """The file was there and had not even a version: the machine has crashed before its content was on the disk."""
+        """The file was there without its content: the machine has crashed before that was on the disk."""
         for entry in entries:
             self._assign(entry)
 
     @classmethod
-    def load(cls, folder: Path) -> LeaderEpochCache:
+    def load(cls, folder: Path, *, may_be_lost: bool = False) -> LeaderEpochCache:
         """Read a partition's file; where there is none, an empty one is made, as Kafka does.
+
+        With ``may_be_lost`` a damaged one counts as blank: it was on its way to the disk when the machine crashed.
 
         Raises:
             CorruptFileError: the file is damaged.
@@ -65,7 +68,14 @@ class LeaderEpochCache:
             path.touch()
             return cls(folder, [])
         is_blank = is_blank_text(text)
-        cache = cls(folder, [] if is_blank else decode_leader_epoch_checkpoint(text, str(path)))
+        entries: list[EpochEntry] = []
+        try:
+            entries = [] if is_blank else decode_leader_epoch_checkpoint(text, str(path))
+        except CorruptFileError:
+            if not may_be_lost:
+                raise
+            is_blank = True
+        cache = cls(folder, entries)
         cache.was_blank = is_blank
         return cache
 

@@ -130,6 +130,8 @@ class LeaderAppends(LogWrites):
         self._last_append_offset, self._last_append_position = offset, position
         self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if producer is not None:
+            if producer.is_frozen:
+                producer = self.producers.changeable(producer)
             producer.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 

@@ -64,6 +64,16 @@ class LogCheckpoints:
         """Return the writing of those checkpoints of a dir that may still name these partitions, now without a log."""
         return [self.job(path, name) for name in _OFFSET_OF if self._file(path, name).names_any(topic_partitions)]
 
+    def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
+        """Return what has to reach the disk before anything is appended to logs that were cut.
+
+        Else a power failure could bring back what was cut, before or behind what was appended since, and a recovery
+        would begin beyond both.
+        """
+        flushes = [log.begin_flush() for log in logs]
+        checkpoints = [self.job(path, RECOVERY_POINT_CHECKPOINT) for path in sorted({log.log_dir for log in logs})]
+        return [*(job for job in flushes if job is not None), *checkpoints]
+
     def _file(self, path: Path, name: str) -> CheckpointFile:
         return self._dirs[path].checkpoint_files[name]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.log_config import LogConfig
+from engine.config.values import LONG_MAX
 from engine.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE
 from engine.formats.segment_files import SEGMENT_SUFFIXES
@@ -58,7 +59,11 @@ class LogCore:
         "config",
         "dir",
         "first_unstable_offset",
+        "has_unsettled_cut",
         "high_watermark",
+        "is_end_unsynced",
+        "is_entry_unsynced",
+        "is_folder_unsynced",
         "is_metadata_unsynced",
         "is_offline",
         "is_retired",
@@ -103,6 +108,14 @@ class LogCore:
         self.is_retired = False
         """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.is_metadata_unsynced = False
+        self.has_unsettled_cut = False
+        """It was cut below its recovery point. ``LogManager.settling_jobs`` come before the next append."""
+        self.is_end_unsynced = False
+        """The active segment was cut, or may have been by a recovery: it is to be flushed whatever it holds."""
+        self.is_folder_unsynced = False
+        """Files of the folder were made, renamed or removed since it was brought to the disk."""
+        self.is_entry_unsynced = False
+        """The folder was made or renamed since its log dir was brought to the disk."""
         self.cleaning = CleaningState()
         self._truncations = 0
         self._lowest_cut: int | None = None
@@ -110,7 +123,7 @@ class LogCore:
         self._segments = segments
         self.last_flush_ms = environment.clock.now_ms()
         self._flush_order = FlushOrder()
-        self._rolled: list[LogSegment] = []
+        self._rolled = [segment for segment in segments if segment.has_unsynced_index]
         """Segments that were rolled since the last flush: their indexes are not all on the disk."""
         self._positions: dict[int, int] = {}
         self._set_active(segments.last)
@@ -222,8 +235,10 @@ class LogCore:
 
     def _note_cut(self, offset: int) -> None:
         self._truncations += 1
+        self.is_end_unsynced = True
         if offset < self.recovery_point:
             # A recovery that believed the old one would leave out what is written from here on.
+            self.has_unsettled_cut = True
             self._environment.checkpoint_soon(self.log_dir)
         self.cleaning.on_cut(self.segment_of(offset).base_offset if offset else self.log_start_offset)
         self._lowest_cut = offset if self._lowest_cut is None else min(offset, self._lowest_cut)
@@ -274,7 +289,7 @@ class LogCore:
             active.become_inactive()
             segment = self._new_segment(base_offset)
             self.producers.map_end_offset = base_offset
-            self.producers.take_snapshot()
+            self.producers.take_snapshot(is_written_later=True)
         except OSError as error:
             raise self._storage_error("rolling a segment", error) from error
         self._rolled.append(active)
@@ -290,6 +305,7 @@ class LogCore:
             self.dir, base_offset, 0, self.config, now_ms=self._environment.clock.now_ms(), has_transaction_index=False
         )
         segment.create_files(preallocated_bytes=self.config.segment_bytes if self.config.preallocate else 0)
+        self.is_folder_unsynced = True
         return segment
 
     def _remove_leftovers(self, base_offset: int) -> None:
@@ -313,6 +329,8 @@ class LogCore:
         self._check_online()
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
         unflushed = self._segments.between(self.recovery_point, target)
+        if self.is_end_unsynced and self._active not in unflushed:
+            unflushed.append(self._active)
         indexed = self._unsynced_indexes(unflushed, target, is_closing=is_closing)
         try:
             files = [segment.file() for segment in unflushed]
@@ -321,14 +339,24 @@ class LogCore:
             paths = [path for segment in indexed for path in segment.write_pending()]
         except OSError as error:
             raise self._storage_error("flushing", error) from error
-        paths += self._unsynced_paths(is_new_segment=self._active.base_offset >= self.recovery_point and bool(files))
+        paths += self._unsynced_paths()
+        self.is_end_unsynced = False
         if not files and not paths:
             return None
-        truncations = self._truncations
+        snapshots = self.producers.snapshots.pending
+        state = (self._truncations, self.dir)
         what = f"flushing {self.topic_partition}"
-        on_done = lambda: self._flushed(target, truncations, indexed)  # noqa: E731
+        on_done = lambda: self._flushed(target, state, indexed)  # noqa: E731
         return FlushJob(
-            self._environment, self.log_dir, what, files, paths, on_done, self._nothing_is_synced, self._flush_order
+            self._environment,
+            self.log_dir,
+            what,
+            files,
+            snapshots,
+            paths,
+            on_done,
+            self._flush_failed,
+            self._flush_order,
         )
 
     def flush(self, offset: int | None = None) -> None:
@@ -354,26 +382,37 @@ class LogCore:
             and (is_closing or segment is not self._active)
         ]
 
-    def _unsynced_paths(self, *, is_new_segment: bool) -> list[Path]:
-        """Return the small files beside the segments that are not on the disk yet, and take them as if they were."""
-        paths = []
+    def _unsynced_paths(self) -> list[Path]:
+        """Return what beside the segments is not on the disk yet, and take it as if it were: small files, folders."""
+        paths = self.producers.snapshots.take_unsynced()
         if self.leader_epochs.is_unsynced:
             paths.append(self.leader_epochs.path)
             self.leader_epochs.is_unsynced = False
         if self.is_metadata_unsynced:
             paths.append(self.dir / PARTITION_METADATA_FILE)
             self.is_metadata_unsynced = False
-        if is_new_segment and self.producers.snapshots.latest is not None:
-            paths.append(self.producers.snapshots.path(self.producers.snapshots.latest))
-        if paths or is_new_segment:
+        if paths or self.is_folder_unsynced:
             paths.append(self.dir)
+            self.is_folder_unsynced = False
+        if self.is_entry_unsynced:
+            paths.append(self.log_dir)
+            self.is_entry_unsynced = False
         return paths
 
-    def _nothing_is_synced(self) -> None:
+    def nothing_is_synced(self) -> None:
+        """Note that nothing beside the records is known to be on the disk, whatever a flush under way achieves."""
         self.leader_epochs.is_unsynced = self.is_metadata_unsynced = True
+        self.is_folder_unsynced = self.is_entry_unsynced = True
+        self.producers.snapshots.nothing_is_synced()
 
-    def _flushed(self, offset: int, truncations: int, indexed: list[LogSegment]) -> None:
-        if truncations != self._truncations:
+    def _flush_failed(self) -> None:
+        self.nothing_is_synced()
+        self.is_end_unsynced = True
+
+    def _flushed(self, offset: int, state: tuple[int, Path], indexed: list[LogSegment]) -> None:
+        self.producers.snapshots.forget_written()
+        if state != (self._truncations, self.dir):
+            # What was cut meanwhile, or bears another name, was not flushed.
             return
         for segment in indexed:
             segment.has_unsynced_index = False

@@ -56,6 +56,8 @@ class LogDir:
         "is_online",
         "log_count",
         "path",
+        "renames",
+        "renames_synced",
     )
 
     def __init__(self, path: Path) -> None:
@@ -64,6 +66,10 @@ class LogDir:
         self.log_count = 0
         self.is_loaded = False
         self.had_clean_shutdown = False
+        self.renames = 1
+        """How often a folder in here was renamed, and how many of those renamings are on the disk. One is as good as
+        known: a broker that was killed may have left some."""
+        self.renames_synced = 0
         self.checkpoint_files = {name: CheckpointFile(path / name) for name in OFFSET_CHECKPOINTS}
         self._lock_fd = -1
         self._lock_key = (0, 0)
@@ -115,6 +121,10 @@ class LogDir:
             _locked_here.discard(self._lock_key)
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+    def renamed(self, renames: int) -> None:
+        """Take note that so many renamings are on the disk."""
+        self.renames_synced = max(renames, self.renames_synced)
 
     # --- identity
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from engine.common.errors import StorageError
 from engine.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
+from engine.storage.disk_jobs import DiskJob, SyncJob
+from engine.storage.environment import LogEnvironment
 from engine.storage.log_dir import LogDir
 
 FailDir = Callable[[Path, str, OSError], None]
@@ -70,6 +73,14 @@ class LogDirs:
         for log_dir in self._dirs.values():
             log_dir.unlock()
 
+    def renaming_jobs(self, environment: LogEnvironment) -> list[DiskJob]:
+        """Return the syncing of dirs whose folders were renamed, also where another one is under way."""
+        return [
+            SyncJob(environment, path, [path], partial(log_dir.renamed, log_dir.renames))
+            for path, log_dir in self._dirs.items()
+            if log_dir.is_online and log_dir.renames_synced < log_dir.renames
+        ]
+
     def check_identity(
         self, cluster_id: str | None, broker_id: int | None, fail_dir: FailDir
     ) -> tuple[str | None, int | None]:
@@ -101,3 +112,10 @@ class LogDirs:
                     log_dir.write_meta_properties(new, now_ms)
             except OSError as error:
                 fail_dir(path, "Disk error while writing meta.properties", error)
+
+    def mark_clean(self, path: Path, fail_dir: FailDir) -> None:
+        """Note in a dir that it was closed in order."""
+        try:
+            self._dirs[path].write_clean_shutdown_mark()
+        except OSError as error:
+            fail_dir(path, "Error while writing the clean-shutdown mark", error)

@@ -49,8 +49,13 @@ def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, check
         OSError: the disk fails.
         StorageError: a file in the folder cannot be used (CorruptFileError) or the folder's name is no partition's.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    return _LogLoader(folder, config, environment, checkpoints).load()
+    log = _LogLoader(folder, config, environment, checkpoints).load()
+    if is_new or not checkpoints.had_clean_shutdown:
+        log.nothing_is_synced()
+        log.is_end_unsynced = not checkpoints.had_clean_shutdown
+    return log
 
 
 class _LogLoader:
@@ -62,7 +67,7 @@ class _LogLoader:
         self._topic_partition, self._kind = parse_log_dir_name(folder.name)
         self._files = SegmentFolder(folder)
         self._segments = SegmentList()
-        self._leader_epochs = LeaderEpochCache.load(folder)
+        self._leader_epochs = LeaderEpochCache.load(folder, may_be_lost=not checkpoints.had_clean_shutdown)
         self._progress = RecoveryProgress(environment)
         self._now_ms = environment.clock.now_ms()
         self._recovered: ProducerStateManager | None = None
@@ -359,7 +364,11 @@ class _LogLoader:
             return None
         path = self._folder / PARTITION_METADATA_FILE
         text = path.read_text("utf-8")
-        if is_blank_text(text):
-            logger.warning("The topic id of a partition was lost in a crash: the controller tells it path=%s", path)
-            return None
-        return decode_partition_metadata(text, str(path))
+        try:
+            if not is_blank_text(text):
+                return decode_partition_metadata(text, str(path))
+        except CorruptFileError:
+            if self._checkpoints.had_clean_shutdown:
+                raise
+        logger.warning("The topic id of a partition was lost in a crash: the controller tells it path=%s", path)
+        return None

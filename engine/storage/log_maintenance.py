@@ -31,6 +31,7 @@ class LogMaintenance(LogCore):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; KAFKA_STORAGE_ERROR when the disk fails.
         """
+        self._check_online()
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -39,8 +40,8 @@ class LogMaintenance(LogCore):
             )
         if offset <= self.log_start_offset:
             return False
-        self._check_online()
         self.log_start_offset = offset
+        self.is_end_unsynced |= offset > self.recovery_point
         self.recovery_point = max(self.recovery_point, offset)
         self._schedule_flush()
         try:
@@ -122,6 +123,7 @@ class LogMaintenance(LogCore):
     def _remove_segments(self, segments: list[LogSegment]) -> None:
         """Take segments and their snapshots out of the log; the files go later."""
         paths: list[Path] = []
+        self.is_folder_unsynced = True
         for segment in segments:
             self._segments.remove(segment)
             segment.change_suffix(DELETED_SUFFIX)
@@ -146,6 +148,7 @@ class LogMaintenance(LogCore):
         self._check_online()
         cleaned = [self._cleaned_segment(one) for one in new]
         bases = {segment.base_offset for segment in cleaned}
+        self.is_folder_unsynced = True
         try:
             paths = swap_in(cleaned, replaced)
             for segment in replaced:
@@ -285,6 +288,7 @@ class LogMaintenance(LogCore):
         except OSError as error:
             raise self._storage_error(f"renaming its folder to {name}", error) from error
         self.dir = target
+        self.nothing_is_synced()
         for segment in self._segments:
             segment.move_to(target)
         self.leader_epochs.folder = target

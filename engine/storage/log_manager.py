@@ -24,7 +24,7 @@ from engine.formats.checkpoints import (
 )
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
-from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob
+from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
 from engine.storage.due_flushes import DueFlushes
 from engine.storage.log import Log
 from engine.storage.log_checkpoints import LogCheckpoints
@@ -34,6 +34,7 @@ from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
 from engine.storage.log_moves import choose_of_two, is_moved, unmark_moved
 from engine.storage.log_table import LogTable
+from engine.storage.replaced_logs import ReplacedLogs
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class LogManager:
         self._flushes = DueFlushes()
         self._dirs_to_checkpoint: set[Path] = set()
         self._retired: set[TopicPartition] = set()
+        self.replaced = ReplacedLogs(self)
         self.is_stopping = False
         self._dirs.open(self.fail_dir)
 
@@ -108,6 +110,7 @@ class LogManager:
         for logs in (self.logs, self.future_logs):
             for topic_partition in [tp for tp, log in logs.items() if log.log_dir == log_dir]:
                 logs.pop(topic_partition).abandon()
+        self.replaced.dir_failed(log_dir)
         failed.unlock()
         self._on_dir_failure(log_dir)
 
@@ -167,6 +170,8 @@ class LogManager:
             else:
                 self._take_in(loaded)
         self._dirs.check_any_is_live()
+        run_jobs(self.replaced.jobs())
+        run_jobs(self._dirs.renaming_jobs(self))
         if not self.offline_dirs:
             for log in [log for log in self.logs.values() if is_moved(log)]:
                 unmark_moved(log)
@@ -184,17 +189,14 @@ class LogManager:
         previous = logs.setdefault(log.topic_partition, log)
         if previous is not log:
             logs[log.topic_partition], left_over = choose_of_two(previous, log)
-            try:
-                self.retire(left_over)
-            except KafkaError:
-                # Its dir has failed, and is offline by now: the next start comes by here again.
-                left_over.abandon()
+            self.replaced.add(left_over, logs[log.topic_partition], keeps_mark=False)
 
     def shutdown(self) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, let go of the dirs."""
+        run_jobs(self.replaced.jobs())
         for path in self.live_dirs:
             if self._close_logs(path) and (self._dirs[path].had_clean_shutdown or self._dirs[path].is_loaded):
-                self._mark_clean(path)
+                self._dirs.mark_clean(path, self.fail_dir)
         self.release()
 
     def _close_logs(self, path: Path) -> bool:
@@ -212,14 +214,8 @@ class LogManager:
             list(pool.map(lambda job: job.run(), jobs))
         for done in jobs:
             done.finish()
-        _run(self._checkpoints.jobs(path))
+        run_jobs(self._checkpoints.jobs(path))
         return self._dirs[path].is_online
-
-    def _mark_clean(self, path: Path) -> None:
-        try:
-            self._dirs[path].write_clean_shutdown_mark()
-        except OSError as error:
-            self.fail_dir(path, "Error while writing the clean-shutdown mark", error)
 
     # --- logs
 
@@ -317,9 +313,9 @@ class LogManager:
             if path not in self._dirs or not self._dirs[path].is_online:
                 continue
             forgetting = self._forget_in(path, [path / name])
-            _run(forgetting)
-            cause = next((job.error for job in forgetting if job.error is not None), cause)
-            if any(job.error is not None for job in forgetting):
+            run_jobs(forgetting)
+            if errors := [job.error for job in forgetting if job.error is not None]:
+                cause = errors[0]
                 continue
             try:
                 log = self._open(path / name)
@@ -343,6 +339,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR where it may be in a dir that is offline, or the disk fails.
         """
+        self.replaced.give_up(topic_partition)
         future = self.future_logs.pop(topic_partition, None)
         if future is not None:
             self.retire(future)
@@ -367,6 +364,7 @@ class LogManager:
         topic_partition = log.topic_partition
         log.rename_dir(suffixed_log_dir_name(topic_partition, LogDirKind.DELETE, uuid.uuid4().hex))
         log.is_retired = True
+        self._dirs[log.log_dir].renames += 1
         self._dirs[log.log_dir].log_count -= 1
         log.abandon()
         self.delete_later(log.log_dir, [log.dir], self.config.log_segment_delete_delay_ms)
@@ -374,12 +372,13 @@ class LogManager:
         logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
 
     def forgetting_jobs(self, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:
-        """Return the writing of checkpoints that may still name these partitions, which have been deleted.
+        """Return what has to reach the disk before the deletion of these partitions is told.
 
-        What they say would be taken for the next topic's of that name: it has to be done before the deletion is told.
+        The folders' new names, and checkpoints without the partitions: they would be taken for the next topic's.
         """
         self._retired.difference_update(topic_partitions)
-        return [job for path in self.live_dirs for job in self._checkpoints.jobs_without(path, topic_partitions)]
+        checkpoints = [job for path in self.live_dirs for job in self._checkpoints.jobs_without(path, topic_partitions)]
+        return [*self._dirs.renaming_jobs(self), *checkpoints]
 
     def update_settings(self, *, producer_id_expiration_ms: int, log_segment_delete_delay_ms: int) -> None:
         """Take over settings of the broker that may change while it runs."""
@@ -405,6 +404,10 @@ class LogManager:
         config = self._topic_config(log.topic_partition.topic)
         if log.config != config:
             log.update_config(config)
+
+    def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
+        """Return what has to reach the disk before anything is appended to logs that were cut."""
+        return self._checkpoints.settling_jobs([log for log in logs if not log.is_offline])
 
     def checkpoint_soon(self, log_dir: Path) -> None:
         """Have a dir's checkpoints written with the next due jobs."""
@@ -461,12 +464,13 @@ class LogManager:
     def due_jobs(self) -> Iterator[DiskJob]:
         """Yield flushes, removals and checkpoints that are due; ask every second or so, and after ``flush_soon``."""
         yield from self.flush_jobs()
+        yield from self.replaced.jobs()
         dirs, self._dirs_to_checkpoint = self._dirs_to_checkpoint, set()
-        checkpoints = [
-            job for path in sorted(dirs) if self._dirs[path].is_online for job in self._checkpoints.jobs(path)
-        ]
+        online = [path for path in sorted(dirs) if self._dirs[path].is_online]
+        checkpoints = [job for path in online for job in self._checkpoints.jobs(path)]
         checkpoints += self.forgetting_jobs(frozenset(self._retired))
-        yield from (*self.deletion_jobs(), *checkpoints)
+        # Names first: files are removed from a folder only when it cannot be back under its old one.
+        yield from (*checkpoints, *self.deletion_jobs())
 
     def recovery_point_jobs(self) -> list[DiskJob]:
         """Return the writing of all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
@@ -485,15 +489,9 @@ class LogManager:
 
     def run_due(self) -> None:
         """Do all that is due here and now; for tests and tools."""
-        _run(self.due_jobs())
+        run_jobs(self.due_jobs())
 
     def checkpoint(self) -> None:
         """Write all checkpoint files here and now; for tests and tools."""
         for path in self.live_dirs:
-            _run(self._checkpoints.jobs(path))
-
-
-def _run(jobs: Iterable[DiskJob]) -> None:
-    for job in jobs:
-        job.run()
-        job.finish()
+            run_jobs(self._checkpoints.jobs(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
+from engine.storage.disk_jobs import DiskJob, SyncJob, run_jobs
 from engine.storage.log import Log
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> N
 def replace_current_with_future(manager: LogManager, topic_partition: TopicPartition) -> Log:
     """Let the future log, which must have all records of the current one, take its place; return it.
 
+    ``preparing_jobs`` are to be done before, or are done here; ``manager.replaced.jobs`` are to follow.
+
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR where one of the two is gone, or the future log's disk fails. When the current
             one's fails it is too late to matter.
@@ -64,24 +68,19 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
         which = "current" if current is None else "future"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The {which} replica for {topic_partition} is offline")
     logger.info("Attempting to replace current log %s with %s for %s", _told(current), _told(future), topic_partition)
+    if not is_moved(future):
+        for job in preparing_jobs(manager, current, future):
+            run_jobs([job])
+            check_prepared(topic_partition, job)
     _take_over_knowledge(current, future)
     has_older_folder = is_moved(current)
     if future.is_flush_due:
         # flush.messages: whoever waits for a flush of the current log is answered by this one.
         future.flush()
-    _mark_moved(manager, future)
     future.rename_dir(log_dir_name(topic_partition))
     del manager.future_logs[topic_partition]
     manager.logs[topic_partition] = future
-    try:
-        manager.retire(current)
-    except KafkaError as error:
-        # Its dir is offline by now. The mark stays, and tells which one counts once the dir is back.
-        current.abandon()
-        logger.warning("The replaced log of %s could not be renamed: %s", topic_partition, error)
-    else:
-        if not has_older_folder:
-            unmark_moved(future)
+    manager.replaced.add(current, future, keeps_mark=has_older_folder)
     logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
     return future
 
@@ -97,10 +96,40 @@ def _told(log: Log) -> str:
     )
 
 
-def _take_over_knowledge(current: Log, future: Log) -> None:
-    """Give the future log what records do not tell: high watermark, topic id, a leader epoch without any record."""
+def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[DiskJob]:
+    """Mark the future log, and yield what has to reach the disk before it takes its place, one after the other.
+
+    All of the move that brought the current log where it is, which bears no mark any more then; and the future log's
+    records, topic id and mark.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+    """
+    yield from manager.replaced.jobs(current.topic_partition)
+    _mark_moved(manager, future)
+    _take_over_topic_id(current, future)
+    flush = future.begin_flush()
+    if flush is not None:
+        yield flush
+    if current.is_folder_unsynced:
+        yield SyncJob(manager, current.log_dir, [current.dir], lambda: None)
+
+
+def check_prepared(topic_partition: TopicPartition, job: DiskJob) -> None:
+    """Raise KafkaError KAFKA_STORAGE_ERROR where one of the ``preparing_jobs`` has failed."""
+    if job.error is not None:
+        message = f"Error while preparing the move of {topic_partition}: {job.error}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from job.error
+
+
+def _take_over_topic_id(current: Log, future: Log) -> None:
     if future.topic_id is None and current.topic_id is not None:
         future.assign_topic_id(current.topic_id)
+
+
+def _take_over_knowledge(current: Log, future: Log) -> None:
+    """Give the future log what records do not tell: high watermark, topic id, a leader epoch without any record."""
+    _take_over_topic_id(current, future)
     latest = current.leader_epochs.latest_entry
     if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:
         future.assign_leader_epoch(latest.leader_epoch, latest.start_offset)
@@ -113,6 +142,7 @@ def _take_over_knowledge(current: Log, future: Log) -> None:
 def _mark_moved(manager: LogManager, log: Log) -> None:
     try:
         (log.dir / MOVED_MARK).touch()
+        log.is_folder_unsynced = True
     except OSError as error:
         message = f"Error while marking {log.topic_partition} as moved"
         manager.fail_dir(log.log_dir, message, error)
@@ -128,17 +158,25 @@ def unmark_moved(log: Log) -> None:
     """Remove the mark. One that cannot be removed harms nobody."""
     try:
         (log.dir / MOVED_MARK).unlink(missing_ok=True)
+        log.is_folder_unsynced = True
     except OSError as error:
         logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
 
 
 def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
-    """Return of two folders of a replica the one that counts, and the one that a move left over.
+    """Return of two folders of a replica the one that counts, and the one that is left over.
+
+    One is left over by a move, or has no record: the dir failed when the log was made in it, and it was made elsewhere.
 
     Raises:
-        StorageError: no move explains them.
+        StorageError: neither explains them.
     """
     if is_moved(one) == is_moved(other):
+        if other.log_end_offset == 0:
+            one, other = other, one
+        if one.log_end_offset == 0:
+            logger.warning("A second folder of %s has no record and is deleted dir=%s", one.topic_partition, one.dir)
+            return other, one
         raise StorageError(
             f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
             "Delete the one in the log dir that is known to have failed recently.",

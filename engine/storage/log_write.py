@@ -79,13 +79,16 @@ class LogWrites(LogCore):
         segment = self._active
         position = segment.size_bytes
         try:
-            segment.append(
-                batches.records,
-                size_bytes,
-                batches.last_offset,
-                batches.max_timestamp_ms,
-                batches.max_timestamp_offset,
-            )
+            if len(batches.headers) > 1:
+                segment.append_batches(batches.records, size_bytes, batches.headers)
+            else:
+                segment.append(
+                    batches.records,
+                    size_bytes,
+                    batches.last_offset,
+                    batches.max_timestamp_ms,
+                    batches.max_timestamp_offset,
+                )
             self._set_log_end_offset(batches.last_offset + 1)
             for append in checked.appends.values():
                 self.producers.apply(append)

@@ -41,6 +41,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "is_frozen",
         "last_timestamp_ms",
         "next_sequence",
         "producer_epoch",
@@ -63,6 +64,19 @@ class ProducerEntry:
         self.current_txn_first_offset = current_txn_first_offset
         self.batches: deque[BatchMetadata] = deque(batches, maxlen=BATCHES_TO_RETAIN)
         self.next_sequence = (self.batches[-1][0] + 1) % SEQUENCE_MODULUS if self.batches else NO_SEQUENCE
+        self.is_frozen = False
+        """It belongs to a snapshot that is still to be written: a copy takes its place before anything changes."""
+
+    def copy(self) -> ProducerEntry:
+        """Return an entry like this that may be changed."""
+        return ProducerEntry(
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp_ms,
+            self.current_txn_first_offset,
+            self.batches,
+        )
 
     @classmethod
     def of_snapshot(cls, stored: ProducerSnapshotEntry) -> ProducerEntry:

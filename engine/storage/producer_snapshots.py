@@ -1,9 +1,15 @@
-"""The ``.snapshot`` files of a partition's folder: which there are, writing, reading, removing."""
+"""The ``.snapshot`` files of a partition's folder: which there are, writing, reading, removing.
+
+A snapshot may be written later, by a thread, and counts as being there until then. A crash before that loses nothing:
+the recovery point is not beyond it yet, and a recovery reads the records from there on.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+import os
+import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from engine.formats.producer_snapshot import (
@@ -12,16 +18,56 @@ from engine.formats.producer_snapshot import (
     encode_producer_snapshot,
 )
 from engine.formats.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file_name, segment_file_name
+from engine.runtime.descriptors import open_file
+from engine.storage.file_range import write_fully
+
+
+class PendingSnapshot:
+    """A snapshot whose content is settled and whose file is still to be written."""
+
+    __slots__ = ("_lock", "entries", "is_settled", "path")
+
+    def __init__(self, path: Path, entries: Callable[[], list[ProducerSnapshotEntry]]) -> None:
+        self.path = path
+        self.entries = entries
+        self.is_settled = False
+        """It is written, or not wanted any more."""
+        self._lock = threading.Lock()
+
+    def write(self) -> None:
+        """Write the file; safe in any thread. Raises OSError.
+
+        Who drops it meanwhile waits for the writing, not for the work on its content.
+        """
+        if self.is_settled:
+            return
+        data = encode_producer_snapshot(_in_javas_order(self.entries()))
+        with self._lock:
+            if not self.is_settled:
+                _write_file(self.path, data)
+                self.is_settled = True
+
+    def move_to(self, path: Path) -> None:
+        """Follow a rename that has happened. A thread must not write under a name that may be given anew."""
+        with self._lock:
+            self.path = path
+
+    def drop(self) -> None:
+        """Have it not written, or no longer than this call takes."""
+        with self._lock:
+            self.is_settled = True
 
 
 class ProducerSnapshots:
     """The snapshots by offset, ascending."""
 
-    __slots__ = ("_offsets", "folder")
+    __slots__ = ("_offsets", "_pending", "_unsynced", "folder")
 
     def __init__(self, folder: Path, offsets: Collection[int]) -> None:
         self.folder = folder
         self._offsets = sorted(offsets)
+        self._pending: dict[int, PendingSnapshot] = {}
+        self._unsynced: set[int] = set()
 
     @classmethod
     def list_folder(cls, folder: Path) -> ProducerSnapshots:
@@ -44,14 +90,52 @@ class ProducerSnapshots:
     def path(self, offset: int) -> Path:
         return self.folder / segment_file_name(offset, SNAPSHOT_SUFFIX)
 
-    def write(self, offset: int, entries: list[ProducerSnapshotEntry]) -> None:
-        """Write the snapshot for ``offset``. The next flush brings it to the disk."""
-        self.path(offset).write_bytes(encode_producer_snapshot(_in_javas_order(entries)))
-        if offset not in self._offsets:
-            self._offsets = sorted([*self._offsets, offset])
+    def add(self, offset: int, entries: Callable[[], list[ProducerSnapshotEntry]]) -> None:
+        """Take the snapshot for ``offset``. The next flush writes it and brings it to the disk.
+
+        ``entries`` is called in any thread, and must give at any time what holds now.
+        """
+        self._forget(offset)
+        self._pending[offset] = PendingSnapshot(self.path(offset), entries)
+        self._offsets = sorted([*self._offsets, offset])
+
+    @property
+    def pending(self) -> tuple[PendingSnapshot, ...]:
+        """What is still to be written."""
+        return tuple(self._pending.values())
+
+    def forget_written(self) -> None:
+        """Let go of the content of what is written."""
+        self._pending = {offset: one for offset, one in self._pending.items() if not one.is_settled}
+
+    def write_pending(self) -> None:
+        """Write here and now what is still to be written. The next flush brings it to the disk. Raises OSError."""
+        for offset, one in self._pending.items():
+            self._unsynced.add(offset)
+            one.write()
+        self.forget_written()
+
+    def take_unsynced(self) -> list[Path]:
+        """Return the snapshots that no flush has brought to the disk yet, and take them as if one had."""
+        paths = [self.path(offset) for offset in sorted(self._unsynced | self._pending.keys())]
+        self._unsynced.clear()
+        return paths
+
+    def move_to(self, folder: Path) -> None:
+        """Follow a rename of the partition's folder."""
+        self.folder = folder
+        for offset, one in self._pending.items():
+            one.move_to(self.path(offset))
+
+    def nothing_is_synced(self) -> None:
+        """Note that the newest snapshot, which the next start begins with, may not be on the disk."""
+        self._unsynced.update(self._offsets[-1:])
 
     def read(self, offset: int) -> list[ProducerSnapshotEntry]:
         """Return the producers in a snapshot; CorruptFileError where it is damaged."""
+        pending = self._pending.get(offset)
+        if pending is not None:
+            return pending.entries()
         return decode_producer_snapshot(self.path(offset).read_bytes())
 
     def delete(self, offset: int) -> None:
@@ -80,7 +164,19 @@ class ProducerSnapshots:
             self.delete(stray[-1])
 
     def _forget(self, offset: int) -> None:
+        pending = self._pending.pop(offset, None)
+        if pending is not None:
+            pending.drop()
+        self._unsynced.discard(offset)
         self._offsets = [other for other in self._offsets if other != offset]
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_fully(fd, data, 0)
+    finally:
+        os.close(fd)
 
 
 def _in_javas_order(entries: list[ProducerSnapshotEntry]) -> list[ProducerSnapshotEntry]:

@@ -103,6 +103,8 @@ def recover_segment(
     cut_bytes = segment.size_bytes - valid_bytes
     if cut_bytes:
         os.ftruncate(segment.file().fd, valid_bytes)
+        # No flush may come by here again, and what was cut would be back after a power failure.
+        os.fsync(segment.file().fd)
         segment.size_bytes = valid_bytes
     time_index.maybe_append(segment.max_timestamp_ms, segment.max_timestamp_offset)
     segment.trim()

@@ -57,15 +57,23 @@ ReadOutcome = tuple[bytes, ZnodeStat] | ZooKeeperError
 class ZkClient:
     """A client of one ZooKeeper ensemble, below one chroot. Made by ``connect``; belongs to one event loop.
 
-    While the connection is broken, calls wait for the next one. They end with SessionLost when the session is over, and
-    until the next session is open.
+    While the connection is broken, calls wait for the next one, at most as long as the client is patient. They end with
+    SessionLost when the session is over, and until the next session is open.
     """
 
     def __init__(
-        self, hosts: str, chroot: str, *, session_timeout_ms: int, client_name: str, auth: Sequence[tuple[str, str]]
+        self,
+        hosts: str,
+        chroot: str,
+        *,
+        session_timeout_ms: int,
+        client_name: str,
+        auth: Sequence[tuple[str, str]],
+        patience_ms: int | None = None,
     ) -> None:
         self.chroot = chroot
         self.unanswered: deque[str] = deque(maxlen=10)
+        self.write_count = 0
         """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
         self._watches = WatchRegistry()
@@ -74,6 +82,7 @@ class ZkClient:
             session_timeout_ms=session_timeout_ms,
             client_name=client_name,
             auth=auth,
+            patience_ms=patience_ms,
             on_watch=self._take_watch,
             on_renewed=self._rearm,
         )
@@ -89,6 +98,7 @@ class ZkClient:
         client_name: str = "klamm",
         auth: Sequence[tuple[str, str]] = (),
         make_chroot: bool = True,
+        patience_ms: int | None = None,
     ) -> ZkClient:
         """Open a session and return the client.
 
@@ -100,6 +110,8 @@ class ZkClient:
             client_name: who asks, for log lines.
             auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
             make_chroot: make the chroot where it is missing, as a broker does; a tool had better not.
+            patience_ms: so long after the connection broke the session counts as lost, and calls end, though nobody has
+                said so. None, which is right for a broker, waits for ZooKeeper for as long as it takes.
 
         Raises:
             ConnectTimedOut: no server answered in time.
@@ -114,6 +126,7 @@ class ZkClient:
             session_timeout_ms=session_timeout_ms,
             client_name=client_name,
             auth=auth,
+            patience_ms=patience_ms,
         )
         try:
             await client._keeper.open_first(
@@ -426,6 +439,7 @@ class ZkClient:
     @contextmanager
     def _noting_lost(self, path: str) -> Iterator[None]:
         """Note a write whose outcome stays unknown; ``path`` is empty where there are many."""
+        self.write_count += 1
         try:
             yield
         except (SessionLost, asyncio.CancelledError):

@@ -1,7 +1,7 @@
 """Kafka's operations on ZooKeeper, all in one place.
 
-Each method is documented where it is written: in ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
-``configs``, ``consumers``, ``admin_nodes`` and ``notifications`` of this package. What the controller writes takes
+Each subject is a class in a file of this package: ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
+``configs``, ``consumers``, ``admin_nodes`` and ``notifications``. What the controller writes takes
 ``epoch_zk_version``, the version of ``/controller_epoch`` that it was elected with; a write that finds another one
 raises ControllerMoved.
 
@@ -24,18 +24,8 @@ from engine.zk.partitions import PartitionZnodes
 from engine.zk.topics import TopicZnodes
 
 
-class KafkaZkClient(
-    ClusterZnodes,
-    BrokerZnodes,
-    ControllerZnodes,
-    TopicZnodes,
-    PartitionZnodes,
-    ConfigZnodes,
-    ConsumerZnodes,
-    AdminZnodes,
-    NotificationZnodes,
-):
-    """A Kafka cluster's ZooKeeper side, over one ZkClient: the operations of all subjects, under one name.
+class KafkaZkClient:
+    """A Kafka cluster's ZooKeeper side, over one ZkClient: an attribute for each subject.
 
     Args:
         client: an open client; ``close`` closes it.
@@ -45,17 +35,14 @@ class KafkaZkClient(
 
     def __init__(self, client: ZkClient, *, is_secure: bool = False, clock: Clock | None = None) -> None:
         policy = AclPolicy(is_secure)
-        BrokerZnodes.__init__(self, client, policy)
-        ControllerZnodes.__init__(self, client, policy, clock or SystemClock())
-        for subject in (
-            ClusterZnodes,
-            TopicZnodes,
-            PartitionZnodes,
-            ConfigZnodes,
-            ConsumerZnodes,
-            AdminZnodes,
-            NotificationZnodes,
-        ):
-            subject.__init__(self, client, policy)
         self.client = client
+        self.cluster = ClusterZnodes(client, policy)
+        self.brokers = BrokerZnodes(client, policy)
+        self.controller = ControllerZnodes(client, policy, clock or SystemClock())
+        self.topics = TopicZnodes(client, policy)
+        self.partitions = PartitionZnodes(client, policy)
+        self.configs = ConfigZnodes(client, policy)
+        self.consumers = ConsumerZnodes(client, policy)
+        self.admin = AdminZnodes(client, policy)
+        self.notifications = NotificationZnodes(client, policy)
         self.close = client.close

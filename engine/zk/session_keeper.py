@@ -40,6 +40,8 @@ class SessionKeeper:
     """The present session of a client and the way to the next one. Belongs to one event loop.
 
     Args:
+        patience_ms: so long after the connection broke the session counts as lost, though ZooKeeper may keep it; None
+            waits for the next connection for ever.
         on_watch: told of each watch that fires in the present session (session, type, full path).
         on_renewed: awaited after each new session but the first, with it.
     """
@@ -51,6 +53,7 @@ class SessionKeeper:
         session_timeout_ms: int,
         client_name: str,
         auth: Sequence[tuple[str, str]],
+        patience_ms: int | None,
         on_watch: Callable[[Session, WatchEventType, str], None],
         on_renewed: Callable[[Session], Coroutine[Any, Any, None]],
     ) -> None:
@@ -60,12 +63,16 @@ class SessionKeeper:
         self.is_closed = False
         self.listeners: list[SessionListener] = []
         self._auth = tuple(auth)
+        self._patience_ms = patience_ms
+        self._giving_up: asyncio.TimerHandle | None = None
         self._on_watch = on_watch
         self._on_renewed = on_renewed
         self._loop = asyncio.get_running_loop()
         self._session: Session | None = None
+        self._replaced: Session | None = None
         self._is_open = False
         self._was_open = False
+        self._has_given_up = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -80,7 +87,9 @@ class SessionKeeper:
             return self._session
         if self._session is not None and self._session.end_state is ConnectionState.AUTH_FAILED:
             raise self._session.end_error()
-        raise SessionLost("the ZooKeeper client is closed" if self.is_closed else "")
+        if self.is_closed:
+            raise SessionLost("the ZooKeeper client is closed")
+        raise SessionLost("ZooKeeper does not answer" if self._has_given_up else "")
 
     async def open_first(self, timeout_ms: int) -> None:
         """Open the first session.
@@ -107,6 +116,7 @@ class SessionKeeper:
         if self.is_closed:
             return
         self.is_closed = True
+        self._be_patient_again()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -131,16 +141,20 @@ class SessionKeeper:
             self._on_watch(session, event_type, path)
 
     def _take_state(self, session: Session, state: ConnectionState) -> None:
-        if self.is_closed or session is not self._session:
+        if self.is_closed or session is not self._session or session is self._replaced:
+            # One that was given up still tells of its end, or that it is connected after all.
             return
         match state:
             case ConnectionState.CONNECTED if self._is_open:
                 _log.info("Connected to ZooKeeper again. client=%s session=0x%x", self.client_name, session.id)
+                self._be_patient_again()
                 self._tell(SessionEvent.RECONNECTED)
             case ConnectionState.CONNECTED:
                 self._ask_first(session)
             case ConnectionState.SUSPENDED if self._is_open:
                 _log.warning("Lost the connection to ZooKeeper, connecting again. client=%s", self.client_name)
+                if self._patience_ms is not None and self._giving_up is None:
+                    self._giving_up = self._loop.call_later(self._patience_ms / 1000, self._give_up, session)
                 self._tell(SessionEvent.SUSPENDED)
             case ConnectionState.SUSPENDED:
                 _log.debug("A connection to ZooKeeper broke before the session was open. client=%s", self.client_name)
@@ -162,6 +176,7 @@ class SessionKeeper:
     def _take_open(self, session: Session) -> None:
         _log.info("Opened a ZooKeeper session. client=%s session=0x%x", self.client_name, session.id)
         self._is_open = True
+        self._has_given_up = False
         self._opened.set_result(None)
         if self._was_open:
             self._tell(SessionEvent.NEW_SESSION)
@@ -175,7 +190,20 @@ class SessionKeeper:
             self._fail_opening(AuthFailed())
         self._tell(SessionEvent.AUTH_FAILED)
 
+    def _be_patient_again(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+    def _give_up(self, session: Session) -> None:
+        self._giving_up = None
+        if session is self._session and self._is_open and not self.is_closed:
+            self._has_given_up = True
+            self._take_lost(session)
+
     def _take_lost(self, session: Session) -> None:
+        self._replaced = session
+        self._be_patient_again()
         if self._is_open:
             _log.warning("The ZooKeeper session is over, opening another one. client=%s", self.client_name)
             self._is_open = False

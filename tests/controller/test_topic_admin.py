@@ -103,7 +103,7 @@ def test_what_cannot_be_created(zk_chroot: str) -> None:
             admin = await create(cluster, NewTopic("a.b", 1, 1))
             for wanted, code, message in REFUSED_TOPICS:
                 assert await refused(admin.create_topic(wanted)) == (code, message)
-            assert await cluster.controller.zk.get_all_topics() == ["a.b"]
+            assert await cluster.controller.zk.topics.get_all_topics() == ["a.b"]
 
     run(test)
 
@@ -128,8 +128,8 @@ def test_validate_only_writes_nothing(zk_chroot: str) -> None:
             admin = cluster.controller.topic_admin
             created = await admin.create_topic(NewTopic("t", 4, 2), validate_only=True)
             assert len(created.assignment) == 4
-            assert await cluster.controller.zk.get_all_topics() == []
-            assert await cluster.controller.zk.get_entity_configs("topics/t") == {}
+            assert await cluster.controller.zk.topics.get_all_topics() == []
+            assert await cluster.controller.zk.configs.get_entity_configs("topics/t") == {}
 
     run(test)
 
@@ -201,7 +201,7 @@ def test_growing_a_topic(zk_chroot: str) -> None:
             assert await admin.add_partitions("t", 2, [[2, 0]]) == [0, 1]
             assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
             assert await admin.wait_for_leaders("t", range(4), 10_000)
-            stored = (await cluster.controller.zk.get_topic_assignments(("t",)))["t"]
+            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
             assert [stored.assignment[p].replicas for p in range(4)] == [(1, 2), (2, 0), (0, 2), (1, 2)]
 
     run(test)
@@ -220,9 +220,9 @@ def test_deleting_a_topic(zk_chroot: str) -> None:
             context = cluster.controller.controller.core.context
             await eventually(lambda: not context.topics, "the end of the topic")
             zk = cluster.controller.zk
-            assert await zk.get_all_topics() == []
-            assert await zk.get_entity_configs("topics/t") == {}
-            assert await zk.get_topic_deletions() == []
+            assert await zk.topics.get_all_topics() == []
+            assert await zk.configs.get_entity_configs("topics/t") == {}
+            assert await zk.admin.get_topic_deletions() == []
 
     run(test)
 

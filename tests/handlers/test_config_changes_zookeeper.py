@@ -65,7 +65,7 @@ async def stand(connect_string: str, *, has_controller: bool = True) -> AsyncIte
     client = await ZkClient.connect(connect_string, session_timeout_ms=6_000)
     made = Stand(client)
     try:
-        await made.zk.make_persistent_paths()
+        await made.zk.cluster.make_persistent_paths()
         if has_controller:
             await client.create("/controller", b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":-1}')
         for listener in made.listeners:

@@ -88,7 +88,7 @@ def make_broker() -> SimpleNamespace:
         broker_id=0,
         dynamic_configs=configs,
         metadata_cache=SimpleNamespace(topics={"t"}),
-        zk=Store(configs),
+        zk=SimpleNamespace(configs=Store(configs)),
     )
 
 
@@ -212,7 +212,7 @@ def kafka_loggers() -> Iterator[None]:
 def test_answers_as_kafka(kafka_loggers: None) -> None:
     """One broker is asked everything in the order of the recording, for each answer depends on the changes before."""
     broker = make_broker()
-    broker.zk.nodes["topics/t"] = {"retention.ms": "5000"}
+    broker.zk.configs.nodes["topics/t"] = {"retention.ms": "5000"}
     for exchange in EXCHANGES[1:]:
         name, version = exchange["name"], exchange["version"]
         answer = ask(broker, exchange["api"], version, exchange["request"])
@@ -257,7 +257,7 @@ def test_documentation_is_told_on_demand() -> None:
 
 def test_zookeeper_away() -> None:
     broker = make_broker()
-    broker.zk.fails = True
+    broker.zk.configs.fails = True
     (result,) = ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(2, "t", None)).results
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "the session is over" in result.error_message
@@ -270,12 +270,12 @@ def test_zookeeper_away() -> None:
 def test_encrypted_passwords_of_kafka_stay_and_are_never_shown() -> None:
     broker = make_broker()
     secret = "listener.name.plaintext.ssl.keystore.password"
-    broker.zk.nodes["brokers/0"] = {secret: "encrypted", "message.max.bytes": "5"}
+    broker.zk.configs.nodes["brokers/0"] = {secret: "encrypted", "message.max.bytes": "5"}
     change = {"name": "message.max.bytes", "configOperation": 0, "value": "6"}
     body = {"resources": [{"resourceType": 4, "resourceName": "0", "configs": [change]}], "validateOnly": False}
     (outcome,) = ask(broker, "INCREMENTAL_ALTER_CONFIGS", 1, body).responses
     assert outcome.error_code == ErrorCode.NONE
-    assert broker.zk.nodes["brokers/0"] == {secret: "encrypted", "message.max.bytes": "6"}
+    assert broker.zk.configs.nodes["brokers/0"] == {secret: "encrypted", "message.max.bytes": "6"}
     answer = ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(4, "0", None, includeSynonyms=True))
     assert "encrypted" not in repr(answer)
     assert "opensesame" not in repr(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from pathlib import Path
@@ -82,6 +83,29 @@ def test_a_reader_that_waits_gets_it_converted_too(tmp_path: Path) -> None:
             await w.until(lambda: deferred.is_complete, "the answer is there")
             data = deferred.response.responses[0].partitions[0]
             assert [(r.offset, r.value) for r in iter_records(bytes(data.records))] == [(0, b"late")]
+
+    run_virtual(test)
+
+
+def test_a_conversion_ends_with_its_broker(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with big(tmp_path) as w:
+            await w.lead(1)
+            begun, ended = asyncio.Event(), asyncio.Event()
+
+            async def hold(*_: Any) -> None:
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+
+            w.brokers[1].offloader.run = hold
+            fetch(w.brokers[1].context(ApiKey.FETCH, 3), asked(max_wait_ms=10_000))
+            append(w, b"late")
+            await begun.wait()
+            await w.brokers[1].supervisor.stop()
+            assert ended.is_set()
 
     run_virtual(test)
 

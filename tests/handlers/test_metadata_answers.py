@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from engine.common.errors import ErrorCode
+from engine.common.model import LEADER_DURING_DELETE
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.metadata import metadata
+from engine.network.request import LargeAnswer
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import (
     MetadataRequest,
@@ -73,6 +76,35 @@ def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataRes
     answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
     assert isinstance(answer, MetadataResponse)
     return {topic.name: topic for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have theirs between them; what changes meanwhile is told, and what goes is not."""
+    cache = MetadataCache(0)
+    tell(cache, *(state(topic, n, 0, ALL) for topic in "abcd" for n in range(3)))
+    at_once = ask(cache, version)
+    monkeypatch.setattr("engine.handlers.metadata.PARTITIONS_AT_ONCE", 5)
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    request = MetadataRequest(topics=[] if version == 0 else None)
+
+    async def answered(*between: UpdateMetadataPartitionState) -> dict[str | None, MetadataResponseTopic]:
+        answer: Any = metadata(context, request)
+        asking = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        assert not asking.done(), "a turn for others"
+        if between:
+            tell(cache, *between)
+        large = await asking
+        assert isinstance(large, LargeAnswer)
+        return {topic.name: topic for topic in large.response.topics}
+
+    assert asyncio.run(answered()) == at_once
+    gone = [state("a", n, LEADER_DURING_DELETE, ALL) for n in range(3)]
+    told = asyncio.run(answered(*gone, state("b", 1, 2, ALL, epoch=7)))
+    assert set(told) == set("bcd")
+    assert told["b"].partitions[1].leader_id == 2
 
 
 @pytest.mark.parametrize("version", [10, 11])

@@ -114,7 +114,7 @@ def test_time_outs_and_validation(zk_chroot: str) -> None:
             assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
             assert result.topic_id != ZERO_TOPIC_ID
             await eventually(lambda: "now" in broker.metadata_cache.topics, "the topic comes all the same")
-            assert await broker.zk.get_all_topics() == ["now"]
+            assert await broker.zk.topics.get_all_topics() == ["now"]
 
     run(test)
 
@@ -245,6 +245,6 @@ def test_deletion_may_be_disabled(zk_chroot: str, version: int, code: ErrorCode)
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"])
             response = await ask(cluster.controller, request, version, delete_topic_enable="false")
             assert [r.error_code for r in response.responses] == [code]
-            assert await cluster.controller.zk.get_topic_deletions() == []
+            assert await cluster.controller.zk.admin.get_topic_deletions() == []
 
     run(test)

@@ -14,10 +14,11 @@ from network_serving import read_frame, run, serving
 
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.network.client import BrokerClient
+from engine.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
 from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
 from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, LargeAnswer, RequestHead
 from engine.network.server import ListenerSpec
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -235,7 +236,8 @@ def test_a_peer_that_never_reads_is_not_served_without_end() -> None:
     run(check)
 
 
-def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_behind_another", [False, True])
+def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path, is_behind_another: bool) -> None:
     content = os.urandom(3_000_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
@@ -243,8 +245,16 @@ def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path) -> None:
     async def check() -> None:
         fd = os.open(path, os.O_RDONLY)
         ranges = [(0, 100), (1000, 40_000), (50_000, 2_500_000), (7, 1)]
+        waiting: list[Deferred] = []
 
-        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse | Deferred:
+            if is_behind_another and not waiting:
+                waiting.append(Deferred())
+                asyncio.get_running_loop().call_later(0.05, waiting[0].complete, answer())
+                return waiting[0]
+            return answer()
+
+        def answer() -> FetchResponse:
             return FetchResponse(
                 responses=[
                     FetchableTopicResponse(
@@ -348,17 +358,62 @@ def test_no_response_and_close_connection() -> None:
     run(check)
 
 
-def test_a_failing_handler_answers_unknown_server_error_or_closes(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("topics", [1, LARGE_FRAME_BYTES // 10])
+def test_a_failing_handler_answers_unknown_server_error_or_closes(
+    is_async: bool, topics: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async def check() -> None:
         def handler(request: RequestHead, body: Any) -> Any:
             raise RuntimeError("broken on purpose")
 
-        async with serving({ApiKey.FETCH: handler, ApiKey.METADATA: handler}) as (_, host, port):
+        async def handler_later(request: RequestHead, body: Any) -> Any:
+            await asyncio.sleep(0)
+            handler(request, body)
+
+        failing = handler_later if is_async else handler
+        async with serving({ApiKey.FETCH: failing, ApiKey.METADATA: failing}) as (_, host, port):
             client = BrokerClient(host, port, client_id="c")
             assert (await client.send(FetchRequest(topics=[]), 11)).error_code == -1
+            named = [MetadataRequestTopic(name=f"topic-{number}") for number in range(topics)]
             with pytest.raises(ConnectionLost):
-                await client.send(MetadataRequest(topics=[]), 4)
+                await client.send(MetadataRequest(topics=named), 4, timeout_ms=20_000)
 
+    run(check)
+    assert "broken on purpose" in caplog.text
+
+
+@pytest.mark.parametrize("topics", [1, LARGE_FRAME_BYTES // 10])
+@pytest.mark.parametrize(("what", "is_waiting"), [("decode", False), ("encode", False), ("encode", True)])
+def test_a_codec_that_fails_closes_the_connection_and_says_why(
+    what: str, topics: int, is_waiting: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No error of the protocol, but a fault of ours: a peer that is neither answered nor closed waits for ever."""
+    waiting, asked = Deferred(), asyncio.Event()
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    def metadata(request: RequestHead, body: Any) -> Any:
+        asked.set()
+        return waiting if is_waiting else MetadataResponse()
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: metadata}) as (server, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            named = [MetadataRequestTopic(name=f"topic-{number}") for number in range(topics)]
+            writer.write(bytes(encode_request(MetadataRequest(topics=named), 4, 1, "c")))
+            if is_waiting:
+                async with asyncio.timeout(20):
+                    await asked.wait()
+                waiting.complete(MetadataResponse())
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+                while server.connections:
+                    await asyncio.sleep(0.001)
+            writer.close()
+
+    monkeypatch.setattr(f"engine.network.routes.{what}r", lambda *_: broken)
     run(check)
     assert "broken on purpose" in caplog.text
 
@@ -439,5 +494,119 @@ def test_what_was_sent_without_an_answer_arrives_before_a_close() -> None:
             async with asyncio.timeout(30):
                 await seen.wait()
             assert sizes == [200_000]
+
+    run(check)
+
+
+def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_order() -> None:
+    """Their number alone is no bound: a small question may have a large answer."""
+    first = Deferred()
+    large = MetadataResponse(cluster_id="c" * 20_000)
+    asked: list[int] = []
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        asked.append(request.correlation_id)
+        return large
+
+    async def check() -> None:
+        async with serving({ApiKey.FETCH: lambda request, body: first, ApiKey.METADATA: metadata}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 0, "c")))
+            for number in range(1, PENDING_ANSWERS_MAX):
+                writer.write(bytes(encode_request(MetadataRequest(topics=[]), 4, number, "c")))
+            async with asyncio.timeout(20):
+                while len(asked) < QUEUED_BYTES_MAX // 20_100:
+                    await asyncio.sleep(0.001)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await reader.read(1)
+            assert len(asked) <= QUEUED_BYTES_MAX // 20_000 + 1
+            first.complete(FetchResponse(responses=[]))
+            got = [int.from_bytes((await read_frame(reader))[:4]) for _ in range(PENDING_ANSWERS_MAX)]
+            assert got == list(range(PENDING_ANSWERS_MAX))
+            assert len(asked) == PENDING_ANSWERS_MAX - 1
+            writer.close()
+
+    run(check)
+
+
+def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of the question; the answers keep their order."""
+    beside: list[str] = []
+    to_thread = asyncio.to_thread
+
+    async def noted(function: Any, *args: Any) -> Any:
+        beside.append(function.__name__)
+        return await to_thread(function, *args)
+
+    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
+
+    async def metadata(request: RequestHead, body: MetadataRequest) -> LargeAnswer:
+        return LargeAnswer(MetadataResponse(cluster_id=str(len(body.topics or ()))))
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+            writer.write(metadata_request("t", 1) + metadata_request("t", 2))
+            writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 3, "c")))
+            answers = [await read_frame(reader) for _ in range(3)]
+            assert correlation_ids(answers) == [1, 2, 3]
+            assert str(len(names)).encode() in answers[2]
+            assert len(beside) == 4, "three answers, and one request"
+            writer.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_large_requests_are_decoded_and_encoded_beside_the_loop(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[str] = []
+    to_thread = asyncio.to_thread
+
+    async def noted(function: Any, *args: Any) -> Any:
+        beside.append(function.__name__)
+        return await to_thread(function, *args)
+
+    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(cluster_id=str(len(body.topics or ())))
+
+    async def metadata_later(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        await asyncio.sleep(0)
+        return metadata(request, body)
+
+    async def check() -> None:
+        waiting = Deferred()
+        handlers = {
+            ApiKey.METADATA: metadata_later if is_async else metadata,
+            ApiKey.FETCH: lambda request, body: waiting,
+        }
+        async with serving(handlers) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            for number, topics in enumerate((names[:1], names, names[:2])):
+                writer.write(bytes(encode_request(MetadataRequest(topics=topics), 4, number, "c")))
+            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 3, "c")))
+            writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 4, "c")))
+            answers = [await read_frame(reader) for _ in range(3)]
+            assert correlation_ids(answers) == [0, 1, 2]
+            assert str(len(names)).encode() in answers[1]
+            async with asyncio.timeout(20):
+                while len(beside) < 4:
+                    await asyncio.sleep(0.001)
+            waiting.complete(FetchResponse(responses=[]))
+            assert correlation_ids([await read_frame(reader) for _ in range(2)]) == [3, 4]
+            assert len(beside) == 4, "decoded and encoded, twice"
+
+            damaged = bytearray(encode_request(MetadataRequest(topics=names), 4, 5, "c"))
+            damaged[-20:] = b"\xff" * 20
+            writer.write(bytes(damaged))
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+            writer.close()
 
     run(check)

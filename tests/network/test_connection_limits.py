@@ -11,6 +11,7 @@ from network_serving import run, serving
 from engine.network.client import BrokerClient
 from engine.network.connection import CloseReason
 from engine.network.errors import ConnectionLost
+from engine.network.request import Deferred
 from engine.network.server import ListenerSpec, ServerLimits
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -111,5 +112,44 @@ def test_connections_beyond_the_limits_are_refused() -> None:
                     break
             for client in clients:
                 await client.close()
+
+    run(check)
+
+
+def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
+    """A request that waits for ever, behind an answer that is never read, must not keep a connection for ever."""
+    partition = PartitionData(partition_index=0, high_watermark=0, records=b"x" * 200_000)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+    def fetch(request: object, body: FetchRequest) -> Deferred | FetchResponse:
+        return Deferred() if body.max_wait_ms else answer
+
+    def asked(max_wait_ms: int) -> bytes:
+        return bytes(encode_request(FetchRequest(topics=[], max_wait_ms=max_wait_ms), 4, 1, "c"))
+
+    async def check() -> None:
+        async with (
+            asyncio.timeout(30),
+            serving({ApiKey.FETCH: fetch}, ServerLimits(connections_max_idle_ms=300)) as (server, host, port),
+        ):
+            _, deaf = await asyncio.open_connection(host, port, limit=1024)
+            deaf.transport.pause_reading()  # type: ignore[attr-defined]
+            while not (server.connections and next(iter(server.connections))._sender.queued_bytes):  # type: ignore[union-attr]
+                deaf.write(asked(0))
+                await asyncio.sleep(0.002)
+            deaf.write(asked(600_000))
+            (connection,) = server.connections
+            while not connection.is_busy:
+                await asyncio.sleep(0.002)
+            _, waits = await asyncio.open_connection(host, port)
+            waits.write(asked(600_000))
+            server.start_idle_sweep()
+            while connection.closed_because is None:
+                await asyncio.sleep(0.005)
+            assert connection.closed_because is CloseReason.IDLE
+            (left,) = server.connections - {connection}
+            assert left.is_waited_for, "it waits for us, and may"
+            for one in (waits, deaf):
+                one.transport.abort()
 
     run(check)

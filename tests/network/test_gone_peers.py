@@ -8,10 +8,12 @@ import struct
 from typing import Any
 
 import pytest
+from hostile_clients import lose_network, reset
 from network_serving import run, serving
 
 from engine.network import server as network_server
-from engine.network.connection import CloseReason, Connection
+from engine.network import tcp_info
+from engine.network.connection import PENDING_ANSWERS_MAX, CloseReason, Connection
 from engine.network.request import Deferred
 from engine.network.server import SocketServer
 from engine.network.tcp_info import KEEP_ALIVE_IDLE_S, UNHEARD_MS_MAX, is_peer_gone, read_tcp_info
@@ -20,7 +22,7 @@ from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, Fet
 from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from engine.protocol.frames import encode_request
 
-ESTABLISHED, CLOSE_WAIT = 1, 8
+ESTABLISHED, CLOSE, CLOSE_WAIT = 1, 7, 8
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +43,7 @@ def info(state: int = ESTABLISHED, *, probes: int = 0, unacknowledged: int = 0, 
         (info(unacknowledged=3, unheard_ms=UNHEARD_MS_MAX), True),
         (info(probes=2, unheard_ms=UNHEARD_MS_MAX), True),
         (info(CLOSE_WAIT), True),
+        (info(CLOSE), True),
         (b"", False),
     ],
 )
@@ -147,5 +150,64 @@ def test_the_kernel_looks_after_connections_that_nothing_is_sent_over() -> None:
             finally:
                 lent.detach()
             writer.close()
+
+    run(check)
+
+
+def connected(host: str, port: int, requests: int) -> socket.socket:
+    """Connect, and ask so many times for what is never answered."""
+    client = socket.create_connection((host, port), timeout=20)
+    for number in range(requests):
+        client.sendall(bytes(encode_request(FetchRequest(topics=[], max_wait_ms=2**31 - 1), 4, number, "c")))
+    return client
+
+
+@pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX, 2 * PENDING_ANSWERS_MAX])
+def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
+    """With so many answers owed nothing is read of it, so the loop does not hear of the reset."""
+    abandoned: list[str] = []
+
+    async def check() -> None:
+        handlers = {ApiKey.FETCH: lambda request, body: Deferred(abandon=lambda: abandoned.append("fetch"))}
+        async with serving(handlers) as (server, host, port):
+            server.start_idle_sweep()
+            client = await asyncio.to_thread(connected, host, port, requests)
+            await the_connection(server)
+            reset(client)
+            async with asyncio.timeout(20):
+                while server.connections:
+                    await asyncio.sleep(0.005)
+            assert 1 <= len(abandoned) <= min(requests, PENDING_ANSWERS_MAX)
+
+    run(check)
+
+
+@pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX])
+@pytest.mark.parametrize("is_sent_something", [False, True])
+def test_whose_network_is_gone_is_let_go(
+    requests: int, is_sent_something: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes any more: no word, no acknowledgement, no end of the connection."""
+    for name in ("KEEP_ALIVE_IDLE_S", "KEEP_ALIVE_INTERVAL_S", "KEEP_ALIVE_COUNT"):
+        monkeypatch.setattr(tcp_info, name, 1)
+    monkeypatch.setattr(tcp_info, "UNHEARD_MS_MAX", 1000)
+    waiting: list[Deferred] = []
+
+    def fetch(request: object, body: FetchRequest) -> Deferred:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    async def check() -> None:
+        async with serving({ApiKey.FETCH: fetch}) as (server, host, port):
+            server.start_idle_sweep()
+            client = await asyncio.to_thread(connected, host, port, requests)
+            await the_connection(server)
+            lose_network(client)
+            if is_sent_something:
+                waiting[0].complete(FetchResponse(responses=[]))
+            async with asyncio.timeout(20):
+                while server.connections:
+                    await asyncio.sleep(0.01)
+            client.close()
 
     run(check)

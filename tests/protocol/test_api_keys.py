@@ -8,14 +8,8 @@ import sys
 import pytest
 from protocol_oracles import oracles_for
 
-from engine.protocol.api_keys import (
-    API_SPECS,
-    ApiKey,
-    request_class,
-    request_header_version,
-    response_class,
-    response_header_version,
-)
+from engine.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version
+from engine.protocol.declaration import request_class, response_class
 
 
 def test_every_key_has_a_row_and_both_classes() -> None:

@@ -14,9 +14,9 @@ from protocol_values import all_messages, message_id, one_of
 from soak import rounds
 
 from engine.common.errors import RemoteProtocolError
-from engine.protocol.api_keys import API_SPECS, ApiKey, request_class, response_class
+from engine.protocol.api_keys import API_SPECS, ApiKey
 from engine.protocol.codec import Outgoing, decoder, encoder
-from engine.protocol.declaration import Message
+from engine.protocol.declaration import Message, request_class, response_class
 from engine.protocol.frames import decode_request, decode_response, encode_request
 
 ROUNDS = rounds("KLAMM_FUZZ_ROUNDS", 1)

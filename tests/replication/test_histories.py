@@ -6,8 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from log_folders import stored_batches
-from replicated_brokers import TP, World, world
+from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
 from virtual_time import run_virtual
 
@@ -20,16 +19,6 @@ HISTORIES = rounds("KLAMM_REPLICATION_HISTORIES", 8)
 
 def settings(ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> ReplicationSettings:
     return ReplicationSettings(0, inter_broker_protocol_version=ibp, replica_lag_time_max_ms=5000)
-
-
-def committed_batches(w: World, broker_id: int) -> dict[int, tuple[int, int]]:
-    """Return checksum and leader epoch of the batches below a replica's high watermark, by base offset."""
-    log = w.log(broker_id)
-    return {
-        header.base_offset: (header.crc, header.partition_leader_epoch)
-        for header, _ in stored_batches(log.dir)
-        if header.last_offset < log.high_watermark
-    }
 
 
 async def random_history(w: World, rng: random.Random, steps: int) -> dict[int, tuple[int, int]]:

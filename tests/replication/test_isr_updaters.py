@@ -200,7 +200,7 @@ class TestZooKeeper:
         async def with_updater() -> None:
             supervisor = Supervisor("test")
             znodes = StandInZnodes()
-            updater = ZkIsrUpdater(znodes, LoopClock(), supervisor)
+            updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, LoopClock(), supervisor)
             updater.start()
             try:
                 await test(znodes, updater)
@@ -273,19 +273,21 @@ def test_on_a_real_zookeeper_the_write_is_conditional_and_the_notice_is_there(zk
         zk = KafkaZkClient(client)
         supervisor = Supervisor("test")
         try:
-            await zk.make_persistent_paths()
+            await zk.cluster.make_persistent_paths()
             partition = TopicPartition("t", 0)
             state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1, 2)), 3)
             await client.create("/brokers/topics/t")
-            await zk.create_partition_states({partition: state}, None)
-            updater = ZkIsrUpdater(zk, LoopClock(), supervisor)
+            await zk.partitions.create_partition_states({partition: state}, None)
+            updater = ZkIsrUpdater(
+                zk.partitions.write_partition_state, zk.notifications.propagate_isr_changes, LoopClock(), supervisor
+            )
             fresh = IsrUpdate(partition, ZERO_TOPIC_ID, LeaderAndIsr(1, 5, (1,), partition_epoch=0), 3)
             assert await asked(updater, fresh) == LeaderAndIsr(1, 5, (1,), partition_epoch=1)
             assert await asked(updater, fresh) is ErrorCode.INVALID_UPDATE_VERSION
-            await zk.propagate_isr_changes([partition])
-            read = (await zk.get_partition_states([partition]))[partition]
+            await zk.notifications.propagate_isr_changes([partition])
+            read = (await zk.partitions.get_partition_states([partition]))[partition]
             assert read == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 5, (1,), partition_epoch=1), 3)
-            assert (await zk.get_isr_change_notifications()).values == (partition,)
+            assert (await zk.notifications.get_isr_change_notifications()).values == (partition,)
         finally:
             await supervisor.stop()
             await zk.close()

@@ -129,7 +129,7 @@ def test_the_last_flush_before_the_swap_does_not_hold_the_event_loop(
 ) -> None:
     """What is appended while a flush is under way is flushed as well, in a thread; only without end not for ever."""
     held: list[int] = []
-    flush, in_thread = Log.flush, LogDirCopy._flush
+    flush, in_thread = Log.flush, LogDirCopy._prepare
     rounds = 0
 
     async def test() -> None:
@@ -137,14 +137,14 @@ def test_the_last_flush_before_the_swap_does_not_hold_the_event_loop(
             await w.lead(1)
             w.produce(1, b"first")
 
-            async def flush_while_written_to(copy: LogDirCopy) -> None:
+            async def prepare_while_written_to(copy: LogDirCopy, current: Log) -> None:
                 nonlocal rounds
-                await in_thread(copy)
+                await in_thread(copy, current)
                 rounds += 1
                 if rounds <= busy_rounds:
                     w.produce(1, b"%d" % rounds)
 
-            monkeypatch.setattr(LogDirCopy, "_flush", flush_while_written_to)
+            monkeypatch.setattr(LogDirCopy, "_prepare", prepare_while_written_to)
             monkeypatch.setattr(Log, "flush", lambda log: (held.append(log.unflushed_records), flush(log)))
             target = other_dir(w, 1)
             assert await move(w, 1, target) is ErrorCode.NONE

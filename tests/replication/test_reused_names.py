@@ -18,6 +18,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.formats.checkpoints import decode_offset_checkpoint
 from engine.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from engine.replication.stop_replica_change import stop_replicas
 
 OTHER_ID = bytes(reversed(TOPIC_ID))
 
@@ -27,7 +28,7 @@ async def deleted(w: World, broker_id: int) -> list[int]:
     state = StopReplicaPartitionState(partition_index=TP.partition, leader_epoch=-2, delete_partition=True)
     topic = StopReplicaTopicState(topic_name=TP.topic, partition_states=[state])
     request = StopReplicaRequest(controller_id=1, controller_epoch=1, topic_states=[topic])
-    answer = await w.brokers[broker_id].replica_manager.stop_replicas(request, correlation_id=3)
+    answer = await stop_replicas(w.brokers[broker_id].replica_manager, request, correlation_id=3)
     return [one.error_code for one in answer.partition_errors]
 
 

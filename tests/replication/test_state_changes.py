@@ -27,7 +27,9 @@ from engine.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from engine.replication.leader_and_isr_change import become_leader_or_follower
 from engine.replication.replica_manager import ReplicaManager
+from engine.replication.stop_replica_change import stop_replicas
 
 OTHER_ID = bytes(range(16, 32))
 
@@ -55,7 +57,7 @@ def request(
 
 async def lisr(manager: ReplicaManager, wanted: LeaderAndIsrRequest) -> tuple[int, list[int]]:
     """Return the answer's error and the partitions' errors."""
-    response = await manager.become_leader_or_follower(wanted, correlation_id=7, api_version=7)
+    response = await become_leader_or_follower(manager, wanted, correlation_id=7, api_version=7)
     return response.error_code, [p.error_code for t in response.topics for p in t.partition_errors]
 
 
@@ -220,7 +222,7 @@ class TestLeaderAndIsr:
     def test_old_versions_are_answered_by_name(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:
             old = LeaderAndIsrRequest(controller_epoch=1, ungrouped_partition_states=[state(1, 0, topic_name=TP.topic)])
-            response = await manager.become_leader_or_follower(old, correlation_id=7, api_version=1)
+            response = await become_leader_or_follower(manager, old, correlation_id=7, api_version=1)
             assert [(p.topic_name, p.partition_index, p.error_code) for p in response.partition_errors] == [(*TP, 0)]
             assert not response.topics
 
@@ -266,7 +268,7 @@ def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str =
 
 
 async def stopped(manager: ReplicaManager, wanted: StopReplicaRequest) -> tuple[int, list[int]]:
-    response = await manager.stop_replicas(wanted, correlation_id=8)
+    response = await stop_replicas(manager, wanted, correlation_id=8)
     return response.error_code, [p.error_code for p in response.partition_errors]
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from folder_times import BUDGETS_S, FolderTimes
 
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).parents[2] / "docs" / "contributing.md"
 
 
 def times(*tests: tuple[str, float]) -> FolderTimes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 from log_folders import NOW_MS, data_batch
@@ -14,10 +14,12 @@ from engine.common.model import TopicPartition
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
 from engine.config.log_config import LogConfig
+from engine.config.values import LONG_MAX
 from engine.network.request import RequestHead
 from engine.network.routes import RouteTable
 from engine.network.server import SocketServer
-from engine.server.dynamic_effects import DynamicEffects, follow_limits, set_log_settings
+from engine.replication.throttle import ALL_REPLICAS
+from engine.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
 from engine.server.settings import server_limits
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
@@ -69,7 +71,7 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
 
     def changes_meanwhile(topic: str) -> LogConfig:
         found = configs.log_config(topic)
-        if not configs.known_topics:
+        if topic == "u" and not configs.known_topics:
             configs.apply("topics", "t", {"retention.ms": "5000"})
             configs.apply("brokers", "1", {"log.retention.bytes": "777", "num.replica.fetchers": "3"})
             configs.apply("brokers", "<default>", {"producer.id.expiration.ms": "1000"})
@@ -77,12 +79,39 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
 
     manager = _with_logs(tmp_path, changes_meanwhile)
     replicas = Mock()
-    DynamicEffects(configs, manager, replicas, Mock())
+    follow_settings(configs, manager, replicas, Mock())
     wanted = LogConfig()
     found = {tp: (log.config.retention_ms, log.config.retention_bytes) for tp, log in manager.logs.items()}
     assert found == {T0: (5000, 777), T1: (5000, 777), U0: (wanted.retention_ms, 777)}
     assert {log.producers.expiration_ms for log in manager.logs.values()} == {1000}
     replicas.fetchers.resize.assert_called_once_with(3)
+    configs.apply("brokers", "1", {"log.retention.bytes": "888", "num.replica.fetchers": "3"})
+    assert {log.config.retention_bytes for log in manager.logs.values()} == {888}
+    replicas.fetchers.resize.assert_called_once_with(3)
+    manager.release()
+
+
+def test_replicas_and_controller_follow_throttles_and_unclean_elections(tmp_path: Path) -> None:
+    configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
+    manager, replicas, enable_unclean_election = _with_logs(tmp_path, configs.log_config), Mock(), Mock()
+    configs.apply("topics", "t", {"leader.replication.throttled.replicas": "0:1,1:2,2:1"})
+    configs.apply("brokers", "1", {"leader.replication.throttled.rate": "5"})
+    follow_settings(configs, manager, replicas, enable_unclean_election)
+    replicas.leader_quota.throttle.assert_called_once_with("t", frozenset({0, 2}))
+    assert replicas.leader_quota.rate_bytes_max == 5
+    configs.apply("topics", "t", {"follower.replication.throttled.replicas": "*"})
+    replicas.follower_quota.throttle.assert_called_with("t", ALL_REPLICAS)
+    configs.apply("brokers", "<default>", {"follower.replication.throttled.rate": "6"})
+    configs.apply("brokers", "1", {"replica.alter.log.dirs.io.max.bytes.per.second": "7"})
+    assert replicas.leader_quota.rate_bytes_max == LONG_MAX
+    assert replicas.follower_quota.rate_bytes_max == 6
+    assert replicas.log_dir_moves.quota.rate_bytes_max == 7
+    enable_unclean_election.assert_not_called()
+    configs.apply("topics", "u", {"unclean.leader.election.enable": "true"})
+    enable_unclean_election.assert_called_once_with("u")
+    configs.apply("brokers", "<default>", {"unclean.leader.election.enable": "true"})
+    configs.apply("brokers", "<default>", {"unclean.leader.election.enable": "true", "num.replica.fetchers": "2"})
+    assert enable_unclean_election.mock_calls == [call("u"), call(None)]
     manager.release()
 
 

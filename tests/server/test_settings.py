@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -42,7 +43,9 @@ def test_a_broker_does_not_start_less_protected_than_it_is_told(settings: dict[s
 def test_plain_listeners_are_served() -> None:
     served = config(listeners="PLAINTEXT://127.0.0.1:9092")
     check_served(served)
-    assert [str(e) for e in advertised(served.advertised_listeners, [])] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert [str(e) for e in advertised(served.listener_settings.advertised_listeners, [])] == [
+        "PLAINTEXT://127.0.0.1:9092"
+    ]
 
 
 def test_limits_of_connections_by_address() -> None:
@@ -99,7 +102,7 @@ class TakenId:
 def test_a_broker_whose_id_was_taken_between_two_sessions_ends(caplog: pytest.LogCaptureFixture) -> None:
     async def check() -> None:
         server = KafkaServer(config())
-        server.zk = cast("KafkaZkClient", TakenId())
+        server.zk = cast("KafkaZkClient", SimpleNamespace(brokers=TakenId()))
         with pytest.raises(OperationError):
             await server._register_again()
         async with asyncio.timeout(30):

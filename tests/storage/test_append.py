@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from log_folders import (
     StandIn,
     as_sent,
     data_batch,
+    folder_content,
     marker_batch,
     open_log,
     read_all,
@@ -19,6 +21,8 @@ from log_folders import (
 )
 from time_lookups import offset_of_max_timestamp
 
+from engine.admin.dump.indexes import IndexOptions, dump_offset_index
+from engine.admin.dump.rows import Finding
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.protocol.records.attributes import Codec, TimestampType
@@ -217,6 +221,21 @@ def test_the_topics_codec_is_stored(tmp_path: Path) -> None:
     assert [header.codec for header, _ in stored_batches(plain.dir)] == [Codec.NONE]
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_coordinators_records_get_the_topics_codec_and_time_too(tmp_path: Path, codec: Codec) -> None:
+    config = LogConfig(compression_type="lz4", message_timestamp_type="LogAppendTime")
+    environment = StandIn()
+    for n, changes in enumerate(({}, {"message_timestamp_type": "CreateTime"}, {"compression_type": "producer"})):
+        log = open_log(tmp_path / f"t-{n}", dataclasses.replace(config, **changes), environment)
+        sent = data_batch(b"a" * 100, timestamp_ms=5, codec=codec)
+        result = log.append_as_leader(sent, 0, origin=AppendOrigin.COORDINATOR)
+        ((header, _),) = stored_batches(log.dir)
+        now_ms = environment.clock.now_ms()
+        is_stamped = log.config.message_timestamp_type == "LogAppendTime"
+        assert header.codec == (codec if log.config.compression_type == "producer" else Codec.LZ4)
+        assert (header.max_timestamp, result.log_append_time_ms) == ((now_ms, now_ms) if is_stamped else (5, -1))
+
+
 def test_a_compacted_topic_needs_keys(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(cleanup_policy=("compact",)))
     log.append_as_leader(data_batch(b"a"), 0)
@@ -327,6 +346,38 @@ def test_a_follower_keeps_what_the_leader_stamped(tmp_path: Path) -> None:
     assert (result.first_offset, result.last_offset, result.record_count) == (0, 7, 8)
     assert follower.segments[0].path.read_bytes() == whole
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((3, 0), (4, 4), (7, 6))
+
+
+def test_a_followers_indexes_know_each_batch_as_if_it_had_come_alone(tmp_path: Path) -> None:
+    """A leader sends many batches at once; Kafka's dump tool looks for a batch that ends with an entry's offset."""
+    config = LogConfig(index_interval_bytes=400)
+    one_by_one, at_once = open_log(tmp_path / "t-0", config), open_log(tmp_path / "u-0", config)
+    # Timestamps rise and fall: a time index has only those that rise.
+    batches = [placed(data_batch(b"x" * 70, timestamp_ms=1000 + n * 7 % 40), n, 0) for n in range(60)]
+    for batch in batches:
+        one_by_one.append_as_follower(memoryview(batch))
+    for start in range(0, 60, 20):
+        at_once.append_as_follower(memoryview(b"".join(batches[start : start + 20])))
+    for log in (one_by_one, at_once):
+        log.close()
+    kept = [".log", ".index", ".timeindex"]
+    assert folder_content(tmp_path / "u-0", *kept) == folder_content(tmp_path / "t-0", *kept)
+    index = tmp_path / "u-0" / "00000000000000000000.index"
+    assert index.stat().st_size > 80, "there are entries to look at"
+    assert not [row for row in dump_offset_index(index, IndexOptions()) if isinstance(row, Finding)]
+
+
+def test_an_index_that_is_full_takes_no_more_of_a_fetch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0, segment_index_bytes=32))
+    batches = b"".join(placed(data_batch(b"x"), n, 0) for n in range(10))
+    log.append_as_follower(memoryview(batches))
+    assert read_all(log) == batches
+    first = log.segments[0].path
+    log.append_as_follower(memoryview(placed(data_batch(b"x"), 10, 0)))
+    assert len(log.segments) == 2
+    log.close()
+    assert first.with_suffix(".timeindex").stat().st_size <= 32
+    assert first.with_suffix(".index").stat().st_size <= 32
 
 
 def test_a_follower_refuses_what_does_not_follow(tmp_path: Path) -> None:

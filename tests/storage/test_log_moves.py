@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 from pathlib import Path
 
 import pytest
-from log_folders import NOW_MS, data_batch, folder_content, values_of
+from forgetful_disk import KILLED, MIXED, STRICT, Call, Disk, Image, write_image
+from log_folders import NOW_MS, data_batch, folder_content, read_all, values_of
 
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
+from engine.storage.disk_jobs import run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
 from engine.storage.log_moves import MOVED_MARK, create_future_log, replace_current_with_future
 
 TP = TopicPartition("orders", 3)
 TOPIC_ID = bytes(range(16))
+SMALL = LogConfig(segment_index_bytes=1000)
+"""Indexes are as large as this on the disk, and there are hundreds of images of it."""
 
 
 class Broker:
-    def __init__(self, folder: Path, config: LogConfig | None = None) -> None:
+    def __init__(self, folder: Path, config: LogConfig | None = None, *, dirs: str = "ab") -> None:
         self.a, self.b = folder / "a", folder / "b"
         self.failed: list[Path] = []
-        settings = LogManagerConfig((self.a, self.b), log_segment_delete_delay_ms=0)
-        self.logs = LogManager(settings, lambda _topic: config or LogConfig(), ManualClock(NOW_MS), self.failed.append)
+        settings = LogManagerConfig(tuple(folder / name for name in dirs), log_segment_delete_delay_ms=0)
+        self.logs = LogManager(settings, lambda _topic: config or SMALL, ManualClock(NOW_MS), self.failed.append)
         self.logs.load()
 
     def log_with_copy(self) -> tuple[Log, Log]:
@@ -54,8 +59,9 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
     assert broker.logs.future_logs == {}
     assert (future.high_watermark, future.topic_id, future.leader_epochs.latest_epoch) == (2, TOPIC_ID, 4)
     assert names(broker.b) == ["orders-3"]
-    assert not (future.dir / MOVED_MARK).exists()
+    assert (future.dir / MOVED_MARK).exists()
     broker.logs.run_due()
+    assert not (future.dir / MOVED_MARK).exists()
     assert names(broker.a) == []
     broker.logs.shutdown()
     again = Broker(tmp_path)
@@ -73,6 +79,7 @@ def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> 
         batch = data_batch(b"v" * 40, producer=(7, 0, n), timestamp_ms=NOW_MS)
         assert future.append_as_leader(batch, 5 + n // 4).first_offset == 2 + n
     assert len(future.segments) > 2
+    future.flush()
     expected, epochs, files = values_of(future), future.leader_epochs.entries, folder_content(future.dir)
     assert [epoch for epoch, _ in epochs] == [4, 5, 6]
     assert {name.rpartition(".")[2] for name in files} >= {"log", "index", "timeindex", "snapshot"}
@@ -137,8 +144,9 @@ def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr(LogManager, "retire", crash)
+        replace_current_with_future(broker.logs, TP)
         with pytest.raises(Crash):
-            replace_current_with_future(broker.logs, TP)
+            run_jobs(broker.logs.replaced.jobs())
     old.abandon()
     broker.logs.release()
     assert names(broker.a) == names(broker.b) == ["orders-3"]
@@ -157,6 +165,7 @@ def test_the_source_fails_at_the_very_end(tmp_path: Path) -> None:
     _, future = broker.log_with_copy()
     broker.a.rename(tmp_path / "away")
     assert replace_current_with_future(broker.logs, TP) is future
+    run_jobs(broker.logs.replaced.jobs())
     assert broker.failed == [broker.a]
     assert broker.logs.logs == {TP: future}
     future.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
@@ -170,8 +179,139 @@ def test_the_source_fails_at_the_very_end(tmp_path: Path) -> None:
 
 def test_two_folders_that_no_move_explains(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    broker.logs.get_or_create(TP, is_new=True, preferred_dir=broker.a)
+    log = broker.logs.get_or_create(TP, is_new=True, preferred_dir=broker.a)
+    log.append_as_leader(data_batch(b"1", timestamp_ms=NOW_MS), 0)
     broker.logs.shutdown()
     shutil.copytree(broker.a / "orders-3", broker.b / "orders-3")
     with pytest.raises(StorageError, match="Duplicate log directories for orders-3 are found in both"):
         Broker(tmp_path)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_of_two_folders_the_one_without_records_goes(tmp_path: Path, first: str) -> None:
+    """A log dir failed when the log was made in it, and the log was made in the other one."""
+    broker = Broker(tmp_path)
+    log = broker.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, preferred_dir=tmp_path / first)
+    log.append_as_leader(data_batch(b"1", timestamp_ms=NOW_MS), 0)
+    broker.logs.release()
+    (empty,) = {broker.a, broker.b} - {log.log_dir}
+    (empty / "orders-3").mkdir()
+    again = Broker(tmp_path)
+    assert again.logs.logs[TP].dir == log.dir
+    assert values_of(again.logs.logs[TP]) == [(0, b"1")]
+    again.logs.run_due()
+    assert names(empty) == []
+    again.logs.shutdown()
+
+
+def noting_images(disk: Disk, crash: str) -> list[Image]:
+    """Return a list that gets what a crash of a kind would leave before each change of the disk."""
+    images: list[Image] = []
+    rng = random.Random(1)
+
+    def before(call: Call) -> None:
+        for _ in range((3 if crash == MIXED else 1) * call.is_change):
+            image = disk.image(crash, rng)
+            if image not in images:
+                images.append(image)
+
+    disk.before = before
+    return images
+
+
+@pytest.mark.parametrize("crash", [KILLED, STRICT, MIXED])
+@pytest.mark.parametrize("is_upkeep_late", [False, True])
+def test_a_crash_at_any_point_of_two_moves_loses_nothing(tmp_path: Path, is_upkeep_late: bool, crash: str) -> None:
+    """There and back again, with the first move's end before the second or within it: a start finds one replica."""
+    broker = Broker(tmp_path / "disk")
+    log, copy = broker.log_with_copy()
+    log.flush()
+    if is_upkeep_late:
+        copy.flush()
+    disk = Disk(tmp_path / "disk")
+    images = noting_images(disk, crash)
+    with disk.watched():
+        replace_current_with_future(broker.logs, TP)
+        if not is_upkeep_late:
+            broker.logs.run_due()
+        future = create_future_log(broker.logs, TP, broker.a)
+        future.append_as_follower(memoryview(read_all(broker.logs.logs[TP])))
+        replace_current_with_future(broker.logs, TP)
+        broker.logs.run_due()
+    broker.logs.release()
+    assert len(images) >= 10
+    for number, image in enumerate(images):
+        check_the_replica(write_image(image, tmp_path / str(number)))
+
+
+@pytest.mark.parametrize("crash", [KILLED, STRICT, MIXED])
+def test_a_crash_at_any_point_of_the_start_that_ends_a_move_loses_nothing(tmp_path: Path, crash: str) -> None:
+    """Both folders bear the plain name, and only the mark tells which one counts: it stays until one is gone."""
+    broker = Broker(tmp_path / "disk")
+    broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    broker.logs.release()
+    assert names(broker.a) == names(broker.b) == ["orders-3"]
+    disk = Disk(tmp_path / "disk")
+    images = noting_images(disk, crash)
+    with disk.watched():
+        again = Broker(tmp_path / "disk")
+        again.logs.run_due()
+    again.logs.release()
+    assert len(images) >= 3
+    for number, image in enumerate(images):
+        check_the_replica(write_image(image, tmp_path / str(number)))
+
+
+def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
+    """Over starts, and over a further move: the old folder is there again when its disk is."""
+    broker = Broker(tmp_path, dirs="abc")
+    _, future = broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    last = create_future_log(broker.logs, TP, tmp_path / "c")
+    last.append_as_follower(memoryview(read_all(future)))
+    broker.a.rename(tmp_path / "away")
+    assert replace_current_with_future(broker.logs, TP) is last
+    last.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
+    broker.logs.run_due()
+    assert broker.failed == [broker.a]
+    broker.logs.shutdown()
+
+    shutil.rmtree(broker.a, ignore_errors=True)
+    broker.a.touch()
+    again = Broker(tmp_path, dirs="abc")
+    assert again.logs.offline_dirs == [broker.a]
+    again.logs.run_due()
+    again.logs.shutdown()
+
+    broker.a.unlink()
+    (tmp_path / "away").rename(broker.a)
+    assert names(broker.a) == ["orders-3"]
+    back = Broker(tmp_path, dirs="abc")
+    assert (back.logs.logs[TP].log_dir, values_of(back.logs.logs[TP])[-1]) == (tmp_path / "c", (2, b"3"))
+    back.logs.run_due()
+    assert (names(broker.a), names(broker.b)) == ([], [])
+    back.logs.shutdown()
+
+
+def test_a_topic_deleted_at_the_end_of_a_move_is_deleted_in_both_dirs(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    broker.logs.delete(TP)
+    run_jobs(broker.logs.forgetting_jobs([TP]))
+    broker.logs.release()
+    again = Broker(tmp_path)
+    assert again.logs.logs == {}
+    again.logs.shutdown()
+
+
+def check_the_replica(folder: Path) -> None:
+    again = Broker(folder)
+    log = again.logs.logs[TP]
+    assert (values_of(log), log.topic_id) == ([(0, b"1"), (1, b"2")], TOPIC_ID)
+    again.logs.run_due()
+    again.logs.release()
+    plain = [path for path in (again.a, again.b) if (path / "orders-3").exists()]
+    assert plain == [log.log_dir]
+    shutil.rmtree(folder)

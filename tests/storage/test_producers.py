@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from log_folders import StandIn, data_batch, marker_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
+from engine.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 
@@ -202,6 +204,7 @@ def test_a_log_that_begins_anew_keeps_no_snapshot_of_what_it_was(tmp_path: Path)
     for n in range(9):
         assert send(log, 1, 2, 0, n, timestamp_ms=now_ms) == 2 + n
     assert log.producers.snapshots.offsets == (7,)
+    log.flush()
     log.abandon()
     log = open_log(log.dir, config, recovery_point=11)
     assert set(log.producers.producers) == {2}
@@ -247,6 +250,98 @@ def test_snapshots_stand_at_segments_and_the_end(tmp_path: Path) -> None:
     send(log, 1, 2, 0, 0)
     log = reopened(log)
     assert log.producers.snapshots.offsets[-2:] == (log.segments[-1].base_offset, 8)
+
+
+def snapshot_of(log: Log) -> list[ProducerSnapshotEntry]:
+    return sorted(entry.to_snapshot() for entry in log.producers.producers.values())
+
+
+def written_snapshot(log: Log, offset: int) -> list[ProducerSnapshotEntry]:
+    return sorted(decode_producer_snapshot(log.producers.snapshots.path(offset).read_bytes()))
+
+
+def test_a_snapshot_is_written_after_the_roll_and_tells_of_the_roll(tmp_path: Path) -> None:
+    """A thread writes it, while producers go on by every way there is: the next batch, a new epoch, transactions."""
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=1000))
+    for producer_id in range(1, 7):
+        assert send(log, 1, producer_id, 0, 0) >= 0
+    send(log, 1, 8, 0, 0, transactional=True)
+    before = snapshot_of(log)
+    log.roll()
+    at = log.log_end_offset
+    job = log.begin_flush(at)
+    assert job is not None
+    assert not log.producers.snapshots.path(at).exists(), "nobody waits for it"
+
+    send(log, 1, 1, 0, 1)
+    send(log, 1, 2, 1, 0)
+    send(log, 1, 3, 0, 1, transactional=True)
+    end(log, 8, commit=False)
+    send(log, 1, 9, 0, 0)
+    batch = data_batch(b"v", producer=(4, 0, 1))
+    struct.pack_into(">q", batch, 0, log.log_end_offset)
+    log.append_as_follower(batch)
+    log.producers.expire(2**60)
+    after = snapshot_of(log)
+    job.run()
+    job.finish()
+    assert written_snapshot(log, at) == before
+    assert snapshot_of(log) == after != before
+    log.roll()
+    log.flush()
+    assert written_snapshot(log, log.log_end_offset) == after
+
+
+def test_a_snapshot_that_is_not_written_yet_counts_for_a_cut(tmp_path: Path) -> None:
+    log, now_ms = open_log(tmp_path / "t-0"), StandIn().clock.now_ms()
+    for n in range(3):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log.roll()
+    before = snapshot_of(log)
+    for n in range(3, 6):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log.truncate_to(3)
+    assert snapshot_of(log) == before
+    assert send(log, 1, 1, 0, 3, timestamp_ms=now_ms) == 3
+
+
+def test_a_snapshot_that_was_cut_off_is_not_written_by_a_flush_under_way(tmp_path: Path) -> None:
+    """It would tell the next start of records that the log has no longer, and of others than it has."""
+    log, now_ms = open_log(tmp_path / "t-0"), StandIn().clock.now_ms()
+    for n in range(3):
+        send(log, 1, 1, 0, n, timestamp_ms=now_ms)
+    log.roll()
+    job = log.begin_flush()
+    assert job is not None
+    log.truncate_to(2)
+    job.run()
+    job.finish()
+    for n in range(3):
+        assert send(log, 1, 2, 0, n, timestamp_ms=now_ms) == 2 + n
+    log.flush()
+    log.abandon()
+    log = open_log(log.dir, recovery_point=5)
+    assert {(one.producer_id, one.last_offset) for one in snapshot_of(log)} == {(1, 1), (2, 4)}
+
+
+def test_a_flush_that_a_rename_overtakes_leaves_the_snapshot_to_the_next(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0)
+    log.roll()
+    job = log.begin_flush()
+    assert job is not None
+    expected, (snapshot,) = snapshot_of(log), log.producers.snapshots.pending
+    old_path = snapshot.path
+    log.rename_dir("t-1")
+    snapshot.path = old_path
+    job.run()
+    job.finish()
+    assert job.error is None
+    snapshot.path = log.producers.snapshots.path(1)
+    assert log.recovery_point == 0
+    log.flush()
+    assert written_snapshot(log, 1) == expected
+    assert log.recovery_point == 1
 
 
 def test_a_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ def test_the_same_deletion_of_records_leaves_the_same_files(tmp_path: Path) -> N
         data = path.read_bytes()
         for position, header in iter_batches(data):
             log.append_as_leader(as_sent(data[position : position + header.size_bytes]), 0)
+    log.flush()
     log.update_high_watermark(30)
     log.increment_log_start_offset(17)
     assert log.delete_old_segments(environment.clock.now_ms()) == 2

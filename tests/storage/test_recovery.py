@@ -293,6 +293,7 @@ def test_a_flush_brings_every_file_to_the_disk(tmp_path: Path, monkeypatch: pyte
         "leader-epoch-checkpoint",
         "partition.metadata",
         "t-0",
+        tmp_path.name,
     }
     assert log.recovery_point == 5
     synced.clear()
@@ -326,7 +327,7 @@ def test_indexes_reach_the_disk_when_their_segment_is_rolled_or_closed(
     assert job is not None
     job.run()
     job.finish()
-    assert set(synced) == {f"{3:020d}.index", f"{3:020d}.timeindex"}
+    assert set(synced) == {f"{3:020d}.index", f"{3:020d}.timeindex", f"{4:020d}.snapshot", "t-0"}
     assert log.begin_flush(is_closing=True) is None
 
 

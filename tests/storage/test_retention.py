@@ -89,6 +89,7 @@ def test_files_are_renamed_at_once_and_removed_later(tmp_path: Path) -> None:
     environment = StandIn()
     config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=5000, file_delete_delay_ms=777)
     log = filled(tmp_path / "t-0", environment, config)
+    log.flush()
     read = log.read(0, 10_000, limit_offset=2, min_one_batch=True)
     log.delete_old_segments(environment.clock.now_ms())
     deleted = set(folder_content(log.dir, ".deleted"))

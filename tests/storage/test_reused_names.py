@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log_folders import values_of
+from log_folders import StandIn, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
+from engine.storage.checkpoint_file import CheckpointFile
 from engine.storage.log_manager import LogManager
 
 A, B = (TopicPartition("topic", n) for n in range(2))
@@ -119,6 +120,29 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(tmp_path: Path
     run_jobs([newer, older])
     assert checkpoint(tmp_path / "d", "replication-offset-checkpoint") == {A: 3}
     broker.logs.shutdown()
+
+
+def test_a_file_names_what_any_state_on_its_way_names(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "replication-offset-checkpoint")
+    first, second = file.job(StandIn(), {A: 1}), file.job(StandIn(), {A: 1, B: 2})
+    run_jobs([first])
+    assert file.names_any([A]) and file.names_any([B]), "the second state is still to come"
+    run_jobs([second, file.job(StandIn(), {B: 2})])
+    assert not file.names_any([A]) and file.names_any([B]), "no state that names A is on the disk or to come"
+
+
+def test_the_cleaners_checkpoint_is_written_from_the_first_cleaning_on(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 5)
+    broker.logs.checkpoint()
+    file = tmp_path / "d" / "cleaner-offset-checkpoint"
+    assert not file.exists(), "nothing was cleaned"
+    broker.logs.logs[A].cleaning.first_dirty_offset = 3
+    broker.logs.checkpoint()
+    assert checkpoint(tmp_path / "d", file.name) == {A: 3}
+    broker.logs.delete(A)
+    broker.logs.checkpoint()
+    assert checkpoint(tmp_path / "d", file.name) == {}
 
 
 def test_a_checkpoint_that_was_under_way_when_the_log_was_deleted(tmp_path: Path) -> None:

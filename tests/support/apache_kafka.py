@@ -1,5 +1,7 @@
 """A genuine Apache Kafka 3.9.1 broker for comparisons and the interop tests: jars through mvn, run on our ZooKeeper.
 
+Clusters of Kafka 4 without ZooKeeper are in `kraft_cluster.py`.
+
 The jars are fetched once into the user's cache folder; nothing of Kafka is in this repository.
 """
 
@@ -26,23 +28,27 @@ KAFKA_VERSION = "3.9.1"
 START_TIMEOUT_S = 120.0
 """A loaded machine of two cores has been seen to take 25 s."""
 
-_POM = f"""\
+_POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>klamm</groupId><artifactId>kafka-jars</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
     </dependency>
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
     </dependency>
     <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version>
+      <groupId>{slf4j_group}</groupId><artifactId>{slf4j_artifact}</artifactId><version>{slf4j_version}</version>
     </dependency>
   </dependencies>
 </project>
 """
+
+_LOG4J_1 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+_LOG4J_2 = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")
+"""Kafka logs by log4j 2 from 4.0 on."""
 
 _LOG4J = """\
 log4j.rootLogger=INFO, server
@@ -65,10 +71,10 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-def jars_folder() -> Path:
-    """Return where Kafka's jars are kept."""
+def jars_folder(version: str = KAFKA_VERSION) -> Path:
+    """Return where the jars of a release of Kafka are kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "klamm" / f"kafka-{KAFKA_VERSION}"
+    return cache / "klamm" / f"kafka-{version}"
 
 
 def missing_for_kafka() -> str | None:
@@ -76,22 +82,24 @@ def missing_for_kafka() -> str | None:
     return None if shutil.which("mvn") else "mvn is not installed"
 
 
-def fetch_jars() -> Path:
+def fetch_jars(version: str = KAFKA_VERSION) -> Path:
     """Fetch the jars unless they are here; return their folder. Of several processes one fetches, the others wait."""
-    folder = jars_folder()
+    folder = jars_folder(version)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "fetching.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder.parent) as work:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _fetch(Path(work)).rename(folder)
+            _fetch(version, Path(work)).rename(folder)
     return folder
 
 
-def _fetch(work: Path) -> Path:
+def _fetch(version: str, work: Path) -> Path:
     """Let mvn copy the jars into a folder below this one, and return it."""
-    (work / "pom.xml").write_text(_POM)
+    group, artifact, slf4j_version = _LOG4J_1 if version.startswith("3.") else _LOG4J_2
+    slf4j = {"slf4j_group": group, "slf4j_artifact": artifact, "slf4j_version": slf4j_version}
+    (work / "pom.xml").write_text(_POM.format(version=version, **slf4j))
     subprocess.run(
         [
             *("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy-dependencies"),
@@ -105,10 +113,10 @@ def _fetch(work: Path) -> Path:
 
 
 def run_tool(
-    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0
+    main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0, version: str = KAFKA_VERSION
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's own command-line tools and return what it said."""
-    java = [str(find_java().program), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars()}/*"]
+    java = [str(find_java().program), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars(version)}/*"]
     return subprocess.run(
         [*java, main_class, *arguments],
         input=text_input,

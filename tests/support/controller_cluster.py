@@ -78,8 +78,8 @@ class SmallBroker:
         self.topic_admin = TopicAdmin(
             self.zk, self.metadata_cache, lambda: config, draw=lambda bound: self.draws.pop(0) if self.draws else 0
         )
-        await self.zk.make_persistent_paths()
-        await self.zk.get_or_create_cluster_id("GUdN0FDdRo6mPXfsw59WFg")
+        await self.zk.cluster.make_persistent_paths()
+        await self.zk.cluster.get_or_create_cluster_id("GUdN0FDdRo6mPXfsw59WFg")
         await self.register()
         self.controller = Controller(
             self.zk,
@@ -94,7 +94,7 @@ class SmallBroker:
     async def register(self) -> None:
         await self.may_register.wait()
         info = BrokerInfo(self.broker_id, (self.endpoint,), self.rack)
-        self.broker_epoch = await self.zk.register_broker(BrokerRegistration(info, SystemClock().now_ms()))
+        self.broker_epoch = await self.zk.brokers.register_broker(BrokerRegistration(info, SystemClock().now_ms()))
 
     async def _hook(self, instruction: Any) -> None:
         if self.on_instruction is not None:
@@ -188,7 +188,7 @@ class SmallCluster:
     async def state(self, partition: TopicPartition) -> Any:
         """Return a partition's leadership as ZooKeeper has it."""
         zk = next(b for b in self.brokers.values() if b.is_answering).zk
-        read = (await zk.get_partition_states((partition,)))[partition]
+        read = (await zk.partitions.get_partition_states((partition,)))[partition]
         assert read is not None, f"{partition} has no state"
         return read.leader_and_isr  # type: ignore[union-attr]
 

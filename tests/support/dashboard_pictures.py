@@ -32,6 +32,8 @@ class Picture:
     ticks: int = 30
     then: Callable[[object], None] | None = None
     keys: tuple[str, ...] = ()
+    shows: str = ""
+    """The screen that the keys lead to, where that takes its time."""
 
     @property
     def path(self) -> Path:
@@ -46,14 +48,19 @@ PICTURES = (
     Picture(GUIDE, "overview", "live", then=_kill_2),
     Picture(GUIDE, "brokers", "reassigning", "brokers", (120, 16)),
     Picture(GUIDE, "partitions", "live", "partitions", (120, 20), then=_kill_2),
-    Picture(GUIDE, "groups", "live", "groups", (120, 14)),
+    Picture(GUIDE, "groups", "live", "groups", (120, 17)),
+    Picture(GUIDE, "spark", "streaming", "spark", (120, 17), ticks=3),
     Picture(GUIDE, "reassignments", "reassigning", "reassignments", (120, 16), ticks=14),
+    Picture(GUIDE, "plan", "five", "brokers", (120, 36), ticks=4, keys=(*["down"] * 3, "R", "ctrl+g"), shows="Plans"),
     Picture(GUIDE, "disconnected", "disconnected", size=(120, 22), ticks=3),
     Picture(GUIDE, "help", "live", "topics", (120, 40), keys=("question_mark",)),
     Picture(GOLDEN, "overview-80x24-critical", "live", size=(80, 24), then=_kill_2),
     Picture(GOLDEN, "overview-200x60-light", "live", size=(200, 60), theme="light"),
     Picture(GOLDEN, "topics-80x24-contrast", "broker-down", "topics", (80, 24), "contrast", ticks=3),
     Picture(GOLDEN, "partitions-80x24-monochrome", "stale", "partitions", (80, 24), "monochrome", ticks=2),
+    Picture(
+        GOLDEN, "plan-80x24-light", "five", "brokers", (80, 24), "light", keys=("R", "ctrl+g"), ticks=4, shows="Plans"
+    ),
     Picture(GOLDEN, "overview-80x24-denied", "denied", size=(80, 24), ticks=2),
 )
 
@@ -68,6 +75,8 @@ async def drawn(picture: Picture) -> str:
                 picture.then(driven.feed.cluster)
             await driven.tick()
         await driven.press(*picture.keys)
+        if picture.shows:
+            await driven.sees(f"› {picture.shows}")
         driven.main.draw(is_new_data=False)
         await driven.pilot.pause()
         return plain_svg(driven.app.export_screenshot(title="klamm top"))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from textual import events
 from textual.pilot import Pilot
 
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
@@ -18,6 +19,7 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)
 WAIT_S = 60.0
+TYPED_MAX = 10
 
 
 class Driven:
@@ -41,8 +43,10 @@ class Driven:
             await self.pilot.pause()
 
     async def type(self, text: str) -> None:
-        """Type a text."""
-        await self.pilot.press(*text)
+        """Type a text; the rest of a long one is pasted, for each key that is pressed takes a while."""
+        await self.pilot.press(*text[:TYPED_MAX])
+        if rest := text[TYPED_MAX:]:
+            self.app.post_message(events.Paste(rest))
         await self.pilot.pause()
 
     async def tick(self, count: int = 1) -> None:

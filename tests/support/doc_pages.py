@@ -35,8 +35,8 @@ class Command(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return every page of the docs, and the two at the root."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    """Return every page of the docs, and those at the root."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def links(page: Path) -> list[Link]:

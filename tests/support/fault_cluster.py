@@ -141,7 +141,7 @@ class FaultCluster:
 
     def assignments(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the topics' assignments as ZooKeeper has them."""
-        found = self.zk(lambda zk: zk.get_topic_assignments(list(topics)))
+        found = self.zk(lambda zk: zk.topics.get_topic_assignments(list(topics)))
         return {
             TopicPartition(topic, index): replicas
             for topic, assignment in found.items()
@@ -151,12 +151,12 @@ class FaultCluster:
     def states(self, topics: Iterable[str]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
         """Return leader and ISR of all partitions of the topics, as ZooKeeper has them."""
         partitions = list(self.assignments(topics))
-        found = self.zk(lambda zk: zk.get_partition_states(partitions))
+        found = self.zk(lambda zk: zk.partitions.get_partition_states(partitions))
         return {p: state for p, state in found.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
 
     def controller_id(self) -> int | None:
         """Return who is the controller, as ZooKeeper has it."""
-        found: int | None = self.zk(lambda zk: zk.get_controller_id())
+        found: int | None = self.zk(lambda zk: zk.controller.get_controller_id())
         return found
 
     def leftovers(self) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 
 BUDGETS_S = {"tests/plans": 180, "tests/pipeline": 360, "tests/tui": 120}
-"""What CI can afford for folders that could take any time. CONTRIBUTING.md names them too."""
+"""What CI can afford for folders that could take any time. docs/contributing.md names them too."""
 
 
 class FolderTimes:

@@ -63,6 +63,26 @@ def librdkafka_member(servers: str, topic: str, group: str, *, instance: str) ->
 
 
 @contextmanager
+def new_protocol_member(servers: str, topic: str, group: str, *, instance: str) -> Iterator[None]:
+    """A static member of the new protocol (KIP-848), of librdkafka; when it is closed its place is kept for a while."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "group.instance.id": instance,
+            "client.id": f"app-of-{instance}",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+            "log_level": 2,
+        }
+    )
+    consumer.subscribe([topic])
+    with _polled(lambda: consumer.poll(0.1), consumer.close, "a member of the new protocol"):
+        yield
+
+
+@contextmanager
 def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
     """A dynamic member of kafka-python; when it is closed it leaves."""
     consumer = KafkaConsumer(

@@ -359,7 +359,7 @@ def bad_input(stage: Stage) -> None:
     assert "give --group" in refused("describe", group, "--all-groups")
     assert "at most one" in refused("describe", group, "--members", "--state")
     assert "not a state of groups: 'nonsense'" in refused("list", "--state", "nonsense")
-    assert "not a type of groups: 'share'" in refused("list", "--type", "share")
+    assert "not a type of groups: 'connect'" in refused("list", "--type", "connect")
     assert refused("delete", "absent", "--yes") == "error: consumer group 'absent' does not exist"
     assert refused(*reset, "--topic", "absent", "--to-earliest") == "error: topic 'absent' does not exist"
     assert f"partition {topic}-9 does not exist" in refused(*reset, "--topic", f"{topic}:9", "--to-earliest")

@@ -46,7 +46,8 @@ class Ran:
 def environment(folder: Path, **extra: str) -> dict[str, str]:
     """Return an environment without any cluster in it; profiles are looked for in ``folder``."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return kept | {"XDG_CONFIG_HOME": str(folder / "config"), "TERM": "xterm-256color"} | extra
+    own = {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")}
+    return kept | own | {"TERM": "xterm-256color"} | extra
 
 
 def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdin: str | bytes = b"") -> Ran:

@@ -79,8 +79,10 @@ def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
     return path
 
 
-def filled(klamm: Klamm, topic: str, assignment: str) -> None:
+def filled(klamm: Klamm, topic: str, assignment: str, records: int = 3000) -> None:
+    """Create a topic and put so many records of a kilobyte into each of its partitions."""
     assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
     for partition in range(assignment.count(",") + 1):
-        sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=("x" * 999 + "\n") * 3000)
+        lines = ("x" * 999 + "\n") * records
+        sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=lines)
         assert sent.code == 0, sent.err

@@ -25,7 +25,7 @@ def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected |
     """Reassign a partition to all but one of its replicas, afterwards to all of them in another order."""
     if not cluster.is_zookeeper_serving or cluster.controller_id() not in cluster.running:
         return None
-    topics = [name for name in cluster.zk(lambda zk: zk.get_all_topics()) if not name.startswith("__")]
+    topics = [name for name in cluster.zk(lambda zk: zk.topics.get_all_topics()) if not name.startswith("__")]
     assignments = cluster.assignments(topics)
     partition = rng.choice(sorted(assignments))
     replicas = list(assignments[partition].replicas)
@@ -55,7 +55,7 @@ def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Inj
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         # A controller that loses its session while it is asked says so; it is asked again.
         admin.delete_topics([topic], operation_timeout=5)[topic].exception(30)
-        return topic not in cluster.zk(lambda zk: zk.get_all_topics())
+        return topic not in cluster.zk(lambda zk: zk.topics.get_all_topics())
 
     def undo() -> None:
         cluster.wait_for(f"{topic} is gone", is_gone)

@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.protocol.api_keys import API_SPECS, request_class, response_class
-from engine.protocol.declaration import Field, Message, Struct
+from engine.protocol.api_keys import API_SPECS
+from engine.protocol.declaration import Field, Message, Struct, request_class, response_class
 from engine.protocol.types import (
     BOOL,
     FLOAT64,
@@ -91,8 +91,8 @@ def values_of(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
 
 def _values_of_field(declared: Field, version: int) -> st.SearchStrategy[Any]:
     values = _values_of_type(declared, declared.type, version)
-    if isinstance(declared.type, type):
-        # A struct that equals its defaults is left out on the wire, and read back as None.
+    if isinstance(declared.type, type) and declared.tag is not None:
+        # A tagged struct that equals its defaults is left out on the wire, and read back as None.
         empty = declared.type()
         return st.none() | values.filter(lambda value: value != empty)
     if declared.is_nullable_in(version):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from log_folders import data_batch
+from log_folders import data_batch, stored_batches
 from virtual_time import LoopClock
 
 from engine.common.errors import ErrorCode
@@ -43,11 +43,13 @@ from engine.protocol.apis.update_metadata import (
 from engine.protocol.declaration import Request
 from engine.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.replication.leader_and_isr_change import become_leader_or_follower
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.offset_lookup import OffsetSearch
 from engine.replication.partition import Partition
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.settings import ReplicationSettings
+from engine.runtime.supervisor import Supervisor
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
 TP = TopicPartition("orders", 0)
@@ -75,6 +77,7 @@ class StandInBroker:
         self.dynamic_configs = SimpleNamespace(knows_topic=lambda _topic: True)
         self.metadata_cache = MetadataCache(broker_id)
         self.fetch_sessions = FetchSessionCache(1000)
+        self.supervisor = Supervisor("broker")
         self.offloader = SimpleNamespace(run=_run_here)
         self.offset_search = OffsetSearch(self.offloader)  # type: ignore[arg-type]
         self.failed_dirs: list[Path] = []
@@ -100,6 +103,7 @@ class StandInBroker:
         return RequestContext(self, key, version, correlation_id, "test", peer())  # type: ignore[arg-type]
 
     async def stop(self, *, cleanly: bool) -> None:
+        await self.supervisor.stop()
         await self.replica_manager.stop()
         if cleanly:
             self.log_manager.shutdown()
@@ -254,8 +258,8 @@ class World:
         """Send UpdateMetadata and LeaderAndIsr with the present state to one broker; return the latter's answer."""
         manager = self.brokers[broker_id].replica_manager
         manager.update_metadata(self.update_metadata(), correlation_id=1)
-        return await manager.become_leader_or_follower(
-            self.leader_and_isr(topic_partition, is_new=is_new), correlation_id=2, api_version=7
+        return await become_leader_or_follower(
+            manager, self.leader_and_isr(topic_partition, is_new=is_new), correlation_id=2, api_version=7
         )
 
     def update_metadata(self) -> UpdateMetadataRequest:
@@ -372,6 +376,16 @@ class World:
     async def stop(self) -> None:
         for broker_id in list(self.brokers):
             await self.stop_broker(broker_id)
+
+
+def committed_batches(w: World, broker_id: int) -> dict[int, tuple[int, int]]:
+    """Return checksum and leader epoch of the batches below a replica's high watermark, by base offset."""
+    log = w.log(broker_id)
+    return {
+        header.base_offset: (header.crc, header.partition_leader_epoch)
+        for header, _ in stored_batches(log.dir)
+        if header.last_offset < log.high_watermark
+    }
 
 
 @asynccontextmanager

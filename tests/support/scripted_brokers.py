@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,7 +32,10 @@ Answer = Callable[[Any], Any]
 
 
 class ScriptedBroker:
-    """One broker. ``answers`` maps an API to a function from the request to its answer, HANG_UP or SILENCE."""
+    """One broker. ``answers`` maps an API to a function from the request to its answer, HANG_UP or SILENCE.
+
+    A coroutine function answers late, and nothing else comes over that connection before.
+    """
 
     def __init__(self, broker_id: int, host: str, port: int, *, version_max: dict[ApiKey, int] | None = None) -> None:
         self.id = broker_id
@@ -71,6 +75,8 @@ class ScriptedBroker:
                     request.topics = None
                 self.received.append(request)
                 answer = self._answer(request)
+                if inspect.isawaitable(answer):
+                    answer = await answer
                 if answer is HANG_UP:
                     break
                 if isinstance(answer, Response):

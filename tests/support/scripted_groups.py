@@ -7,6 +7,14 @@ from scripted_brokers import ScriptedBroker, ScriptedCluster
 from engine.common.errors import ErrorCode
 from engine.formats.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions, encode_assignment
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.consumer_group_describe import (
+    ConsumerGroupAssignment,
+    ConsumerGroupDescribed,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupMember,
+    ConsumerGroupTopicPartitions,
+)
 from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from engine.protocol.apis.describe_groups import (
     DescribedGroup,
@@ -56,6 +64,8 @@ class ScriptedGroups:
         """Of every group in a list, where that is not the same."""
         self.protocols: dict[str, str] = {}
         """Groups of other protocols than the consumers'."""
+        self.types: dict[str, str] = {}
+        """Groups of other types than classic; DescribeGroups says of them that there is none."""
         self.change_answers: list[object] = []
         """How the next changes are answered: error codes, HANG_UP or SILENCE; then all succeed."""
         for broker in cluster.brokers:
@@ -92,7 +102,7 @@ class ScriptedGroups:
                     group_id=name,
                     protocol_type=self.protocols.get(name, "consumer"),
                     group_state=self.state if self.listed_state is None else self.listed_state,
-                    group_type="classic",
+                    group_type=self.types.get(name, "classic"),
                 )
                 for name in names
             ]
@@ -101,11 +111,29 @@ class ScriptedGroups:
     def _describe(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         return DescribeGroupsResponse(groups=[self._described(name) for name in request.groups])
 
+    def describe_new(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        """Answer as a broker of Kafka 4 does: it knows the groups of the type ``consumer``."""
+        return ConsumerGroupDescribeResponse(groups=[self._described_new(name) for name in request.group_ids])
+
+    def _described_new(self, name: str) -> ConsumerGroupDescribed:
+        if self.types.get(name) != "consumer":
+            return ConsumerGroupDescribed(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        has = ConsumerGroupAssignment(
+            topic_partitions=[ConsumerGroupTopicPartitions(topic_name="t", partitions=[1, 0])]
+        )
+        member = ConsumerGroupMember(
+            member_id="m", instance_id="i", client_id="c", client_host="/h", assignment=has,
+            target_assignment=ConsumerGroupAssignment(),
+        )  # fmt: skip
+        state = "Reconciling" if self.state == "Stable" else self.state
+        members = [] if self.state == "Empty" else [member]
+        return ConsumerGroupDescribed(group_id=name, group_state=state, assignor_name="uniform", members=members)
+
     def _described(self, name: str) -> DescribedGroup:
         if name in self.moved:
             self.moved.discard(name)
             return DescribedGroup(group_id=name, error_code=ErrorCode.NOT_COORDINATOR)
-        if name not in self.offsets:
+        if name not in self.offsets or name in self.types:
             return DescribedGroup(group_id=name, group_state="Dead")
         assigned = ConsumerProtocolAssignment(
             assigned_partitions=[ConsumerProtocolPartitions(topic="t", partitions=[1, 0])]

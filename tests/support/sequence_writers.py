@@ -14,8 +14,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -290,11 +290,18 @@ def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) 
 
 
 def assert_nothing_lost(
-    bootstrap: str, topic: str, partitions: int, writers: Iterable[Writer], reader: TailingReader | None = None
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    writers: Iterable[Writer],
+    reader: TailingReader | None = None,
+    *,
+    sent_again: Sequence[Collection[int]] | None = None,
 ) -> int:
     """Hold what can be read against what was acknowledged, and against what was read before.
 
-    Return how many acknowledged records were checked.
+    Return how many acknowledged records were checked. ``sent_again`` has, per partition, the offsets at which a record
+    may stand a second time.
     """
     checked = 0
     for partition, records in enumerate(read_topic(bootstrap, topic, partitions)):
@@ -302,22 +309,27 @@ def assert_nothing_lost(
             reader.check(partition, records)
         offsets = [offset for offset, _ in records]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
+        again = sent_again[partition] if sent_again is not None else ()
         for writer in writers:
-            checked += _check(f"{topic}-{partition}", writer, records, writer.acknowledged.get((topic, partition), {}))
+            checked += _check(f"{topic}-{partition}", writer, records, again)
     return checked
 
 
-def _check(where: str, writer: Writer, records: list[tuple[int, bytes]], acknowledged: dict[int, int]) -> int:
+def _check(name: str, writer: Writer, records: Records, sent_again: Collection[int]) -> int:
+    topic, _, partition = name.rpartition("-")
+    acknowledged = writer.acknowledged.get((topic, int(partition)), {})
     prefix = writer.name.encode() + b":"
-    numbers = [(offset, int(value.split(b":")[1])) for offset, value in records if value.startswith(prefix)]
-    counts = Counter(number for _, number in numbers)
-    twice = [number for number, count in counts.items() if count > 1]
-    assert not twice, f"{where}: {len(twice)} records of {writer.name} stand there twice, the first is {min(twice)}"
-    lost = [number for number in acknowledged if number not in counts]
-    assert not lost, f"{where}: {len(lost)} acknowledged records of {writer.name} are lost, the first is {min(lost)}"
-    falls = [(a, b) for a, b in itertools.pairwise(numbers) if b[1] < a[1]]
-    assert not falls, f"{where}: records of {writer.name} out of order: {falls[:3]}"
-    at = {number: offset for offset, number in numbers}
-    moved = [(n, offset, at[n]) for n, offset in acknowledged.items() if at[n] != offset and offset != UNKNOWN]
-    assert not moved, f"{where}: (number, acknowledged at, found at) of {writer.name}: {moved[:3]}"
+    places: dict[int, list[int]] = {}
+    for offset, value in records:
+        if value.startswith(prefix):
+            places.setdefault(int(value.split(b":")[1]), []).append(offset)
+    twice = [number for number, offsets in places.items() if any(one not in sent_again for one in offsets[1:])]
+    assert not twice, f"{name}: {len(twice)} records of {writer.name} stand there twice, the first is {min(twice)}"
+    lost = [number for number in acknowledged if number not in places]
+    assert not lost, f"{name}: {len(lost)} acknowledged records of {writer.name} are lost, the first is {min(lost)}"
+    # In the order of their first offsets.
+    falls = [(a, b) for a, b in itertools.pairwise(places) if b < a]
+    assert not falls, f"{name}: records of {writer.name} out of order: {falls[:3]}"
+    moved = [(n, at, places[n]) for n, at in acknowledged.items() if at not in places[n] and at != UNKNOWN]
+    assert not moved, f"{name}: (number, acknowledged at, found at) of {writer.name}: {moved[:3]}"
     return len(acknowledged)

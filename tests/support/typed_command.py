@@ -9,6 +9,7 @@ from typer._click.core import Context
 from typer._click.exceptions import UsageError
 from typer.core import TyperGroup
 
+from cli.framework.command import output_taken
 from cli.main import root_command
 
 
@@ -17,10 +18,14 @@ def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
 
     A command that is only named may lack its arguments, or be a group.
     """
-    command: ClickCommand = root_command()
+    root = root_command()
+    command: ClickCommand = root
     context, rest = Context(command, info_name="klamm"), list(words)
     try:
         while isinstance(command, TyperGroup):
+            rest = output_taken(context, rest)
+            if rest[:1] == ["help"] and command is root:
+                rest = [*rest[1:], "--help"]
             if not rest:
                 return "a command is missing" if is_whole else None
             name, found, rest = command.resolve_command(context, rest)

@@ -146,10 +146,10 @@ def first_broker(registration: Callable[..., BrokerRegistration]) -> Callable[..
     """Does what the first broker of a cluster does, up to being its controller."""
 
     async def start(zk: KafkaZkClient) -> ControllerEpoch:
-        await zk.make_persistent_paths()
-        await zk.get_or_create_cluster_id("GUdN0FDdRo6mPXfsw59WFg")
-        await zk.register_broker(registration())
-        elected = await zk.elect_controller(0)
+        await zk.cluster.make_persistent_paths()
+        await zk.cluster.get_or_create_cluster_id("GUdN0FDdRo6mPXfsw59WFg")
+        await zk.brokers.register_broker(registration())
+        elected = await zk.controller.elect_controller(0)
         assert elected is not None
         return elected
 

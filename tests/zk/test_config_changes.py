@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -53,8 +53,7 @@ async def following(client: ZkClient, configs: DynamicConfigs, clock: ManualCloc
 
 def test_reads_everything_at_start(connect) -> None:
     async def run() -> None:
-        configs, others = new_configs(), []
-        configs.entity_listeners.append(lambda *entity: others.append(entity))
+        configs = new_configs()
         async with connect() as client:
             await make_folders(client)
             await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
@@ -65,10 +64,8 @@ def test_reads_everything_at_start(connect) -> None:
             async with following(client, configs):
                 assert configs.log_config("t") == LogConfig(retention_ms=5, segment_bytes=1000, max_message_bytes=7)
                 assert configs.current.message_max_bytes == 7
-                assert sorted(others) == [
-                    ("users", "u", {"producer_byte_rate": "1"}),
-                    ("users", "u/clients/c", {"producer_byte_rate": "2"}),
-                ]
+                assert configs.stored_texts("users", "u") == {"producer_byte_rate": "1"}
+                assert configs.stored_texts("users", "u/clients/c") == {"producer_byte_rate": "2"}
 
     asyncio.run(run())
 
@@ -243,21 +240,22 @@ def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(connect, until, cap
     async def run() -> None:
         configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
 
-        def fails_once(entity_type: str, name: str, texts: Mapping[str, str]) -> None:
-            for fault in faults:
-                raise fault
-            told.append((entity_type, name, dict(texts)))
+        def fails_once(size: int) -> None:
+            if size == 7:
+                for fault in faults:
+                    raise fault
+            told.append(size)
 
-        configs.entity_listeners.append(fails_once)
+        configs.follow(lambda: configs.current.message_max_bytes, fails_once)
         async with connect() as client, connect() as other:
             await make_folders(client)
             async with following(client, configs):
-                await write(other, "users/u", {"producer_byte_rate": "1"})
+                await write(other, "brokers/1", {"message.max.bytes": "7"})
                 await until(lambda: "a fault of ours" in caplog.text)
                 await write(other, "topics/t", {"retention.ms": "8"})
                 await until(lambda: configs.log_config("t").retention_ms == 8)
                 # What was under way when it failed is read again.
-                await until(lambda: ("users", "u", {"producer_byte_rate": "1"}) in told)
+                await until(lambda: 7 in told)
 
     asyncio.run(run())
 

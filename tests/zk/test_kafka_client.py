@@ -56,13 +56,13 @@ def test_states_are_read_and_written_each_for_itself(open_kafka: OpenKafka, firs
     async def run() -> None:
         async with open_kafka() as zk:
             elected = await first_broker(zk)
-            await zk.create_topic_assignment("t1", TOPIC_ID, {})
+            await zk.topics.create_topic_assignment("t1", TOPIC_ID, {})
             made = {tp: LeaderIsrAndControllerEpoch(state(1, (1, 2)), 1) for tp in (T0, T1)}
-            await zk.create_partition_states(made, elected.epoch_zk_version)
-            again = await zk.create_partition_states({T0: made[T0]}, elected.epoch_zk_version)
+            await zk.partitions.create_partition_states(made, elected.epoch_zk_version)
+            again = await zk.partitions.create_partition_states({T0: made[T0]}, elected.epoch_zk_version)
             assert isinstance(again[T0], NodeExists)
             gone = TopicPartition("t1", 9)
-            updates = await zk.update_partition_states(
+            updates = await zk.partitions.update_partition_states(
                 {T0: state(2, (2,), 1, 0), T1: state(2, (2,), 1, 7), gone: state(2, (2,), 1, 0)},
                 1,
                 elected.epoch_zk_version,
@@ -71,7 +71,7 @@ def test_states_are_read_and_written_each_for_itself(open_kafka: OpenKafka, firs
             assert updates.to_retry == [T1]
             assert {tp: type(error) for tp, error in updates.failed.items()} == {gone: NoNode}
             await zk.client.set("/brokers/topics/t1/partitions/1/state", b"broken")
-            read = await zk.get_partition_states([T0, T1, gone])
+            read = await zk.partitions.get_partition_states([T0, T1, gone])
             assert read[T0] == LeaderIsrAndControllerEpoch(state(2, (2,), 1, 1), 1)
             assert isinstance(read[T1], ZnodeFormatError)
             assert read[gone] is None
@@ -83,29 +83,29 @@ def test_deposed_controller_can_write_nothing(open_kafka: OpenKafka, first_broke
     async def run() -> None:
         async with open_kafka() as old, open_kafka() as new:
             elected = await first_broker(old)
-            await old.create_topic_assignment("t1", TOPIC_ID, {0: ReplicaAssignment((0,))})
+            await old.topics.create_topic_assignment("t1", TOPIC_ID, {0: ReplicaAssignment((0,))})
             made = {T0: LeaderIsrAndControllerEpoch(state(0, (0,)), 1)}
-            await old.create_partition_states(made, elected.epoch_zk_version)
-            await old.create_topic_deletion("t1")
-            await old.propagate_log_dir_event(0)
-            await old.create_reassignments({T0: (1,)})
-            await old.delete_controller(elected.epoch_zk_version)
-            successor = await new.elect_controller(1)
+            await old.partitions.create_partition_states(made, elected.epoch_zk_version)
+            await old.admin.create_topic_deletion("t1")
+            await old.notifications.propagate_log_dir_event(0)
+            await old.admin.create_reassignments({T0: (1,)})
+            await old.controller.delete_controller(elected.epoch_zk_version)
+            successor = await new.controller.elect_controller(1)
             assert successor == ControllerEpoch(2, 2)
             guard = elected.epoch_zk_version
             before = await _dump(old.client)
             for refused in (
-                old.create_partition_states({T1: made[T0]}, guard),
-                old.update_partition_states({T0: state(1, (1,))}, 1, guard),
-                old.set_topic_assignment("t1", TOPIC_ID, {}, guard),
-                old.delete_topic_znode("t1", guard),
-                old.delete_topic_configs(["t1"], guard),
-                old.delete_topic_deletions(["t1"], guard),
-                old.set_reassignments({}, guard),
-                old.set_reassignments({T0: (2,)}, guard),
-                old.delete_preferred_election(guard),
-                old.delete_log_dir_events(None, guard),
-                old.delete_controller(guard),
+                old.partitions.create_partition_states({T1: made[T0]}, guard),
+                old.partitions.update_partition_states({T0: state(1, (1,))}, 1, guard),
+                old.topics.set_topic_assignment("t1", TOPIC_ID, {}, guard),
+                old.topics.delete_topic_znode("t1", guard),
+                old.topics.delete_topic_configs(["t1"], guard),
+                old.admin.delete_topic_deletions(["t1"], guard),
+                old.admin.set_reassignments({}, guard),
+                old.admin.set_reassignments({T0: (2,)}, guard),
+                old.admin.delete_preferred_election(guard),
+                old.notifications.delete_log_dir_events(None, guard),
+                old.controller.delete_controller(guard),
             ):
                 with pytest.raises(ControllerMoved):
                     await refused
@@ -126,18 +126,18 @@ def test_one_of_many_candidates_is_elected(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as first, open_kafka() as second, open_kafka() as third:
             candidates = {0: first, 1: second, 2: third}
-            assert await first.get_controller_id() is None
-            assert await first.get_controller_epoch() is None
+            assert await first.controller.get_controller_id() is None
+            assert await first.controller.get_controller_epoch() is None
             for round_number in range(1, 6):
                 results = await asyncio.gather(
-                    *(zk.elect_controller(broker_id) for broker_id, zk in candidates.items())
+                    *(zk.controller.elect_controller(broker_id) for broker_id, zk in candidates.items())
                 )
                 winners = [broker_id for broker_id, won in enumerate(results) if won is not None]
                 assert len(winners) == 1
                 assert results[winners[0]].controller_epoch == round_number
-                assert await second.get_controller_id() == winners[0]
-                assert (await third.get_controller_epoch()) == results[winners[0]]
-                await candidates[winners[0]].delete_controller(results[winners[0]].epoch_zk_version)
+                assert await second.controller.get_controller_id() == winners[0]
+                assert (await third.controller.get_controller_epoch()) == results[winners[0]]
+                await candidates[winners[0]].controller.delete_controller(results[winners[0]].epoch_zk_version)
 
     asyncio.run(run())
 
@@ -145,20 +145,20 @@ def test_one_of_many_candidates_is_elected(open_kafka: OpenKafka) -> None:
 def test_registration_gives_the_broker_epoch(open_kafka: OpenKafka, registration: Register) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            await zk.make_persistent_paths()
-            broker_epoch = await zk.register_broker(registration(3))
+            await zk.cluster.make_persistent_paths()
+            broker_epoch = await zk.brokers.register_broker(registration(3))
             stat = await zk.client.exists("/brokers/ids/3")
             assert stat is not None
             assert (stat.czxid, stat.version, stat.ephemeral_owner) == (broker_epoch, 1, zk.client.session_id)
-            assert await zk.register_broker(registration(3)) == broker_epoch
-            assert await zk.get_all_brokers_with_epochs() == {
+            assert await zk.brokers.register_broker(registration(3)) == broker_epoch
+            assert await zk.brokers.get_all_brokers_with_epochs() == {
                 3: BrokerInfo(3, registration(3).broker.endpoints, "a", broker_epoch)
             }
-            await zk.update_broker_registration(registration(3, timestamp_ms=1))
-            assert (await zk.get_broker_registrations())[3].timestamp_ms == 1
-            found = await zk.get_broker(3)
+            await zk.brokers.update_broker_registration(registration(3, timestamp_ms=1))
+            assert (await zk.brokers.get_broker_registrations())[3].timestamp_ms == 1
+            found = await zk.brokers.get_broker(3)
             assert found is not None and found.broker_epoch == broker_epoch
-            assert await zk.get_broker(4) is None
+            assert await zk.brokers.get_broker(4) is None
 
     asyncio.run(run())
 
@@ -168,14 +168,14 @@ def test_broken_registration_is_told_and_left_out(
 ) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            await zk.make_persistent_paths()
-            await zk.register_broker(registration(0))
+            await zk.cluster.make_persistent_paths()
+            await zk.brokers.register_broker(registration(0))
             await zk.client.create("/brokers/ids/1", b"broken")
             await zk.client.create("/brokers/ids/x", b"")
-            assert list(await zk.get_all_brokers_with_epochs()) == [0]
-            assert await zk.get_broker_ids() == [0, 1]
+            assert list(await zk.brokers.get_all_brokers_with_epochs()) == [0]
+            assert await zk.brokers.get_broker_ids() == [0, 1]
             with pytest.raises(ZnodeFormatError):
-                await zk.get_broker(1)
+                await zk.brokers.get_broker(1)
 
     asyncio.run(run())
     assert "cannot understand the content of /brokers/ids/1" in caplog.text
@@ -184,9 +184,9 @@ def test_broken_registration_is_told_and_left_out(
 def test_id_of_an_old_session_is_waited_for(open_kafka: OpenKafka, registration: Register, until, caplog) -> None:
     async def run() -> None:
         async with open_kafka() as old, open_kafka() as new:
-            await old.make_persistent_paths()
-            first_epoch = await old.register_broker(registration())
-            waiting = asyncio.ensure_future(new.register_broker(registration()))
+            await old.cluster.make_persistent_paths()
+            first_epoch = await old.brokers.register_broker(registration())
+            waiting = asyncio.ensure_future(new.brokers.register_broker(registration()))
             await until(lambda: "Waiting for the broker id" in caplog.text)
             assert not waiting.done()
             await old.close()
@@ -198,10 +198,10 @@ def test_id_of_an_old_session_is_waited_for(open_kafka: OpenKafka, registration:
 def test_id_held_by_a_living_broker_is_refused_and_says_by_whom(open_kafka: OpenKafka, registration: Register) -> None:
     async def run() -> None:
         async with open_kafka() as holder, open_kafka() as late:
-            await holder.make_persistent_paths()
-            await holder.register_broker(registration())
+            await holder.cluster.make_persistent_paths()
+            await holder.brokers.register_broker(registration())
             with pytest.raises(OperationError, match="broker id 0 is already registered") as caught:
-                await late.register_broker(registration(), wait_ms=200)
+                await late.brokers.register_broker(registration(), wait_ms=200)
             assert f"session=0x{holder.client.session_id:x}" in str(caught.value)
             assert "PLAINTEXT://127.0.0.1:29392" in str(caught.value)
             assert "broker.id" in (caught.value.hint or "")
@@ -214,12 +214,12 @@ def test_own_registration_of_a_lost_session_is_replaced(
 ) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            await zk.make_persistent_paths()
-            first_epoch = await zk.register_broker(registration())
+            await zk.cluster.make_persistent_paths()
+            first_epoch = await zk.brokers.register_broker(registration())
             lost = zk.client.session_id
             await end_session(zk.client)
             await until(lambda: zk.client.session_id not in (0, lost))
-            assert await zk.register_broker(registration()) > first_epoch
+            assert await zk.brokers.register_broker(registration()) > first_epoch
 
     asyncio.run(run())
 
@@ -227,8 +227,8 @@ def test_own_registration_of_a_lost_session_is_replaced(
 def test_generated_broker_ids_are_above_the_reserved_ones(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            assert await zk.generate_broker_id(1_000) == 1_001
-            assert await zk.generate_broker_id(1_000) == 1_002
+            assert await zk.brokers.generate_broker_id(1_000) == 1_001
+            assert await zk.brokers.generate_broker_id(1_000) == 1_002
 
     asyncio.run(run())
 
@@ -236,8 +236,10 @@ def test_generated_broker_ids_are_above_the_reserved_ones(open_kafka: OpenKafka)
 def test_cluster_id_is_made_once(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as one, open_kafka() as two:
-            ids = await asyncio.gather(one.get_or_create_cluster_id("a" * 22), two.get_or_create_cluster_id("b" * 22))
-            assert ids[0] == ids[1] == await one.get_cluster_id()
+            ids = await asyncio.gather(
+                one.cluster.get_or_create_cluster_id("a" * 22), two.cluster.get_or_create_cluster_id("b" * 22)
+            )
+            assert ids[0] == ids[1] == await one.cluster.get_cluster_id()
 
     asyncio.run(run())
 
@@ -245,18 +247,20 @@ def test_cluster_id_is_made_once(open_kafka: OpenKafka) -> None:
 def test_producer_ids_are_given_out_once(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as one, open_kafka() as two:
-            await one.make_persistent_paths()
-            assert await one.get_producer_id_block() is None
-            assert await one.allocate_producer_id_block(0) == ProducerIdBlock(0, 0, 1000)
-            claims = [zk.allocate_producer_id_block(broker) for broker, zk in ((0, one), (1, two)) for _ in range(10)]
+            await one.cluster.make_persistent_paths()
+            assert await one.cluster.get_producer_id_block() is None
+            assert await one.cluster.allocate_producer_id_block(0) == ProducerIdBlock(0, 0, 1000)
+            claims = [
+                zk.cluster.allocate_producer_id_block(broker) for broker, zk in ((0, one), (1, two)) for _ in range(10)
+            ]
             blocks = await asyncio.gather(*claims)
             assert sorted(block.first_producer_id for block in blocks) == list(range(1_000, 21_000, 1_000))
-            last = await two.get_producer_id_block()
+            last = await two.cluster.get_producer_id_block()
             assert last is not None and last.last_producer_id == 20_999
             end = b'{"version":1,"broker":0,"block_start":"0","block_end":"9223372036854775800"}'
             await one.client.set("/latest_producer_id_block", end)
             with pytest.raises(CoordinationError, match="all producer ids"):
-                await one.allocate_producer_id_block(0)
+                await one.cluster.allocate_producer_id_block(0)
 
     asyncio.run(run())
 
@@ -264,16 +268,16 @@ def test_producer_ids_are_given_out_once(open_kafka: OpenKafka) -> None:
 def test_features_follow_the_controllers_protocol(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            assert await zk.get_features() is None
-            await zk.set_up_features(FeatureStatus.DISABLED, 1)
+            assert await zk.cluster.get_features() is None
+            await zk.cluster.set_up_features(FeatureStatus.DISABLED, 1)
             assert (await zk.client.get("/feature"))[0] == b'{"features":{},"version":1,"status":0}'
-            await zk.set_up_features(FeatureStatus.ENABLED, 2)
-            await zk.set_up_features(FeatureStatus.ENABLED, 2)
+            await zk.cluster.set_up_features(FeatureStatus.ENABLED, 2)
+            await zk.cluster.set_up_features(FeatureStatus.ENABLED, 2)
             data, stat = await zk.client.get("/feature")
             assert (data, stat.version) == (b'{"features":{},"version":2,"status":1}', 1)
             await zk.client.set("/feature", b'{"features":{"f":{"max_version_level":3}},"version":2,"status":1}')
-            await zk.set_up_features(FeatureStatus.ENABLED, 2)
-            assert await zk.get_features() == FinalizedFeatures(FeatureStatus.ENABLED, 2, {"f": 3})
+            await zk.cluster.set_up_features(FeatureStatus.ENABLED, 2)
+            assert await zk.cluster.get_features() == FinalizedFeatures(FeatureStatus.ENABLED, 2, {"f": 3})
 
     asyncio.run(run())
 
@@ -285,17 +289,17 @@ def test_assignments_are_read_and_set_by_version(
         async with open_kafka() as zk:
             elected = await first_broker(zk)
             one = {0: ReplicaAssignment((0, 1))}
-            await zk.create_topic_assignment("a", TOPIC_ID, one)
-            await zk.create_topic_assignment("b", None, one)
+            await zk.topics.create_topic_assignment("a", TOPIC_ID, one)
+            await zk.topics.create_topic_assignment("b", None, one)
             await zk.client.create("/brokers/topics/c", b"broken")
-            assert await zk.get_all_topics() == ["a", "b", "c"]
-            assert await zk.topic_exists("a") and not await zk.topic_exists("d")
-            read = await zk.get_topic_assignments(["a", "b", "c", "d"])
+            assert await zk.topics.get_all_topics() == ["a", "b", "c"]
+            assert await zk.topics.topic_exists("a") and not await zk.topics.topic_exists("d")
+            read = await zk.topics.get_topic_assignments(["a", "b", "c", "d"])
             assert read == {
                 "a": TopicIdReplicaAssignment("a", TOPIC_ID, one, 0),
                 "b": TopicIdReplicaAssignment("b", None, one, 0),
             }
-            every = await zk.read_topics(["c", "d"])
+            every = await zk.topics.read_topics(["c", "d"])
             assert isinstance(every["c"], ZnodeFormatError)
             assert every["d"] is None
             moving = {0: ReplicaAssignment((2, 0, 1), (2,), (0, 1))}
@@ -303,14 +307,14 @@ def test_assignments_are_read_and_set_by_version(
                 TopicIdReplicaAssignment("a", TOPIC_ID, moving, 0),
                 TopicIdReplicaAssignment("b", TOPIC_ID, one, 5),
             ]
-            outcomes = await zk.set_topic_assignments(wanted, elected.epoch_zk_version)
+            outcomes = await zk.topics.set_topic_assignments(wanted, elected.epoch_zk_version)
             assert outcomes["a"] == 1
             assert isinstance(outcomes["b"], BadVersion)
-            assert (await zk.get_topic_assignments(["a"]))["a"].assignment == moving
+            assert (await zk.topics.get_topic_assignments(["a"]))["a"].assignment == moving
             with pytest.raises(NodeExists):
-                await zk.create_topic_assignment("a", TOPIC_ID, one)
+                await zk.topics.create_topic_assignment("a", TOPIC_ID, one)
             with pytest.raises(NoNode):
-                await zk.set_topic_assignment("d", TOPIC_ID, one, elected.epoch_zk_version)
+                await zk.topics.set_topic_assignment("d", TOPIC_ID, one, elected.epoch_zk_version)
 
     asyncio.run(run())
     assert "A topic is left out" in caplog.text
@@ -321,26 +325,26 @@ def test_requests_of_tools_are_read_and_worked_off(open_kafka: OpenKafka, first_
         async with open_kafka() as zk:
             elected = await first_broker(zk)
             guard = elected.epoch_zk_version
-            assert await zk.get_reassignments() is None
-            assert await zk.get_preferred_election() is None
-            await zk.create_reassignments({T0: (1, 2), T1: (0, 2)})
+            assert await zk.admin.get_reassignments() is None
+            assert await zk.admin.get_preferred_election() is None
+            await zk.admin.create_reassignments({T0: (1, 2), T1: (0, 2)})
             with pytest.raises(NodeExists):
-                await zk.create_reassignments({T0: (1, 2)})
-            assert await zk.get_reassignments() == {T0: (1, 2), T1: (0, 2)}
-            await zk.set_reassignments({T1: (0, 2)}, guard)
-            assert await zk.get_reassignments() == {T1: (0, 2)}
-            await zk.set_reassignments({}, guard)
-            await zk.set_reassignments({}, guard)
-            assert await zk.get_reassignments() is None
-            await zk.set_reassignments({T0: (1,)}, guard)
-            assert await zk.get_reassignments() == {T0: (1,)}
-            await zk.create_preferred_election([T0, T1])
-            assert await zk.get_preferred_election() == (T0, T1)
-            await zk.delete_preferred_election(guard)
-            await zk.delete_preferred_election(guard)
+                await zk.admin.create_reassignments({T0: (1, 2)})
+            assert await zk.admin.get_reassignments() == {T0: (1, 2), T1: (0, 2)}
+            await zk.admin.set_reassignments({T1: (0, 2)}, guard)
+            assert await zk.admin.get_reassignments() == {T1: (0, 2)}
+            await zk.admin.set_reassignments({}, guard)
+            await zk.admin.set_reassignments({}, guard)
+            assert await zk.admin.get_reassignments() is None
+            await zk.admin.set_reassignments({T0: (1,)}, guard)
+            assert await zk.admin.get_reassignments() == {T0: (1,)}
+            await zk.admin.create_preferred_election([T0, T1])
+            assert await zk.admin.get_preferred_election() == (T0, T1)
+            await zk.admin.delete_preferred_election(guard)
+            await zk.admin.delete_preferred_election(guard)
             await zk.client.create("/admin/preferred_replica_election", b"not json")
             with pytest.raises(ZnodeFormatError):
-                await zk.get_preferred_election()
+                await zk.admin.get_preferred_election()
 
     asyncio.run(run())
 
@@ -350,15 +354,15 @@ def test_notices_are_read_in_order_and_broken_ones_named(open_kafka: OpenKafka, 
         async with open_kafka() as zk:
             elected = await first_broker(zk)
             for broker_id in (2, 1, 2):
-                await zk.propagate_log_dir_event(broker_id)
+                await zk.notifications.propagate_log_dir_event(broker_id)
             await zk.client.create("/log_dir_event_notification/log_dir_event_", b"{}", sequential=True)
-            events = await zk.get_log_dir_events()
+            events = await zk.notifications.get_log_dir_events()
             assert events.values == (2, 1)
             assert events.malformed == (events.names[3],)
-            await zk.delete_log_dir_events(events.names[:1], elected.epoch_zk_version)
-            assert (await zk.get_log_dir_events()).names == events.names[1:]
-            await zk.delete_log_dir_events(None, elected.epoch_zk_version)
-            assert (await zk.get_log_dir_events()).names == ()
+            await zk.notifications.delete_log_dir_events(events.names[:1], elected.epoch_zk_version)
+            assert (await zk.notifications.get_log_dir_events()).names == events.names[1:]
+            await zk.notifications.delete_log_dir_events(None, elected.epoch_zk_version)
+            assert (await zk.notifications.get_log_dir_events()).names == ()
 
     asyncio.run(run())
 
@@ -368,7 +372,7 @@ def test_all_brokers_are_told_whose_settings_changed(open_kafka: OpenKafka, firs
         async with open_kafka() as zk:
             await first_broker(zk)
             for entity in ("topics/a", "users/u/clients/c"):
-                await zk.create_config_change_notification(entity)
+                await zk.configs.create_config_change_notification(entity)
             notices = sorted(await zk.client.children("/config/changes"))
             assert [name.rstrip("0123456789") for name in notices] == ["config_change_", "config_change_"]
             answers = [await zk.client.get(f"/config/changes/{name}") for name in notices]
@@ -384,10 +388,10 @@ def test_clients_of_users_are_found_below_the_users(open_kafka: OpenKafka, first
     async def run() -> None:
         async with open_kafka() as zk:
             await first_broker(zk)
-            assert await zk.get_clients_of_users() == []
+            assert await zk.configs.get_clients_of_users() == []
             for entity in ("users/b", "users/a/clients/y", "users/a/clients/x", "clients/z"):
-                await zk.set_entity_configs(entity, {"k": "v"})
-            assert await zk.get_clients_of_users() == [("a", "x"), ("a", "y")]
+                await zk.configs.set_entity_configs(entity, {"k": "v"})
+            assert await zk.configs.get_clients_of_users() == [("a", "x"), ("a", "y")]
 
     asyncio.run(run())
 
@@ -395,16 +399,16 @@ def test_clients_of_users_are_found_below_the_users(open_kafka: OpenKafka, first
 def test_settings_are_refused_without_a_controller(open_kafka: OpenKafka) -> None:
     async def run() -> None:
         async with open_kafka() as zk:
-            await zk.make_persistent_paths()
+            await zk.cluster.make_persistent_paths()
             with pytest.raises(ControllerMoved, match="no controller"):
-                await zk.set_entity_configs("topics/t", {})
-            await zk.set_entity_configs("topics/t", {"a": "b"}, check_controller=False)
-            assert await zk.get_entity_configs("topics/t") == {"a": "b"}
+                await zk.configs.set_entity_configs("topics/t", {})
+            await zk.configs.set_entity_configs("topics/t", {"a": "b"}, check_controller=False)
+            assert await zk.configs.get_entity_configs("topics/t") == {"a": "b"}
             kraft = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":5}'
             await zk.client.create("/controller", kraft)
             with pytest.raises(ControllerMoved, match="KRaft"):
-                await zk.set_entity_configs("topics/t", {})
-            await zk.change_entity_configs("topics/t", {}, check_controller=False)
+                await zk.configs.set_entity_configs("topics/t", {})
+            await zk.configs.change_entity_configs("topics/t", {}, check_controller=False)
             assert await zk.client.exists("/config/topics/t") is not None
 
     asyncio.run(run())
@@ -416,8 +420,8 @@ def test_secured_znodes_get_kafkas_access_lists(zk_chroot: str, first_broker: Fi
         async with client:
             zk = KafkaZkClient(client, is_secure=True)
             await first_broker(zk)
-            await zk.set_entity_configs("users/alice", {})
-            await zk.set_or_create_consumer_offsets("g", {TopicPartition("t", 0): 5})
+            await zk.configs.set_entity_configs("users/alice", {})
+            await zk.consumers.set_or_create_consumer_offsets("g", {TopicPartition("t", 0): 5})
             lists = {}
             for path in (
                 "/brokers/ids/0",

@@ -87,25 +87,25 @@ def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broke
     async def run() -> None:
         async with connect() as client:
             kafka = KafkaZkClient(client)
-            assert await kafka.read_broker_registrations() == {}
+            assert await kafka.brokers.read_broker_registrations() == {}
             await client.ensure_path("/brokers/ids")
             await client.create("/brokers/ids/2", good)
             await client.create("/brokers/ids/10", good)
             await client.create("/brokers/ids/not-a-broker", good)
             await client.create("/brokers/ids/3", good, acl=NOBODY)
-            read = await kafka.read_broker_registrations()
+            read = await kafka.brokers.read_broker_registrations()
             assert list(read) == [2, 3, 10]
             assert isinstance(read[3], NoAuth)
             with pytest.raises(NoAuth):
-                await kafka.get_broker_registrations()
+                await kafka.brokers.get_broker_registrations()
             # A tool tells of the brokers that it may look at.
             assert [found.broker.id for found in await read_brokers(client)] == [2, 10]
             await client.delete("/brokers/ids/3")
             await client.set("/brokers/ids/10", b"{")
-            assert isinstance((await kafka.read_broker_registrations())[10], ZnodeFormatError)
+            assert isinstance((await kafka.brokers.read_broker_registrations())[10], ZnodeFormatError)
             with pytest.raises(ZnodeFormatError, match="/brokers/ids/10"):
                 await read_brokers(client)
-            assert list(await kafka.get_broker_registrations()) == [2]
+            assert list(await kafka.brokers.get_broker_registrations()) == [2]
 
     asyncio.run(run())
     assert "A broker's registration is left out" in caplog.text
@@ -115,18 +115,18 @@ def test_when_topics_were_marked_for_deletion(connect: Connect, monkeypatch: pyt
     async def run() -> None:
         async with connect() as client:
             kafka = KafkaZkClient(client)
-            assert await kafka.get_topic_deletion_times() == {}
+            assert await kafka.admin.get_topic_deletion_times() == {}
             await client.ensure_path("/admin/delete_topics")
-            await kafka.create_topic_deletion("t")
+            await kafka.admin.create_topic_deletion("t")
             stat = await client.exists("/admin/delete_topics/t")
             assert stat is not None
-            assert await kafka.get_topic_deletion_times() == {"t": stat.ctime_ms}
+            assert await kafka.admin.get_topic_deletion_times() == {"t": stat.ctime_ms}
 
             async def deleted_meanwhile(_: object) -> list[ZnodeStat | None]:
                 return [None]
 
             monkeypatch.setattr(client, "exists_many", deleted_meanwhile)
-            assert await kafka.get_topic_deletion_times() == {}
+            assert await kafka.admin.get_topic_deletion_times() == {}
 
     asyncio.run(run())
 
@@ -135,11 +135,11 @@ def test_offsets_of_groups_in_zookeeper(connect: Connect) -> None:
     async def run() -> None:
         async with connect() as client:
             kafka = KafkaZkClient(client)
-            assert await kafka.set_or_create_consumer_offsets("g", {T0: 4, U0: 5}) == {T0: None, U0: None}
-            assert await kafka.set_or_create_consumer_offsets("g", {T0: 6, T1: 7}) == {T0: None, T1: None}
+            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 4, U0: 5}) == {T0: None, U0: None}
+            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 6, T1: 7}) == {T0: None, T1: None}
             await client.set("/consumers/g/offsets/u/0", b"many")
             wanted = [("g", T0), ("g", T1), ("g", U0), ("h", T0)]
-            read = await kafka.get_consumer_offsets(wanted)
+            read = await kafka.consumers.get_consumer_offsets(wanted)
             assert [read[one] for one in wanted if one != ("g", U0)] == [6, 7, None]
             assert isinstance(read["g", U0], ZnodeFormatError)
 
@@ -150,9 +150,9 @@ def test_an_offset_whose_folder_cannot_be_made_fails_alone(connect: Connect) -> 
     async def run() -> None:
         async with connect() as client:
             kafka = KafkaZkClient(client)
-            await kafka.set_or_create_consumer_offsets("g", {T0: 1})
+            await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 1})
             await client.set_acl("/consumers/g/offsets", READ_ONLY)
-            errors = await kafka.set_or_create_consumer_offsets("g", {T0: 2, U0: 4})
+            errors = await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 2, U0: 4})
             assert errors[T0] is None
             assert isinstance(errors[U0], NoAuth)
 
@@ -172,8 +172,8 @@ def test_an_offset_that_somebody_else_makes_meanwhile_is_written_all_the_same(
                 await client.create(f"{path}/0", b"1")
 
             monkeypatch.setattr(client, "ensure_path", overtaken)
-            assert await kafka.set_or_create_consumer_offsets("g", {T0: 9}) == {T0: None}
-            assert await kafka.get_consumer_offsets([("g", T0)]) == {("g", T0): 9}
+            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 9}) == {T0: None}
+            assert await kafka.consumers.get_consumer_offsets([("g", T0)]) == {("g", T0): 9}
 
     asyncio.run(run())
 

@@ -328,6 +328,46 @@ def test_close_does_not_wait_for_a_server_that_hangs() -> None:
             server.resume()
 
 
+def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs() -> None:
+    async def run(server: EmbeddedZooKeeper) -> None:
+        connect = ZkClient.connect(server.connect_string, session_timeout_ms=2_000, patience_ms=500)
+        async with await connect as client:
+            begun: list[int] = []
+            begin = client._keeper._start_session
+            client._keeper._start_session = lambda: (begun.append(1), begin())[1]  # type: ignore[method-assign]
+            server.pause()
+            try:
+                async with asyncio.timeout(30):
+                    for call in (client.create("/unknown", b""), client.get("/"), client.get_many(["/"])):
+                        with pytest.raises(SessionLost):
+                            await call
+                assert list(client.unanswered) == ["/unknown"], "it may happen yet"
+            finally:
+                server.resume()
+            async with asyncio.timeout(30):
+                await client.wait_connected()
+                assert await client.exists("/") is not None
+            assert len(begun) == 1, "one session takes the place of the one that was given up"
+
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        asyncio.run(run(server))
+
+
+def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
+    async def run(server: EmbeddedZooKeeper) -> None:
+        connect = ZkClient.connect(server.connect_string, session_timeout_ms=20_000, patience_ms=15_000)
+        async with await connect as client:
+            session = client.session_id
+            for _ in range(2):
+                client.break_connection()
+                assert await client.exists("/") is not None
+                assert client._keeper._giving_up is None, "its patience begins anew"
+            assert client.session_id == session
+
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        asyncio.run(run(server))
+
+
 def test_a_write_that_was_given_up_is_remembered() -> None:
     async def run(server: EmbeddedZooKeeper) -> None:
         async with await ZkClient.connect(server.connect_string, session_timeout_ms=30_000) as client:

@@ -19,11 +19,11 @@ TOPIC_ID = bytes(range(16))
 
 
 async def make_topic(zk: KafkaZkClient, topic: str) -> None:
-    await zk.make_persistent_paths()
+    await zk.cluster.make_persistent_paths()
     replicas = dict.fromkeys(range(PARTITIONS), ReplicaAssignment((1, 2)))
-    await zk.create_topic_assignment(topic, TOPIC_ID, replicas)
+    await zk.topics.create_topic_assignment(topic, TOPIC_ID, replicas)
     state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1, 2)), 1)
-    await zk.create_partition_states({TopicPartition(topic, p): state for p in replicas}, None)
+    await zk.partitions.create_partition_states({TopicPartition(topic, p): state for p in replicas}, None)
 
 
 @pytest.mark.parametrize("lost", ["requests", "answers"])
@@ -53,7 +53,7 @@ def test_a_reconnect_during_the_deletion_leaves_no_znode(
                 return await writing
 
             monkeypatch.setattr(ZkClient, "write_many", cut_off)
-            await zk.delete_topic_znode("large", None)
+            await zk.topics.delete_topic_znode("large", None)
             assert SessionEvent.SUSPENDED in told
             assert await witness.children("/brokers/topics") == []
 
@@ -75,7 +75,7 @@ def test_znodes_that_come_meanwhile_go_as_well(connect, monkeypatch: pytest.Monk
                 return await write_many(self, operations)
 
             monkeypatch.setattr(ZkClient, "write_many", with_a_newcomer)
-            await zk.delete_topic_znode("t", None)
+            await zk.topics.delete_topic_znode("t", None)
             assert await client.children("/brokers/topics") == []
 
     asyncio.run(run())

@@ -25,12 +25,12 @@ class OffsetsTopicSettings:
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """Read what the state machine needs."""
     return GroupSettings(
-        group_min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
-        group_max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
-        group_initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
-        group_max_size=config.get_int("group.max.size"),
-        offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
-        offsets_retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
     )
 
 
@@ -38,9 +38,9 @@ def offsets_topic_settings(config: BrokerConfig) -> OffsetsTopicSettings:
     """Read what the offsets topic needs."""
     return OffsetsTopicSettings(
         num_partitions=config.offsets_topic_num_partitions,
-        codec=Codec(config.get_int("offsets.topic.compression.codec")),
-        commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
-        load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
-        retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        codec=Codec(config.offsets_topic_compression_codec),
+        commit_timeout_ms=config.offsets_commit_timeout_ms,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+        retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         ibp=config.inter_broker_protocol_version,
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LONG_MAX, LogConfig
+from engine.config.log_config import LogConfig
+from engine.config.values import LONG_MAX
 from engine.protocol.records.attributes import Codec, TimestampType, codec_named
 
 _PRODUCER = "producer"

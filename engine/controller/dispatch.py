@@ -1,0 +1,28 @@
+"""Tables from the class of an event or instruction to what is done with it: the rows are checked by type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+Row = tuple[type, Callable[[Any], R]]
+
+
+def on(kind: type[K], do: Callable[[K], R]) -> Row[R]:
+    """Return a row: ``do`` is called with each instance of ``kind``."""
+    return kind, do
+
+
+def table(*rows: Row[R]) -> Mapping[type, Callable[[Any], R]]:
+    """Return the rows by class.
+
+    Raises:
+        ValueError: two rows are of one class.
+    """
+    found = dict(rows)
+    if len(found) != len(rows):
+        raise ValueError("two rows are of one class")
+    return found

@@ -1,0 +1,97 @@
+"""Logs whose copies in other log dirs have taken their place, until the disks know it too.
+
+The names change on two disks, and a power failure may take either change back. So the folder of the old log keeps its
+name until that of the new one is on the disk, and the new one keeps its mark until the old one's change is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.common.errors import KafkaError
+from engine.common.model import TopicPartition
+from engine.storage.disk_jobs import DiskJob, SyncJob
+from engine.storage.log import Log
+from engine.storage.log_moves import unmark_moved
+
+if TYPE_CHECKING:
+    from engine.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafka.log.LogManager")
+
+
+@dataclass(slots=True)
+class _Replaced:
+    old: Log
+    new: Log
+    keeps_mark: bool
+    is_new_synced: bool = False
+    is_old_renamed: bool = False
+
+    def new_is_synced(self) -> None:
+        self.is_new_synced = True
+
+
+class ReplacedLogs:
+    """All that are under way, by partition."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._logs: dict[TopicPartition, _Replaced] = {}
+
+    def add(self, old: Log, new: Log, *, keeps_mark: bool) -> None:
+        """Take a log out of use; ``keeps_mark`` where yet another folder of the replica may be somewhere."""
+        old.is_retired = True
+        old.abandon()
+        self._logs[old.topic_partition] = _Replaced(old, new, keeps_mark)
+
+    def jobs(self, topic_partition: TopicPartition | None = None) -> Iterator[DiskJob]:
+        """Yield what is to be done for all, or for one; do one job before asking for the next."""
+        for name in list(self._logs) if topic_partition is None else [topic_partition]:
+            one = self._logs.get(name)
+            if one is not None:
+                yield from self._jobs(one)
+
+    def _jobs(self, one: _Replaced) -> Iterator[DiskJob]:
+        name, new_dir, old_dir = one.old.topic_partition, one.new.log_dir, one.old.log_dir
+        if not one.is_new_synced:
+            yield SyncJob(self._manager, new_dir, [one.new.dir, new_dir], one.new_is_synced)
+        if self._logs.get(name) is not one or not one.is_new_synced:
+            return
+        if not one.is_old_renamed:
+            one.is_old_renamed = True
+            self._rename(one)
+        if self._logs.get(name) is one:
+            yield SyncJob(self._manager, old_dir, [old_dir], lambda: self._end(one))
+
+    def _rename(self, one: _Replaced) -> None:
+        try:
+            self._manager.retire(one.old)
+        except KafkaError as error:
+            # Its dir is offline by now. The mark stays, and tells which one counts once the dir is back.
+            self._logs.pop(one.old.topic_partition, None)
+            logger.warning("The replaced log of %s could not be renamed: %s", one.old.topic_partition, error)
+
+    def _end(self, one: _Replaced) -> None:
+        if self._logs.get(one.old.topic_partition) is one:
+            del self._logs[one.old.topic_partition]
+            if not one.keeps_mark:
+                unmark_moved(one.new)
+
+    def give_up(self, topic_partition: TopicPartition) -> None:
+        """Let the old folder go at once: the new one goes too."""
+        one = self._logs.pop(topic_partition, None)
+        if one is not None and not one.is_old_renamed:
+            self._rename(one)
+
+    def dir_failed(self, log_dir: Path) -> None:
+        """Follow the failure of a log dir. Where the new log is gone the old one must not come back for it."""
+        for name, one in list(self._logs.items()):
+            if one.old.log_dir == log_dir:
+                del self._logs[name]
+            elif one.new.log_dir == log_dir:
+                self.give_up(name)

@@ -1,0 +1,30 @@
+"""The mutation run names modules and tests that exist, and explains no mutant that cannot be made any more."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from tests.mutants.__main__ import HERE, ROOT, TESTED_BY, mutants_of
+
+
+def test_each_module_and_its_tests_exist() -> None:
+    missing = [name for name in TESTED_BY if not (ROOT / name).is_file()]
+    missing += [name for names in TESTED_BY.values() for name in names if not (ROOT / "tests" / name).is_file()]
+    assert not missing
+
+
+def test_each_explained_mutant_can_be_made() -> None:
+    told = tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]
+    assert all(one["why"] for one in told)
+    made = {mutant.key for module in {one["module"] for one in told} for mutant in mutants_of(module)}
+    stale = [one for one in told if (one["module"], one["function"], one["before"], one["after"]) not in made]
+    assert not stale
+
+
+def test_a_mutant_differs_in_one_thing() -> None:
+    module = "engine/replication/truncation.py"
+    mutants = list(mutants_of(module))
+    assert len({mutant.source for mutant in mutants}) == len(mutants) > 5
+    assert all(Path(mutant.module) == Path(module) and mutant.before != mutant.after for mutant in mutants)
+    compile(mutants[0].source, module, "exec")

@@ -1,0 +1,182 @@
+"""A cluster of genuine Apache Kafka 4 without ZooKeeper (KRaft): each node is a broker and a controller.
+
+The jars come through mvn, as those of Kafka 3.9.1 in `apache_kafka.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from apache_kafka import START_TIMEOUT_S, fetch_jars, run_tool
+
+from engine.local.broker_probe import known_broker_ids
+from engine.local.java import find_java
+from engine.local.processes import LocalProcess, start_process
+
+KAFKA_4_VERSION = "4.2.0"
+
+_LOG4J = """\
+rootLogger.level = INFO
+rootLogger.appenderRefs = out
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+"""
+
+
+class KRaftNode:
+    """One node, a broker and a controller at once. Its id is from 1 on: 0 is too much like a default."""
+
+    def __init__(self, folder: Path, node_id: int, host: str, settings: Mapping[str, str], heap: str) -> None:
+        self.folder = folder
+        self.node_id = node_id
+        self.host = host
+        self.port = 21300 + 2 * node_id
+        self.bootstrap = f"{host}:{self.port}"
+        self.controller_address = f"{host}:{self.port + 1}"
+        self._heap = heap
+        self._settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller_address}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(folder / "data"),
+            **settings,
+        }
+        self._process: LocalProcess | None = None
+
+    @property
+    def process(self) -> LocalProcess:
+        assert self._process is not None, "the node was not started"
+        return self._process
+
+    def prepare(self, cluster_id: str, voters: str) -> None:
+        """Write the settings, and format the log dir as Kafka's own tool does."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(_LOG4J)
+        properties = self.folder / "server.properties"
+        settings = {**self._settings, "controller.quorum.voters": voters}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        words = ["format", "--cluster-id", cluster_id, "--config", str(properties)]
+        ran = run_tool("kafka.tools.StorageTool", *words, version=KAFKA_4_VERSION)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def start(self) -> None:
+        """Start the node, and do not wait: alone it has no quorum."""
+        command: list[str | Path] = [
+            find_java().program,
+            f"-Xmx{self._heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            "-cp",
+            f"{fetch_jars(KAFKA_4_VERSION)}/*",
+            "kafka.Kafka",
+            self.folder / "server.properties",
+        ]
+        self._process = start_process(command, output=self.folder / "server.log")
+
+    def kill(self) -> None:
+        """End the node by KILL; ``start`` brings it back."""
+        self.process.kill()
+        self._process = None
+
+    def stop(self) -> None:
+        """End the node by TERM."""
+        if self._process is not None:
+            self._process.stop(30.0)
+            self._process = None
+
+
+class KRaftCluster:
+    """Some nodes that form a quorum. Use as a context manager."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str,
+        nodes: int = 3,
+        overrides: Mapping[str, str] | None = None,
+        heap: str = "300m",
+    ) -> None:
+        self.host = host
+        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        factor = str(min(nodes, 3))
+        settings = {
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": factor,
+            "transaction.state.log.replication.factor": factor,
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": factor,
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            "auto.leader.rebalance.enable": "false",
+            "log.cleaner.dedupe.buffer.size": "16777216",
+            **(overrides or {}),
+        }
+        self.nodes = [KRaftNode(folder / str(number), number, host, settings, heap) for number in range(1, nodes + 1)]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    @property
+    def node_ids(self) -> set[int]:
+        return {node.node_id for node in self.nodes}
+
+    def start(self) -> None:
+        """Format and start all nodes, and wait until each tells clients of all of them."""
+        voters = ",".join(f"{node.node_id}@{node.controller_address}" for node in self.nodes)
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(threads.map(lambda node: node.prepare(self.cluster_id, voters), self.nodes))
+        for node in self.nodes:
+            node.start()
+        self.wait_until_up()
+
+    def node(self, node_id: int) -> KRaftNode:
+        return next(node for node in self.nodes if node.node_id == node_id)
+
+    def active_controller(self) -> int:
+        """Return which node leads the quorum. Brokers name any of them to clients, so Kafka's own tool is asked."""
+        words = ("--bootstrap-server", self.bootstrap, "describe", "--status")
+        ran = run_tool("org.apache.kafka.tools.MetadataQuorumCommand", *words, version=KAFKA_4_VERSION)
+        found = re.search(r"LeaderId:\s*(\d+)", ran.stdout)
+        assert found is not None, ran.stdout + ran.stderr
+        return int(found[1])
+
+    def wait_until_up(self) -> None:
+        """Return when every node tells clients of all of them."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while any(known_broker_ids(node.host, node.port) != self.node_ids for node in self.nodes):
+            ended = [node for node in self.nodes if not node.process.is_alive]
+            if ended or time.monotonic() > deadline:
+                said = [(node.folder / "server.log").read_text("utf-8", "replace")[-2000:] for node in self.nodes]
+                self.stop()
+                raise RuntimeError(f"Apache Kafka {KAFKA_4_VERSION} did not start: {said}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End all nodes at the same time: the last ones would wait for a quorum that is gone."""
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(threads.map(KRaftNode.stop, self.nodes))
+
+    def __enter__(self) -> KRaftCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
