@@ -5,9 +5,12 @@
 #   make package   the wheel: what is in it, and that it works where it is installed
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
 #   make soak      faults and random walks that go on for longer: half an hour
+#   make mutants   changes one thing at a time in what protects data; a test must notice each (hours; MODULES=… for some)
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
 #   make lint      format, style, types, who may import whom
 #   make docs      writes the generated reference pages
+#   make site      the documentation as a web site, in build/site
+#   make image     the container image, without a daemon (needs mmdebstrap and buildah)
 #   make clean     removes the environment and caches
 
 PYTHON ?= python3
@@ -21,7 +24,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test package interop soak bench lint docs clean env
+.PHONY: help demo test package interop soak mutants bench lint docs site image clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -59,6 +62,9 @@ soak: env
 package: env
 	@$(BIN)/python -m pytest -q tests/package
 
+mutants: env
+	@$(BIN)/python -m tests.mutants $(MODULES)
+
 bench: env
 	@$(BIN)/python -m tests.bench
 
@@ -72,6 +78,13 @@ docs: env
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m engine.config.docs
 	@$(BIN)/python -m engine.server.api_table
+
+# Strict: a link that leads nowhere is an error. It prints nothing unless something is wrong.
+site: env
+	@mkdir -p build; $(BIN)/zensical build --clean --strict >build/site.log 2>&1 || { cat build/site.log; exit 1; }
+
+image: env
+	@packaging/build_images $(BIN)/python
 
 clean:
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .klamm build dist

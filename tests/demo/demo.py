@@ -42,6 +42,7 @@ THROTTLE = 250_000
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 GROUP = "billing"
 PLAN = "plan.json"
+JOB = "spark-job"
 TABLE = ("--output", "table")
 
 
@@ -130,9 +131,11 @@ def round_of_an_operator() -> None:
     sent = RECORDS + lose_a_broker(bootstrap, digest)
     check_read(bootstrap, sent, digest)
     give_leadership_back()
-    retire_a_broker()
-    check_read(bootstrap, sent, digest)
-    mend_a_group(bootstrap)
+    with spark_job(bootstrap) as job:
+        retire_a_broker()
+        check_read(bootstrap, sent, digest)
+        mend_a_group(bootstrap)
+        watch_a_spark_job(job, sent)
     look_back(zookeeper, led_by_1)
 
 
@@ -204,6 +207,51 @@ def mend_a_group(bootstrap: str) -> None:
     klamm(*reset, "--execute", "--yes", "--quiet", *TABLE)
     klamm("groups", "describe", "--group", GROUP, *TABLE)
     klamm("lag", "--group", GROUP, *TABLE)
+
+
+@contextmanager
+def spark_job(bootstrap: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a streaming query, which reads orders while other things are shown, but not as fast as they were sent."""
+    words = [sys.executable, str(Path(__file__).with_name("demo_job.py")), bootstrap, TOPIC, JOB, str(RECORDS // 25)]
+    with (
+        Path(f"{JOB}.log").open("w") as log,
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as job,
+    ):
+        try:
+            yield job
+        finally:
+            job.terminate()
+
+
+def watch_a_spark_job(job: subprocess.Popen[str], sent: int) -> None:
+    """Read the lag of the query from its checkpoint: while it is behind, and when it has caught up."""
+    say("A Spark Structured Streaming job reads the orders too: how far behind is it, seen from outside?")
+    print("  (a query of this PySpark with klamm's own Kafka source, which was started before)")
+    wait_for_batches(job, 5)
+    lag = ("lag", "--checkpoint", f"{JOB}/checkpoint", *TABLE)
+    klamm(*lag)
+    say("It is stopped, goes on where its checkpoint says, without a limit, and catches up")
+    counted, _ = job.communicate("go on\n", timeout=DEADLINE_S)
+    if job.returncode:
+        raise DemoFailed(f"the Spark job ended with code {job.returncode}: {job_log()}")
+    klamm(*lag)
+    print(f"  {int(counted):,} records in its Parquet")
+    if int(counted) != sent:
+        raise DemoFailed(f"the Spark job wrote {int(counted)} of {sent} records")
+
+
+def wait_for_batches(job: subprocess.Popen[str], count: int) -> None:
+    """Wait until the query has done so many batches."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not Path(JOB, "checkpoint", "commits", str(count - 1)).exists():
+        if job.poll() is not None or time.monotonic() > deadline:
+            raise DemoFailed(f"the Spark job did nothing: {job_log()}")
+        time.sleep(0.1)
+
+
+def job_log() -> str:
+    """Return the end of what the Spark job said."""
+    return Path(f"{JOB}.log").read_text("utf-8", "replace")[-500:]
 
 
 def partition_led_by(broker: int) -> int:
