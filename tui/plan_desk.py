@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.plan_runs import PlanRun
-from engine.admin.reassignment.wave_execution import WaveControl
+from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError

@@ -25,7 +25,7 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_status import plan_status_report
     from engine.admin.reassignment.lock import read_holder
-    from engine.admin.reassignment.wave_execution import read_standings
+    from engine.admin.reassignment.wave_standings import read_standings
 
     loaded = load_plan(file)
     record = _journal_of(journal or loaded.beside(".journal"))

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 AnyPlanFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The partitions, as they were given to execute.")
 ]
+BrokerRate = Annotated[
+    int | None, typer.Option("--throttle", metavar="BYTES/S", help="Limit of what brokers copy from each other.")
+]
+LogDirRate = Annotated[
+    int | None, typer.Option(metavar="BYTES/S", help="Limit of what a broker copies between its log dirs.")
+]
 Everything = Annotated[bool, typer.Option("--all", help="Everything that is under way in the cluster.")]
 
 
@@ -47,12 +53,8 @@ Everything = Annotated[bool, typer.Option("--all", help="Everything that is unde
 async def execute(
     invocation: Invocation,
     reassignment_json_file: PlanFile,
-    throttle: Annotated[
-        int | None, typer.Option("--throttle", metavar="BYTES/S", help="Limit of what brokers copy from each other.")
-    ] = None,
-    replica_alter_log_dirs_throttle: Annotated[
-        int | None, typer.Option(metavar="BYTES/S", help="Limit of what a broker copies between its log dirs.")
-    ] = None,
+    throttle: BrokerRate = None,
+    replica_alter_log_dirs_throttle: LogDirRate = None,
     additional: Annotated[
         bool, typer.Option("--additional", help="Although others are under way; also changes their throttle.")
     ] = False,
@@ -78,9 +80,8 @@ async def execute(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from cli.views.reassignment import planned_report, statuses_report, throttle_notes
+    from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ExecutionView
-    from engine.admin.brokers.reading_load import read_sizes
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
@@ -107,9 +108,7 @@ async def execute(
         details = () if invocation.is_dry_run else _details(prepared)
         if not invocation.confirm(_summary(prepared, cluster.target.title), details):
             async with asyncio.timeout(invocation.timeout_s):
-                heat = await _heat(invocation, cluster, prepared) if plot else None
-                sizes = await read_sizes(cluster, [move.name for move in prepared.planned])
-            return planned_report(prepared.planned_with(sizes), heat)
+                return await _planned(invocation, cluster, prepared, plot=plot)
         view = ExecutionView(invocation, prepared)
         executed = await execute_reassignment(
             cluster,
@@ -209,6 +208,16 @@ def _plan_or_all(path: Path | None, *, is_all: bool) -> ReadPlan | None:
     if is_all == (path is not None):
         raise UsageError("give --reassignment-json-file or --all")
     return None if path is None else read_plan(path)
+
+
+async def _planned(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment, *, plot: bool) -> Report:
+    """Return what would be moved, with sizes."""
+    from cli.views.reassignment import planned_report
+    from engine.admin.brokers.reading_load import read_sizes
+
+    heat = await _heat(invocation, cluster, prepared) if plot else None
+    sizes = await read_sizes(cluster, [move.name for move in prepared.planned])
+    return planned_report(prepared.planned_with(sizes), heat)
 
 
 async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment) -> Section | None:

@@ -18,8 +18,8 @@ from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.values import human_bytes, human_duration
 from engine.admin.reassignment.lock_holder import Holder
-from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Wave
 
 _PIPE_PACE_S = 5.0

@@ -27,7 +27,7 @@ from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock import operator_lock, read_holder
 from engine.admin.reassignment.lock_by_group import GROUP
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
-from engine.admin.reassignment.wave_execution import Step
+from engine.admin.reassignment.wave_values import Step
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest

@@ -15,8 +15,8 @@ from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.views import plan_execution
 from cli.views.plan_execution import ExecutionView, progress_line, waves_result_report
-from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.common.model import TopicPartition
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_execution import STALL_S
+from engine.admin.reassignment.wave_values import STALL_S
 from engine.admin.reassignment.waves import WaveCaps
 from plans.options import PlanOptions, Strategy
 

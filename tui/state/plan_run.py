@@ -9,8 +9,8 @@ from pathlib import Path
 
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun
-from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 
 SAID_MAX = 200
 

@@ -18,15 +18,9 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.wave_execution import (
-    STALL_S,
-    WaveControl,
-    WaveSettings,
-    WavesResult,
-    WaveWatcher,
-    execute_waves,
-)
+from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_moves import plan_waves
+from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
 from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, turned_round
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted

@@ -10,9 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unreachable
@@ -21,11 +19,10 @@ from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
 from engine.admin.elections.running import preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
-from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
 from engine.admin.reassignment.journal import Journal, open_journal
-from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, OperatorLock, operator_lock
+from engine.admin.reassignment.lock import OperatorLock, operator_lock
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.log_dirs import (
     check_can_move,
@@ -40,9 +37,18 @@ from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
-from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
+from engine.admin.reassignment.wave_progress import WaveMeter
+from engine.admin.reassignment.wave_standings import read_standings
 from engine.admin.reassignment.wave_throttle import WaveThrottle, named
-from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
+from engine.admin.reassignment.wave_values import (
+    Outcome,
+    Step,
+    WaveControl,
+    WaveSettings,
+    WavesResult,
+    WaveWatcher,
+)
+from engine.admin.reassignment.waves import Standing, Wave, WaveMove
 from engine.common.errors import KlammError, said_by
 from engine.common.model import TopicPartition
 
@@ -54,120 +60,11 @@ LOOK_AROUND_S = 5.0
 GATE_PATIENCE_S = 15.0
 """So long the gate waits for a cluster to get well again before it stops the plan."""
 
-STALL_S = 300.0
-"""Without a byte copied for so long, a wave counts as stalled."""
-
 START_TRIES = 5
 """So often partitions are started whose start nobody has confirmed."""
 
-DRIFT_LOOKS = 5
-"""So often a partition that is neither where it was nor where it shall be is looked at again."""
-
 LEAVING_LIMIT_S = 20.0
 """So long the way out may take."""
-
-
-class Step(StrEnum):
-    """The steps of an execution, each told after it is done. Wherever it is broken off, another run goes on."""
-
-    LOCKED = "locked"
-    SAVED = "saved"
-    """Journal and rollback file are on the disk."""
-    CLEARED = "cleared"
-    """Throttles that an earlier run has left are off."""
-    WAVE_BEGUN = "wave_begun"
-    """The gate is passed, and the journal says what will move."""
-    THROTTLED = "throttled"
-    STARTED = "started"
-    COPIED = "copied"
-    WAVE_DONE = "wave_done"
-    """The wave's throttle is off, and the journal says that it is done."""
-    ELECTED = "elected"
-    ENDED = "ended"
-    """The journal says how it ended."""
-
-
-class Outcome(StrEnum):
-    """How an execution ended."""
-
-    DONE = "done"
-    STOPPED = "stopped"
-    """A gate has stopped it: ``reason`` says which."""
-    DEADLINE = "deadline"
-
-
-@dataclass(frozen=True, slots=True)
-class WaveSettings:
-    """How waves are carried out.
-
-    Attributes:
-        plan_digest: by which the journal knows its plan.
-        what: what is done, for the lock and the journal, such as ``apply plan.json``.
-        journal: path of the journal.
-        rollback_file: where the way back is written; None writes none.
-        throttle: None copies at full speed.
-        deadline_s: seconds from now, None has no end.
-        elects: whether leaders that the plan changes are elected at the end.
-    """
-
-    plan_digest: str
-    what: str
-    journal: Path
-    rollback_file: Path | None
-    throttle: ThrottleRange | None = None
-    deadline_s: float | None = None
-    stall_s: float = STALL_S
-    lock_timeout_s: float = SESSION_TIMEOUT_S
-    elects: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class WavesResult:
-    """What became of it. ``wave`` is the last that was begun, ``left`` says which throttles stay, and why."""
-
-    outcome: Outcome
-    reason: str | None
-    wave: int
-    wave_count: int
-    done: int
-    moving: tuple[TopicPartition, ...]
-    count: int
-    left: tuple[str, ...] = ()
-
-
-class WaveWatcher(Protocol):
-    """Is told how an execution goes."""
-
-    def step(self, step: Step, wave: int) -> None:
-        """This step is done; ``wave`` counts from 1, 0 is before the first."""
-
-    def show(self, progress: WaveProgress) -> None:
-        """It is so far now."""
-
-    def saved(self, rollback_file: Path) -> None:
-        """The way back is in this file."""
-
-    def waits_for(self, holder: Holder) -> None:
-        """Another operator holds the lock; if it is dead its lock ends soon."""
-
-    def says(self, text: str) -> None:
-        """Something that a person wants to know: the throttle was changed, an answer got lost."""
-
-
-class WaveControl:
-    """Changes an execution while it runs. Belongs to whoever has started it."""
-
-    def __init__(self) -> None:
-        self._wanted: ThrottleRange | None = None
-
-    def set_throttle(self, limits: ThrottleRange) -> None:
-        """Let brokers copy at another rate from the next look on, and in the waves that follow."""
-        self._wanted = limits
-
-    def take_throttle(self) -> ThrottleRange | None:
-        """Return the throttle that was asked for since the last call."""
-        wanted, self._wanted = self._wanted, None
-        return wanted
 
 
 class _Stop(Exception):
@@ -217,35 +114,6 @@ async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
     """Take klamm's throttles off all that does not move any more, whoever left them."""
     running = await (await reassignment_reader(cluster)).running()
     return await clear_throttles(cluster, running.names, None)
-
-
-async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
-    """Return where each partition of a plan is.
-
-    What runs and what is assigned are read one after the other, and brokers hear of an end at different times: a move
-    that ends meanwhile looks like somebody else's. So drift is believed only when it lasts.
-    """
-    standings = await _look(cluster, moves)
-    for _ in range(DRIFT_LOOKS):
-        drifted = [move for move in moves if standings[move.name] is Standing.DRIFTED]
-        if not drifted:
-            break
-        await asyncio.sleep(POLL_MIN_S)
-        standings |= await _look(cluster, drifted)
-    return standings
-
-
-async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
-    listed = (await (await reassignment_reader(cluster)).running()).listed
-    found = await read_partitions(cluster, {move.name.topic for move in moves})
-    standings = {move.name: standing_of(move, found.get(move.name), listed.get(move.name)) for move in moves}
-    with_dirs = [one.move for one in moves if one.move.wanted_dirs and standings[one.name] is Standing.DONE]
-    for status in await read_statuses(cluster, with_dirs) if with_dirs else ():
-        if status.state is ReassignmentState.IN_PROGRESS:
-            standings[status.name] = Standing.MOVING
-        elif status.state is not ReassignmentState.COMPLETE:
-            standings[status.name] = Standing.WAITING
-    return standings
 
 
 @dataclass(slots=True)

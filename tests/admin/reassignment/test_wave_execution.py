@@ -18,22 +18,16 @@ from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.reassignment import latency_probe, wave_execution
+from engine.admin.reassignment import latency_probe, wave_execution, wave_standings
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.moves import PartitionStatus
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, Throttle, throttled_settings
-from engine.admin.reassignment.wave_execution import (
-    Outcome,
-    Step,
-    WaveControl,
-    WaveSettings,
-    WavesResult,
-    execute_waves,
-)
+from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_values import Outcome, Step, WaveControl, WaveSettings, WavesResult
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -116,6 +110,7 @@ class Stage:
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], None]:
     monkeypatch.setattr(wave_execution, "GATE_PATIENCE_S", 0.0)
     monkeypatch.setattr(wave_execution, "POLL_MIN_S", 0.01)
+    monkeypatch.setattr(wave_standings, "PAUSE_S", 0.01)
 
     async def playing(scene: Scene) -> None:
         async with asyncio.timeout(60), scripted_cluster(3) as brokers:

@@ -15,8 +15,8 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_execution import Outcome, Step, WavesResult
 from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import WaveCaps
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.common.model import TopicPartition
