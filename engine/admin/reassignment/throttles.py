@@ -247,10 +247,11 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
 
     A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Before that
     it copies at full speed, and tells of no rate: whoever took the throttle off would leave the rate behind.
+    ZooKeeper has the rate at once, so brokers themselves are asked; only where none is named does it have to do.
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():
-        while not rates.items() <= (await _broker_rates(cluster, broker)).items():
+        while not rates.items() <= (await _broker_rates(cluster, broker, wants_broker=True)).items():
             if time.monotonic() >= deadline:
                 cluster.complain(
                     f"broker {broker} does not tell of the throttle it was given: until it hears of its settings it "
@@ -260,8 +261,9 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _broker_rates(cluster: Cluster, broker: int) -> dict[str, str]:
-    reader = await config_reader(cluster)
+async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
+    """Return the rates of a broker. With ``wants_broker`` it is asked itself, where brokers are named."""
+    reader = await config_reader(cluster, wants_brokers=wants_broker)
     found = settings_of(await reader.describe(Entity(EntityType.BROKER, str(broker)), include_all=False))
     return {key: value for key, value in found.items() if key in RATES}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 from scripted_brokers import ScriptedCluster, scripted_cluster
+from znode_writer import znode_writer
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -56,6 +58,10 @@ class LateSettings:
         self._told: dict[tuple[int, str], dict[str, str]] = {}
         self._asked: dict[tuple[int, str], int] = {}
 
+    def told(self, kind: int, of: str) -> dict[str, str]:
+        """What was told last."""
+        return self._told.get((kind, of), {})
+
     def alter(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         (resource,) = request.resources
         name = resource.resource_type, resource.resource_name
@@ -94,13 +100,15 @@ def _altered(name: tuple[int, str], error: ErrorCode) -> IncrementalAlterConfigs
 
 
 def play(
-    scene: Callable[[Cluster, LateSettings], Awaitable[None]], complain: Callable[[str], None] = pytest.fail
+    scene: Callable[[Cluster, LateSettings], Awaitable[None]],
+    complain: Callable[[str], None] = pytest.fail,
+    zookeeper: str | None = None,
 ) -> None:
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(1) as brokers:
             settings = LateSettings()
             _script(brokers, settings)
-            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            target = ClusterTarget("scripted", Origin.OPTIONS, zookeeper, tuple(brokers.bootstrap))
             async with Cluster(target, complain=complain, timeout_s=20) as cluster:
                 await scene(cluster, settings)
 
@@ -124,6 +132,18 @@ def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
         assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
 
     play(scene)
+
+
+def test_brokers_themselves_are_asked_where_zookeeper_is_named_too(zk_chroot: str) -> None:
+    """The znode has the rate before the broker has heard of it."""
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        await set_throttle(cluster, ThrottleSettings({}, {0: RATES}))
+        assert settings.told(BROKER, "0") == RATES
+
+    with znode_writer(zk_chroot) as write:
+        write({"/config/brokers/0": json.dumps({"version": 1, "config": RATES}).encode()}, False)
+        play(scene, zookeeper=zk_chroot)
 
 
 def test_a_throttle_stays_while_one_of_its_topics_moves() -> None:
