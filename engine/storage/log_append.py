@@ -72,29 +72,16 @@ class LeaderAppends(LogWrites):
         size_bytes = len(records)
         if not BATCH_OVERHEAD <= size_bytes <= self._in_place_bytes_max or records.readonly or origin not in _IN_PLACE:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        (
-            base,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            delta,
-            base_ms,
-            max_ms,
-            producer_id,
-            producer_epoch,
-            sequence,
-            count,
-        ) = BATCH_HEADER.unpack_from(records)
-        if magic != 2 or length != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
+        base, size, _, magic, crc, attributes, delta, base_ms, max_ms, producer_id, producer_epoch, sequence, count = (
+            BATCH_HEADER.unpack_from(records)
+        )
+        if magic != 2 or size != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        if max_ms < base_ms or max_ms < 0:
-            # Not what a client sends as a rule: the records tell what the largest timestamp really is.
+        if self.is_offline or max_ms < base_ms or max_ms < 0:
+            # Such timestamps are not what a client sends as a rule: the records tell what the largest one really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        if self.is_offline or (
-            attributes not in self._in_place_attributes
-            and (origin is _CLIENT or not self._takes_from_coordinator(attributes))
+        if attributes not in self._in_place_attributes and (
+            origin is _CLIENT or not self._takes_from_coordinator(attributes)
         ):
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         producer = None
@@ -109,25 +96,24 @@ class LeaderAppends(LogWrites):
             append_time_ms = max_ms = self._stamp_append_time(records, 0, size_bytes, attributes)
         offset = self.log_end_offset
         last_offset = offset + delta
-        segment = self._active
+        active = self._active
+        segment = active.segment
         position = segment.size_bytes
         if (
             position + size_bytes > self.config.segment_bytes
-            or max_ms > self._roll_after_ms
+            or max_ms > active.roll_after_ms
             or segment.is_index_full
-            or last_offset > self._last_offset_max
-        ) and self._should_roll(size_bytes, max_ms, last_offset):
+            or last_offset > active.last_offset_max
+        ) and active.must_roll(size_bytes, max_ms, last_offset, self._environment.clock.now_ms()):
             segment, position = self.roll(), 0
-        _STAMP.pack_into(records, 0, offset, length, leader_epoch)
+        _STAMP.pack_into(records, 0, offset, size, leader_epoch)
         try:
             if leader_epoch != self.leader_epochs.latest_epoch:
                 self.leader_epochs.assign(leader_epoch, offset)
             segment.append(records, size_bytes, last_offset, max_ms, last_offset)
         except OSError as error:
             raise self._append_failed(segment, position, error) from error
-        if position == 0:
-            self._schedule_roll()
-        self._last_append_offset, self._last_append_position = offset, position
+        active.note_append(offset, position)
         self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if producer is not None:
             if producer.is_frozen:

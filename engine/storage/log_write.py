@@ -74,9 +74,10 @@ class LogWrites(LogCore):
     def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
         """Write placed batches to the active segment, or to a new one, and take over all that follows from it."""
         size_bytes = len(batches.records)
-        if self._should_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset):
+        now_ms = self._environment.clock.now_ms()
+        if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
             self.roll(batches.first_offset)
-        segment = self._active
+        segment = self._active.segment
         position = segment.size_bytes
         try:
             if len(batches.headers) > 1:
@@ -96,10 +97,7 @@ class LogWrites(LogCore):
                 self._complete_transaction(segment, completed)
         except OSError as error:
             raise self._append_failed(segment, position, error) from error
-        if position == 0:
-            self._schedule_roll()
-        self._last_append_offset = batches.first_offset
-        self._last_append_position = position
+        self._active.note_append(batches.first_offset, position)
         self.producers.map_end_offset = self.log_end_offset
         if checked.appends:
             self._refresh_first_unstable()
