@@ -20,12 +20,13 @@ class ActiveSegment:
 
     __slots__ = (
         "_config",
+        "_last_append_offset",
+        "_last_append_position",
         "_positions",
-        "last_append_offset",
-        "last_append_position",
         "last_offset_max",
         "roll_after_ms",
         "segment",
+        "size_bytes_max",
     )
 
     def __init__(self, segment: LogSegment, config: LogConfig) -> None:
@@ -37,7 +38,7 @@ class ActiveSegment:
         """Go on with ``segment``: the log has rolled, or was cut."""
         self.segment = segment
         self._positions.clear()
-        self.last_append_offset = self.last_append_position = -1
+        self._last_append_offset = self._last_append_position = -1
         self.last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         """Offsets beyond it are too far from the base offset for 32 bits."""
         self.update_config(self._config)
@@ -45,6 +46,7 @@ class ActiveSegment:
     def update_config(self, config: LogConfig) -> None:
         """Take over changed settings of the topic."""
         self._config = config
+        self.size_bytes_max = config.segment_bytes
         self.segment.index_interval_bytes = config.index_interval_bytes
         self._schedule_roll()
 
@@ -59,23 +61,24 @@ class ActiveSegment:
         segment = self.segment
         if segment.size_bytes == 0:
             return not segment.takes(last_offset)
-        if segment.size_bytes + size_bytes > self._config.segment_bytes or segment.is_index_full:
+        if segment.size_bytes + size_bytes > self.size_bytes_max or segment.is_index_full:
             return True
         if not segment.takes(last_offset):
             return True
-        waited_ms = segment.waited_for_roll_ms(now_ms, max_timestamp_ms)
-        return waited_ms > self._config.roll_ms - segment.roll_jitter_ms
+        if segment.waited_for_roll_ms(now_ms, max_timestamp_ms) > self._config.roll_ms - segment.roll_jitter_ms:
+            return True
+        # An empty segment had no first batch to count from.
+        self._schedule_roll()
+        return False
 
     def note_append(self, first_offset: int, position: int) -> None:
-        """Follow an append that began there."""
-        self.last_append_offset, self.last_append_position = first_offset, position
-        if position == 0:
-            self._schedule_roll()
+        """Remember where the last append began: whoever keeps up reads from there."""
+        self._last_append_offset, self._last_append_position = first_offset, position
 
     def known_position(self, offset: int) -> int:
         """Return where the batch that begins with ``offset`` is, or -1 where only a search can tell."""
-        if offset == self.last_append_offset:
-            return self.last_append_position
+        if offset == self._last_append_offset:
+            return self._last_append_position
         return self._positions.get(offset, -1)
 
     def remember(self, offset: int, position: int) -> None:

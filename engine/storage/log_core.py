@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-from functools import lru_cache
 from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
@@ -16,13 +15,12 @@ from engine.config.log_config import LogConfig
 from engine.config.values import LONG_MAX
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE
 from engine.formats.segment_files import SEGMENT_SUFFIXES
-from engine.protocol.records.append_rules import AppendRules
-from engine.protocol.records.attributes import Codec, TimestampType
 from engine.storage.active_segment import ActiveSegment
 from engine.storage.cleaner.state import CleaningState
 from engine.storage.disk_jobs import FlushJob, FlushOrder
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
+from engine.storage.placed_batches import AppendTerms
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
 from engine.storage.segment_list import SegmentList
@@ -39,13 +37,10 @@ class LogCore:
         "_environment",
         "_flush_at_offset",
         "_flush_order",
-        "_in_place_attributes",
-        "_in_place_bytes_max",
         "_lowest_cut",
         "_rolled",
-        "_rules",
         "_segments",
-        "_stamps_append_time",
+        "_terms",
         "_truncations",
         "cleaning",
         "config",
@@ -179,9 +174,7 @@ class LogCore:
 
     def _apply_config(self, config: LogConfig) -> None:
         self.config = config
-        self._rules, self._in_place_attributes = _rules_of(config)
-        self._in_place_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self._stamps_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._terms = AppendTerms.of(config)
         self._schedule_flush()
 
     # --- offsets
@@ -401,17 +394,6 @@ class LogCore:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The log dir {self.log_dir} of {self.topic_partition} is offline due to a previous failure",
             )
-
-
-@lru_cache(maxsize=256)
-def _rules_of(config: LogConfig) -> tuple[AppendRules, frozenset[int]]:
-    """Return what a topic demands of records, and the attributes of batches that may be taken by their header alone.
-
-    Thousands of partitions share a few settings.
-    """
-    rules = AppendRules.of(config)
-    codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
-    return rules, frozenset(() if rules.concerns_records else map(int, codecs))
 
 
 def open_segment(
