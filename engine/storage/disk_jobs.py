@@ -1,7 +1,7 @@
 """Work for the disk that takes its time: ``run`` in any thread, then ``finish`` on the event loop.
 
 ``run`` touches only what it was given when it was made, and never raises an OSError: ``finish`` knows of it, tells
-the environment that the log dir failed, or takes over the result. A job that is finished before its run has ended (its
+its keeper that the log dir failed, or takes over the result. A job that is finished before its run has ended (its
 waiter was cancelled) counts as not done.
 """
 
@@ -13,21 +13,28 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.runtime.descriptors import is_out_of_descriptors
-from engine.storage.environment import LogEnvironment
 from engine.storage.file_range import OpenFile
 from engine.storage.producer_snapshots import PendingSnapshot
 from engine.storage.small_files import sync_path
 
-if TYPE_CHECKING:
-    from engine.storage.log import Log
-
+Opened = TypeVar("Opened")
 
 NEXT_TRY_MS = 1000
 """After so long something is removed that could not be removed at once."""
+
+
+class DirKeeper(Protocol):
+    """Who answers for the log dirs that jobs work in."""
+
+    def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
+        """Take note that a log dir cannot be used any more. Called on the event loop; must not raise."""
+
+    def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
+        """Remove files, which have been renamed already, after ``delay_ms``."""
 
 
 class DiskJob(Protocol):
@@ -54,10 +61,10 @@ def run_jobs(jobs: Iterable[DiskJob]) -> None:
 class LogDirJob:
     """A job in one log dir. It keeps the error of a run for its finish."""
 
-    __slots__ = ("_environment", "_has_run", "_log_dir", "_what", "error")
+    __slots__ = ("_has_run", "_keeper", "_log_dir", "_what", "error")
 
-    def __init__(self, environment: LogEnvironment, log_dir: Path, what: str) -> None:
-        self._environment = environment
+    def __init__(self, keeper: DirKeeper, log_dir: Path, what: str) -> None:
+        self._keeper = keeper
         self._log_dir = log_dir
         self._what = what
         self.error: OSError | None = None
@@ -72,7 +79,7 @@ class LogDirJob:
 
     def finish(self) -> None:
         if self.error is not None:
-            self._environment.fail_dir(self._log_dir, f"Error while {self._what}", self.error)
+            self._keeper.fail_dir(self._log_dir, f"Error while {self._what}", self.error)
         elif self._has_run:
             self._done()
 
@@ -103,7 +110,7 @@ class FlushJob(LogDirJob):
 
     def __init__(
         self,
-        environment: LogEnvironment,
+        keeper: DirKeeper,
         log_dir: Path,
         what: str,
         files: list[OpenFile],
@@ -113,7 +120,7 @@ class FlushJob(LogDirJob):
         on_failed: Callable[[], None],
         order: FlushOrder,
     ) -> None:
-        super().__init__(environment, log_dir, what)
+        super().__init__(keeper, log_dir, what)
         self._on_failed = on_failed
         self._order = order
         self._files = files
@@ -162,10 +169,8 @@ class SyncJob(LogDirJob):
 
     __slots__ = ("_on_done", "_paths")
 
-    def __init__(
-        self, environment: LogEnvironment, log_dir: Path, paths: Sequence[Path], on_done: Callable[[], None]
-    ) -> None:
-        super().__init__(environment, log_dir, f"flushing {', '.join(map(str, paths))}")
+    def __init__(self, keeper: DirKeeper, log_dir: Path, paths: Sequence[Path], on_done: Callable[[], None]) -> None:
+        super().__init__(keeper, log_dir, f"flushing {', '.join(map(str, paths))}")
         self._paths = paths
         self._on_done = on_done
 
@@ -177,26 +182,26 @@ class SyncJob(LogDirJob):
         self._on_done()
 
 
-class CreateJob(LogDirJob):
+class CreateJob(LogDirJob, Generic[Opened]):
     """Opens or makes folders of partitions in one log dir, after the jobs that have to come ``first``."""
 
     __slots__ = ("_first", "_folders", "_load", "_on_done", "_opened")
 
     def __init__(
         self,
-        environment: LogEnvironment,
+        keeper: DirKeeper,
         log_dir: Path,
         folders: list[Path],
-        load: Callable[[Path], Log],
-        on_done: Callable[[list[Log]], None],
+        load: Callable[[Path], Opened],
+        on_done: Callable[[list[Opened]], None],
         first: Sequence[DiskJob],
     ) -> None:
-        super().__init__(environment, log_dir, f"creating logs in {log_dir}")
+        super().__init__(keeper, log_dir, f"creating logs in {log_dir}")
         self._first = first
         self._folders = folders
         self._load = load
         self._on_done = on_done
-        self._opened: list[Log] = []
+        self._opened: list[Opened] = []
 
     def _work(self) -> None:
         for job in self._first:
@@ -217,15 +222,15 @@ class DeleteJob(LogDirJob):
 
     __slots__ = ("_left", "_paths")
 
-    def __init__(self, environment: LogEnvironment, log_dir: Path, paths: list[Path]) -> None:
-        super().__init__(environment, log_dir, f"deleting {', '.join(map(str, paths[:3]))}")
+    def __init__(self, keeper: DirKeeper, log_dir: Path, paths: list[Path]) -> None:
+        super().__init__(keeper, log_dir, f"deleting {', '.join(map(str, paths[:3]))}")
         self._paths = paths
         self._left: list[Path] = []
 
     def finish(self) -> None:
         super().finish()
         if self._left:
-            self._environment.delete_later(self._log_dir, self._left, NEXT_TRY_MS)
+            self._keeper.delete_later(self._log_dir, self._left, NEXT_TRY_MS)
 
     def _work(self) -> None:
         for number, path in enumerate(self._paths):

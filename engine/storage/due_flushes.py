@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from engine.common.errors import KafkaError
 from engine.config.values import LONG_MAX
 from engine.storage.disk_jobs import DiskJob
-from engine.storage.log_core import LogCore
+from engine.storage.environment import Flushable
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +17,13 @@ class DueFlushes:
     """The logs that are to be flushed, each up to an offset."""
 
     def __init__(self) -> None:
-        self._logs: dict[int, tuple[LogCore, int]] = {}
+        self._logs: dict[int, tuple[Flushable, int]] = {}
 
-    def add(self, log: LogCore, offset: int) -> None:
+    def add(self, log: Flushable, offset: int) -> None:
         """Put a log on the list."""
         self._logs[id(log)] = (log, offset)
 
-    def jobs(self, logs: Iterable[LogCore], now_ms: int) -> Iterator[DiskJob]:
+    def jobs(self, logs: Iterable[Flushable], now_ms: int) -> Iterator[DiskJob]:
         """Yield the flush of each log on the list, and of those of ``logs`` whose ``flush.ms`` is over.
 
         Each is begun when it is asked for, for it holds files open: do one before the next. One that cannot begin stays

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
-
-if TYPE_CHECKING:
-    from engine.storage.log_core import LogCore
+from engine.common.model import TopicPartition
+from engine.config.log_config import LogConfig
+from engine.storage.disk_jobs import DirKeeper, DiskJob
 
 
 class LoadingStopped(KlammError):
     """Logs were being recovered when the broker was to end. The next start recovers them anew."""
 
 
-class LogEnvironment(Protocol):
+class Flushable(Protocol):
+    """A log, as far as flushing goes."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def is_offline(self) -> bool: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def unflushed_records(self) -> int: ...
+
+    @property
+    def last_flush_ms(self) -> int: ...
+
+    def begin_flush(self, offset: int) -> DiskJob | None:
+        """Prepare to bring all before ``offset`` to the disk; None where it is there."""
+
+
+class LogEnvironment(DirKeeper, Protocol):
     """Clock, and where to turn with what must not be done on the event loop or concerns more than one log."""
 
     @property
@@ -30,13 +55,7 @@ class LogEnvironment(Protocol):
     def is_stopping(self) -> bool:
         """Whether the broker is to end: a recovery under way ends with ``LoadingStopped``."""
 
-    def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
-        """Take note that a log dir cannot be used any more. Called on the event loop; must not raise."""
-
-    def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
-        """Remove files, which have been renamed already, after ``delay_ms``."""
-
-    def flush_soon(self, log: LogCore, offset: int) -> None:
+    def flush_soon(self, log: Flushable, offset: int) -> None:
         """Flush a log up to ``offset`` as soon as may be: it has rolled there."""
 
     def checkpoint_soon(self, log_dir: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from engine.storage.log_append import LeaderAppends
-from engine.storage.log_follow import FollowerAppends
+from engine.storage.log_append import LogAppends
 from engine.storage.log_maintenance import LogMaintenance
 from engine.storage.log_read import LogReads
 from engine.storage.log_times import LogTimes
 
 
-class Log(LeaderAppends, FollowerAppends, LogReads, LogTimes, LogMaintenance):
+class Log(LogAppends, LogReads, LogTimes, LogMaintenance):
     """The records of one replica: append, read, search by time, truncate, retain.
 
     Made by ``log_loader.load_log`` or the log manager. Every method runs on the broker's event loop; disk jobs that

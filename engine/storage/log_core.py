@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import logging
 import random
-from functools import lru_cache
 from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.config.values import LONG_MAX
-from engine.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE
 from engine.formats.segment_files import SEGMENT_SUFFIXES
-from engine.protocol.records.append_rules import AppendRules
-from engine.protocol.records.attributes import Codec, TimestampType
+from engine.storage.active_segment import ActiveSegment
 from engine.storage.cleaner.state import CleaningState
 from engine.storage.disk_jobs import FlushJob, FlushOrder
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
+from engine.storage.placed_batches import AppendTerms
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment
 from engine.storage.segment_list import SegmentList
 from engine.storage.segment_paths import SegmentPaths
 
 logger = logging.getLogger(__name__)
-
-ALWAYS_ASK = -2
-"""No timestamp is smaller: whether to roll must be found out the long way."""
 
 
 class LogCore:
@@ -42,18 +37,10 @@ class LogCore:
         "_environment",
         "_flush_at_offset",
         "_flush_order",
-        "_in_place_attributes",
-        "_in_place_bytes_max",
-        "_last_append_offset",
-        "_last_append_position",
-        "_last_offset_max",
         "_lowest_cut",
-        "_positions",
-        "_roll_after_ms",
         "_rolled",
-        "_rules",
         "_segments",
-        "_stamps_append_time",
+        "_terms",
         "_truncations",
         "cleaning",
         "config",
@@ -125,8 +112,7 @@ class LogCore:
         self._flush_order = FlushOrder()
         self._rolled = [segment for segment in segments if segment.has_unsynced_index]
         """Segments that were rolled since the last flush: their indexes are not all on the disk."""
-        self._positions: dict[int, int] = {}
-        self._set_active(segments.last)
+        self._active = ActiveSegment(segments.last, config)
         self._apply_config(config)
         self._refresh_first_unstable()
 
@@ -146,7 +132,7 @@ class LogCore:
     @property
     def active_segment(self) -> LogSegment:
         """The segment that is appended to."""
-        return self._active
+        return self._active.segment
 
     def segments_between(self, start: int, end: int) -> list[LogSegment]:
         """Return the segment of offset ``start`` and those that follow, as far as they begin before ``end``."""
@@ -183,15 +169,12 @@ class LogCore:
 
     def update_config(self, config: LogConfig) -> None:
         """Take over changed settings of the topic."""
+        self._active.update_config(config)
         self._apply_config(config)
 
     def _apply_config(self, config: LogConfig) -> None:
         self.config = config
-        self._rules, self._in_place_attributes = _rules_of(config)
-        self._in_place_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self._stamps_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        self._active.index_interval_bytes = config.index_interval_bytes
-        self._schedule_roll()
+        self._terms = AppendTerms.of(config)
         self._schedule_flush()
 
     # --- offsets
@@ -245,37 +228,13 @@ class LogCore:
 
     # --- segments
 
-    def _set_active(self, segment: LogSegment) -> None:
-        """Make ``segment``, the last one, the one that is appended to."""
-        self._active = segment
-        self._positions.clear()
-        self._last_append_offset = self._last_append_position = -1
-        self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-
-    def _schedule_roll(self) -> None:
-        """Work out from which timestamp on the active segment is too old."""
-        segment = self._active
-        first_ms = segment.first_batch_timestamp_ms() if segment.size_bytes else ALWAYS_ASK
-        self._roll_after_ms = first_ms + self.config.roll_ms - segment.roll_jitter_ms if first_ms >= 0 else ALWAYS_ASK
-
-    def _should_roll(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
-        segment = self._active
-        if segment.size_bytes == 0:
-            return not segment.takes(last_offset)
-        if segment.size_bytes + size_bytes > self.config.segment_bytes or segment.is_index_full:
-            return True
-        if not segment.takes(last_offset):
-            return True
-        waited_ms = segment.waited_for_roll_ms(self._environment.clock.now_ms(), max_timestamp_ms)
-        return waited_ms > self.config.roll_ms - segment.roll_jitter_ms
-
     def roll(self, next_offset: int | None = None) -> LogSegment:
         """Begin a new active segment at the log's end, or at ``next_offset`` where that is later.
 
         An empty active segment that begins there already stays. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         base_offset = max(self.log_end_offset, next_offset or 0)
-        active = self._active
+        active = self._active.segment
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return active
         if base_offset <= active.base_offset:
@@ -294,8 +253,7 @@ class LogCore:
             raise self._storage_error("rolling a segment", error) from error
         self._rolled.append(active)
         self._segments.add(segment)
-        self._set_active(segment)
-        self._schedule_roll()
+        self._active.replace(segment)
         logger.info("Rolled a new segment partition=%s base_offset=%d", self.topic_partition, base_offset)
         self._environment.flush_soon(self, base_offset)
         return segment
@@ -329,8 +287,8 @@ class LogCore:
         self._check_online()
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
         unflushed = self._segments.between(self.recovery_point, target)
-        if self.is_end_unsynced and self._active not in unflushed:
-            unflushed.append(self._active)
+        if self.is_end_unsynced and self._active.segment not in unflushed:
+            unflushed.append(self._active.segment)
         indexed = self._unsynced_indexes(unflushed, target, is_closing=is_closing)
         try:
             files = [segment.file() for segment in unflushed]
@@ -373,13 +331,13 @@ class LogCore:
 
     def _unsynced_indexes(self, unflushed: list[LogSegment], target: int, *, is_closing: bool) -> list[LogSegment]:
         """Return the segments before ``target`` whose indexes a crash would no longer have built anew."""
-        last = [self._active] if is_closing else []
+        last = [self._active.segment] if is_closing else []
         return [
             segment
             for segment in dict.fromkeys([*self._rolled, *unflushed, *last])
             if segment.has_unsynced_index
             and segment.base_offset < target
-            and (is_closing or segment is not self._active)
+            and (is_closing or segment is not self._active.segment)
         ]
 
     def _unsynced_paths(self) -> list[Path]:
@@ -436,17 +394,6 @@ class LogCore:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The log dir {self.log_dir} of {self.topic_partition} is offline due to a previous failure",
             )
-
-
-@lru_cache(maxsize=256)
-def _rules_of(config: LogConfig) -> tuple[AppendRules, frozenset[int]]:
-    """Return what a topic demands of records, and the attributes of batches that may be taken by their header alone.
-
-    Thousands of partitions share a few settings.
-    """
-    rules = AppendRules.of(config)
-    codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
-    return rules, frozenset(() if rules.concerns_records else map(int, codecs))
 
 
 def open_segment(

@@ -213,7 +213,7 @@ class LogMaintenance(LogCore):
         self._note_cut(offset)
         self._remove_segments([segment for segment in self._segments if segment.base_offset > offset])
         self._segments.last.truncate_to(offset, self._environment.clock.now_ms())
-        self._set_active(self._segments.last)
+        self._active.replace(self._segments.last)
         self.leader_epochs.truncate_from_end(offset)
         self.log_start_offset = min(offset, self.log_start_offset)
         self._end_at(offset)
@@ -230,7 +230,7 @@ class LogMaintenance(LogCore):
             self._remove_segments(list(self._segments))
             segment = self._new_segment(offset)
             self._segments.add(segment)
-            self._set_active(segment)
+            self._active.replace(segment)
             self.leader_epochs.clear()
             self.producers.truncate_fully_and_start_at(offset)
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
@@ -242,7 +242,6 @@ class LogMaintenance(LogCore):
 
     def _end_at(self, offset: int) -> None:
         self._set_log_end_offset(offset)
-        self._schedule_roll()
         self._schedule_flush()
         now_ms = self._environment.clock.now_ms()
         rebuild_producer_state(self.producers, self._segments, self.log_start_offset, offset, now_ms=now_ms)

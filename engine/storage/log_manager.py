@@ -26,15 +26,14 @@ from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
 from engine.storage.due_flushes import DueFlushes
+from engine.storage.environment import Flushable
 from engine.storage.log import Log
 from engine.storage.log_checkpoints import LogCheckpoints
-from engine.storage.log_core import LogCore
 from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
-from engine.storage.log_moves import choose_of_two, is_moved, unmark_moved
 from engine.storage.log_table import LogTable
-from engine.storage.replaced_logs import ReplacedLogs
+from engine.storage.replaced_logs import ReplacedLogs, choose_of_two, is_moved, unmark_moved
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class LogManager:
         self._flushes = DueFlushes()
         self._dirs_to_checkpoint: set[Path] = set()
         self._retired: set[TopicPartition] = set()
-        self.replaced = ReplacedLogs(self)
+        self.replaced = ReplacedLogs(self, self.retire)
         self.is_stopping = False
         self._dirs.open(self.fail_dir)
 
@@ -118,7 +117,7 @@ class LogManager:
         """Remove files and folders after ``delay_ms``."""
         self._deletions.append((self.clock.now_ms() + delay_ms, log_dir, paths))
 
-    def flush_soon(self, log: LogCore, offset: int) -> None:
+    def flush_soon(self, log: Flushable, offset: int) -> None:
         """Put a log on the list of those to flush."""
         self._flushes.add(log, offset)
 

@@ -10,22 +10,17 @@ import logging
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from engine.common.errors import ErrorCode, KafkaError, StorageError
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
 from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
 from engine.storage.disk_jobs import DiskJob, SyncJob, run_jobs
 from engine.storage.log import Log
-
-if TYPE_CHECKING:
-    from engine.storage.log_manager import LogManager
+from engine.storage.log_manager import LogManager
+from engine.storage.replaced_logs import MOVED_MARK, is_moved
 
 logger = logging.getLogger("kafka.log.LogManager")
-
-MOVED_MARK: Final = "moved-from-another-log-dir"
-"""Empty file in the folder of a replica that has just been moved, until its old folder is renamed."""
 
 
 def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_dir: Path) -> Log:
@@ -147,46 +142,3 @@ def _mark_moved(manager: LogManager, log: Log) -> None:
         message = f"Error while marking {log.topic_partition} as moved"
         manager.fail_dir(log.log_dir, message, error)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-
-
-def is_moved(log: Log) -> bool:
-    """Whether the log bears the mark: an older folder of the replica may be in another dir."""
-    return (log.dir / MOVED_MARK).exists()
-
-
-def unmark_moved(log: Log) -> None:
-    """Remove the mark. One that cannot be removed harms nobody."""
-    try:
-        (log.dir / MOVED_MARK).unlink(missing_ok=True)
-        log.is_folder_unsynced = True
-    except OSError as error:
-        logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
-
-
-def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
-    """Return of two folders of a replica the one that counts, and the one that is left over.
-
-    One is left over by a move, or has no record: the dir failed when the log was made in it, and it was made elsewhere.
-
-    Raises:
-        StorageError: neither explains them.
-    """
-    if is_moved(one) == is_moved(other):
-        if other.log_end_offset == 0:
-            one, other = other, one
-        if one.log_end_offset == 0:
-            logger.warning("A second folder of %s has no record and is deleted dir=%s", one.topic_partition, one.dir)
-            return other, one
-        raise StorageError(
-            f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
-            "Delete the one in the log dir that is known to have failed recently.",
-            path=str(other.dir),
-        )
-    chosen, left_over = (one, other) if is_moved(one) else (other, one)
-    logger.warning(
-        "A move between log dirs of %s was cut off at its very end; it counts as done kept=%s deleted=%s",
-        one.topic_partition,
-        chosen.dir,
-        left_over.dir,
-    )
-    return chosen, left_over

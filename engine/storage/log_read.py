@@ -14,8 +14,6 @@ from engine.storage.log_core import LogCore
 from engine.storage.results import LogPosition, LogRead
 from engine.storage.segment import LogSegment
 
-POSITIONS_MAX = 64
-
 
 class LogReads(LogCore):
     """The reading side of ``Log``."""
@@ -39,21 +37,22 @@ class LogReads(LogCore):
             limit_offset = end_offset
         if offset >= limit_offset:
             return LogRead(None, self.position_of(offset))
-        position = self._active_position(offset)
+        active = self._active
+        position = active.known_position(offset)
         if position < 0:
             return self._read_searching(offset, max_bytes, limit_offset, min_one_batch)
-        active = self._active
+        segment = active.segment
         if limit_offset == end_offset:
-            limit = active.size_bytes
+            limit = segment.size_bytes
         else:
-            limit = self._active_position(limit_offset)
+            limit = active.known_position(limit_offset)
             if limit < 0:
                 limit = self.position_of(limit_offset).position
         size_bytes = limit - position
         if not 0 < size_bytes <= max_bytes:
-            return self._read_part(active, position, limit, max_bytes, min_one_batch)
-        self._remember(limit_offset, limit)
-        return LogRead(FileRange(active.file(), position, size_bytes), LogPosition(active.base_offset, position))
+            return self._read_part(segment, position, limit, max_bytes, min_one_batch)
+        active.remember(limit_offset, limit)
+        return LogRead(FileRange(segment.file(), position, size_bytes), LogPosition(segment.base_offset, position))
 
     def position_of(self, offset: int) -> LogPosition:
         """Return where the batch that holds ``offset`` begins, or where it will; the log's end for the end offset.
@@ -61,8 +60,8 @@ class LogReads(LogCore):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the log's end; KAFKA_STORAGE_ERROR when the disk fails.
         """
-        active = self._active
-        position = self._active_position(offset)
+        active = self._active.segment
+        position = active.size_bytes if offset == self.log_end_offset else self._active.known_position(offset)
         if position >= 0:
             return LogPosition(active.base_offset, position)
         if offset > self.log_end_offset:
@@ -73,7 +72,7 @@ class LogReads(LogCore):
         except OSError as error:
             raise self._storage_error("reading", error) from error
         if segment is active:
-            self._remember(offset, position)
+            self._active.remember(offset, position)
         return LogPosition(segment.base_offset, position)
 
     def collect_aborted_transactions(self, start_offset: int, limit_offset: int) -> list[AbortedTransaction]:
@@ -95,7 +94,7 @@ class LogReads(LogCore):
 
     def upper_bound_offset(self, read: LogRead) -> int:
         """Return an offset that is beyond all that ``read`` holds: up to there aborted transactions matter."""
-        segment = self._segments.floor(read.position.segment_base_offset) or self._active
+        segment = self._segments.floor(read.position.segment_base_offset) or self._active.segment
         try:
             bound = segment.offset_index.first_offset_after(read.position.position + read.size_bytes - 1)
         except OSError as error:
@@ -105,20 +104,6 @@ class LogReads(LogCore):
         following = self._segments.after(segment)
         return self.log_end_offset if following is None else following.base_offset
 
-    def _active_position(self, offset: int) -> int:
-        """Return the remembered position of ``offset`` on the active segment, or -1."""
-        if offset == self.log_end_offset:
-            return self._active.size_bytes
-        if offset == self._last_append_offset:
-            return self._last_append_position
-        return self._positions.get(offset, -1)
-
-    def _remember(self, offset: int, position: int) -> None:
-        positions = self._positions
-        if len(positions) >= POSITIONS_MAX:
-            positions.clear()
-        positions[offset] = position
-
     def _find(self, offset: int) -> tuple[LogSegment, int]:
         """Search the first batch that reaches ``offset``; the log's end where the rest of the log is empty."""
         segment = self._segments.floor(offset)
@@ -127,12 +112,12 @@ class LogReads(LogCore):
             if position >= 0:
                 return segment, position
             segment = self._segments.after(segment)
-        return self._active, self._active.size_bytes
+        return self._active.segment, self._active.segment.size_bytes
 
     def _read_searching(self, offset: int, max_bytes: int, limit_offset: int, min_one_batch: bool) -> LogRead:
         start = self.position_of(offset)
         limit = self.position_of(limit_offset)
-        segment = self._segments.floor(start.segment_base_offset) or self._active
+        segment = self._segments.floor(start.segment_base_offset) or self._active.segment
         if limit.segment_base_offset < segment.base_offset:
             return LogRead(None, start)
         end = limit.position if limit.segment_base_offset == segment.base_offset else segment.size_bytes

@@ -115,7 +115,7 @@ class LogTimes(LogCore):
             ]
         except OSError as error:
             raise self._storage_error("looking at segments", error) from error
-        if self._active.size_bytes > 0:
+        if self._active.segment.size_bytes > 0:
             candidates.append((self.log_end_offset, self._environment.clock.now_ms()))
         if timestamp_ms == EARLIEST_TIMESTAMP:
             candidates = candidates[:1]

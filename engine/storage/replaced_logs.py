@@ -7,21 +7,63 @@ name until that of the new one is on the disk, and the new one keeps its mark un
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
-from engine.common.errors import KafkaError
+from engine.common.errors import KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.storage.disk_jobs import DiskJob, SyncJob
+from engine.storage.disk_jobs import DirKeeper, DiskJob, SyncJob
 from engine.storage.log import Log
-from engine.storage.log_moves import unmark_moved
-
-if TYPE_CHECKING:
-    from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger("kafka.log.LogManager")
+
+MOVED_MARK: Final = "moved-from-another-log-dir"
+"""Empty file in the folder of a replica that has just been moved, until its old folder is renamed."""
+
+
+def is_moved(log: Log) -> bool:
+    """Whether the log bears the mark: an older folder of the replica may be in another dir."""
+    return (log.dir / MOVED_MARK).exists()
+
+
+def unmark_moved(log: Log) -> None:
+    """Remove the mark. One that cannot be removed harms nobody."""
+    try:
+        (log.dir / MOVED_MARK).unlink(missing_ok=True)
+        log.is_folder_unsynced = True
+    except OSError as error:
+        logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
+
+
+def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
+    """Return of two folders of a replica the one that counts, and the one that is left over.
+
+    One is left over by a move, or has no record: the dir failed when the log was made in it, and it was made elsewhere.
+
+    Raises:
+        StorageError: neither explains them.
+    """
+    if is_moved(one) == is_moved(other):
+        if other.log_end_offset == 0:
+            one, other = other, one
+        if one.log_end_offset == 0:
+            logger.warning("A second folder of %s has no record and is deleted dir=%s", one.topic_partition, one.dir)
+            return other, one
+        raise StorageError(
+            f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
+            "Delete the one in the log dir that is known to have failed recently.",
+            path=str(other.dir),
+        )
+    chosen, left_over = (one, other) if is_moved(one) else (other, one)
+    logger.warning(
+        "A move between log dirs of %s was cut off at its very end; it counts as done kept=%s deleted=%s",
+        one.topic_partition,
+        chosen.dir,
+        left_over.dir,
+    )
+    return chosen, left_over
 
 
 @dataclass(slots=True)
@@ -39,8 +81,9 @@ class _Replaced:
 class ReplacedLogs:
     """All that are under way, by partition."""
 
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
+    def __init__(self, keeper: DirKeeper, retire: Callable[[Log], None]) -> None:
+        self._keeper = keeper
+        self._retire = retire
         self._logs: dict[TopicPartition, _Replaced] = {}
 
     def add(self, old: Log, new: Log, *, keeps_mark: bool) -> None:
@@ -59,18 +102,18 @@ class ReplacedLogs:
     def _jobs(self, one: _Replaced) -> Iterator[DiskJob]:
         name, new_dir, old_dir = one.old.topic_partition, one.new.log_dir, one.old.log_dir
         if not one.is_new_synced:
-            yield SyncJob(self._manager, new_dir, [one.new.dir, new_dir], one.new_is_synced)
+            yield SyncJob(self._keeper, new_dir, [one.new.dir, new_dir], one.new_is_synced)
         if self._logs.get(name) is not one or not one.is_new_synced:
             return
         if not one.is_old_renamed:
             one.is_old_renamed = True
             self._rename(one)
         if self._logs.get(name) is one:
-            yield SyncJob(self._manager, old_dir, [old_dir], lambda: self._end(one))
+            yield SyncJob(self._keeper, old_dir, [old_dir], lambda: self._end(one))
 
     def _rename(self, one: _Replaced) -> None:
         try:
-            self._manager.retire(one.old)
+            self._retire(one.old)
         except KafkaError as error:
             # Its dir is offline by now. The mark stays, and tells which one counts once the dir is back.
             self._logs.pop(one.old.topic_partition, None)

@@ -30,7 +30,12 @@ TESTED_BY = {
     "engine/storage/producer_state.py": ["storage/test_producers.py", "storage/test_log_model.py"],
     "engine/storage/leader_epoch_cache.py": ["storage/test_leader_epochs.py"],
     "engine/storage/log_append.py": ["storage/test_append.py", "storage/test_producers.py"],
-    "engine/storage/log_follow.py": ["storage/test_append.py", "storage/test_log_model.py"],
+    "engine/storage/placed_batches.py": ["storage/test_append.py", "storage/test_log_model.py"],
+    "engine/storage/active_segment.py": [
+        "storage/test_append.py",
+        "storage/test_reads.py",
+        "storage/test_log_model.py",
+    ],
     "engine/storage/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/replaced_logs.py": ["storage/test_log_moves.py", "replication/test_log_dir_moves.py"],

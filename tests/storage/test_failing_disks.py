@@ -161,8 +161,7 @@ def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]
         lambda: one.begin_flush(),
         lambda: one.close(),
     ]
-    one._positions.clear()
-    one._last_append_offset = -1
+    one._active.replace(one.active_segment)
     for attempt in attempts:
         with pytest.raises(KafkaError) as caught:
             attempt()

@@ -19,7 +19,8 @@ from engine.config.log_config import LogConfig
 from engine.storage.disk_jobs import run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
-from engine.storage.log_moves import MOVED_MARK, create_future_log, replace_current_with_future
+from engine.storage.log_moves import create_future_log, replace_current_with_future
+from engine.storage.replaced_logs import MOVED_MARK
 
 TP = TopicPartition("orders", 3)
 TOPIC_ID = bytes(range(16))
@@ -139,12 +140,12 @@ def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.Mon
     class Crash(Exception):
         pass
 
-    def crash(_manager: LogManager, _log: Log) -> None:
+    def crash(_log: Log, _name: str) -> None:
         raise Crash
 
+    replace_current_with_future(broker.logs, TP)
     with monkeypatch.context() as patch:
-        patch.setattr(LogManager, "retire", crash)
-        replace_current_with_future(broker.logs, TP)
+        patch.setattr(Log, "rename_dir", crash)
         with pytest.raises(Crash):
             run_jobs(broker.logs.replaced.jobs())
     old.abandon()

@@ -14,8 +14,8 @@ from engine.protocol.records.encode import encode_batch
 from engine.protocol.records.header import BatchHeader, iter_batches
 from engine.protocol.records.record import Record
 from engine.storage.disk_jobs import DeleteJob
+from engine.storage.environment import Flushable
 from engine.storage.log import Log
-from engine.storage.log_core import LogCore
 from engine.storage.log_loader import Checkpoints, load_log
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "disk"
@@ -37,7 +37,7 @@ class StandIn:
         self.producer_id_expiration_ms = 86_400_000
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
-        self.flushes: list[tuple[LogCore, int]] = []
+        self.flushes: list[tuple[Flushable, int]] = []
         self.checkpoints: list[Path] = []
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
@@ -46,7 +46,7 @@ class StandIn:
     def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
         self.deletions.append((log_dir, paths, delay_ms))
 
-    def flush_soon(self, log: LogCore, offset: int) -> None:
+    def flush_soon(self, log: Flushable, offset: int) -> None:
         self.flushes.append((log, offset))
 
     def checkpoint_soon(self, log_dir: Path) -> None:
