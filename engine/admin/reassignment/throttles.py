@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from engine.admin.cluster.asking import FAILURES
@@ -251,7 +252,7 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():
-        while not rates.items() <= (await _broker_rates(cluster, broker, wants_broker=True)).items():
+        while not await _tells(cluster, broker, rates, deadline - time.monotonic()):
             if time.monotonic() >= deadline:
                 cluster.complain(
                     f"broker {broker} does not tell of the throttle it was given: until it hears of its settings it "
@@ -259,6 +260,14 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
                 )
                 return
             await asyncio.sleep(_PAUSE_S)
+
+
+async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str], limit_s: float) -> bool:
+    """Whether a broker tells these rates; one that has died or stands still since does not."""
+    with suppress(Unreachable, TimeoutError):
+        async with asyncio.timeout(limit_s):
+            return rates.items() <= (await _broker_rates(cluster, broker, wants_broker=True)).items()
+    return False
 
 
 async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
-from scripted_brokers import ScriptedCluster, scripted_cluster
+from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 from znode_writer import znode_writer
 
 from engine.admin.cluster.connection import Cluster
@@ -54,6 +54,8 @@ class LateSettings:
         self.deaf_for = 2
         self.refuses: set[int] = set()
         """Kinds whose settings cannot be altered."""
+        self.is_frozen = False
+        """It does not answer when it is asked for settings."""
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
         self._told: dict[tuple[int, str], dict[str, str]] = {}
         self._asked: dict[tuple[int, str], int] = {}
@@ -76,8 +78,8 @@ class LateSettings:
         self.stored[name], self._asked[name] = changed, 0
         return _altered(name, ErrorCode.NONE)
 
-    def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
+    def describe(self, request: DescribeConfigsRequest) -> object:
+        return SILENCE if self.is_frozen else DescribeConfigsResponse(
             results=[self._result(resource.resource_type, resource.resource_name) for resource in request.resources]
         )
 
@@ -213,9 +215,13 @@ def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off() -> None:
     play(scene)
 
 
-def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch, is_frozen: bool) -> None:
+    """One that stands still since it was given its rate holds nobody up for long."""
+
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         settings.deaf_for = 10**9
+        settings.is_frozen = is_frozen
         await set_throttle(cluster, ThrottleSettings({}, {0: RATES}))
 
     monkeypatch.setattr("engine.admin.reassignment.throttles.HEARD_S_MAX", 0.1)
