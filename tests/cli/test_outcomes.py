@@ -77,6 +77,7 @@ BY_ZNODES = (
     "reassign verify",
     "brokers demote",
     "brokers restore",
+    "plan rollback",
     "plan verify",
 )
 """What goes through the znodes where ZooKeeper alone is named; the others need brokers.

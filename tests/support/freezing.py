@@ -82,7 +82,8 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
         self._ice = ice
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.SelectorEventLoop(_Selector(self._ice))
+        self._ice.loop = asyncio.SelectorEventLoop(_Selector(self._ice))
+        return self._ice.loop
 
 
 class _Sink:
@@ -110,6 +111,8 @@ class Ice:
         self.waited_s = 0.0
         """How long the command has waited since everything froze, as it believes."""
         self.real = time.monotonic
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The newest event loop: that of the command."""
         self._frozen_s: float | None = None
         self._is_watching = False
 
@@ -158,6 +161,9 @@ class Ice:
         is_here = question.is_change if self.freezes_at is None else len(self.asked) == self.freezes_at + 1
         if not self.is_frozen and is_here:
             self._frozen_s = self.real()
+            if self.loop is not None and not self.loop.is_closed():
+                # kazoo's thread asks while the loop waits: what it waits for now comes sooner.
+                self.loop.call_soon_threadsafe(lambda: None)
         return self.is_frozen
 
 
