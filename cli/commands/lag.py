@@ -48,55 +48,62 @@ _FAIL_ON = ("stall", "warn", "unknown")
 )
 async def command(
     invocation: Invocation,
-    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups. All if none.")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.  [default: all]")] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="G", help="A group's id; may be repeated.")
+        list[str] | None, typer.Option("--group", metavar="G", help="A group id; may be repeated.")
     ] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group; so it is by default.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups; this is the default.")] = False,
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="REGEX", help="Only these topics: names or patterns; may be repeated."),
     ] = None,
-    partitions: Annotated[bool, typer.Option("--partitions", help="Tell of every partition.")] = False,
-    not_ok: Annotated[bool, typer.Option("--not-ok", help="Leave out what is OK.")] = False,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two looks: 30s, 2m.")] = "5s",
+    partitions: Annotated[bool, typer.Option("--partitions", help="Show every partition.")] = False,
+    not_ok: Annotated[bool, typer.Option("--not-ok", help="Hide what is OK.")] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Time between two samples: 30s, 2m.")
+    ] = "5s",
     samples: Annotated[
         int | None,
-        typer.Option("--samples", metavar="N", min=1, help="Look so often.  [default: 1, or 3 if a group lags]"),
+        typer.Option(
+            "--samples", metavar="N", min=1, help="How many samples to take.  [default: 1, or 3 if a group lags]"
+        ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Tell again after every interval, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Report again after every interval, until Ctrl-C.")] = False,
     serve: Annotated[
         str | None,
-        typer.Option("--serve", metavar="[HOST]:PORT", help="Let Prometheus scrape it there, until Ctrl-C."),
+        typer.Option("--serve", metavar="[HOST]:PORT", help="Serve metrics to Prometheus there, until Ctrl-C."),
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option("--history", metavar="FILE", help="Keep samples there; use those of earlier runs."),
+        typer.Option("--history", metavar="FILE", help="Keep samples in this file, and use those of earlier runs."),
     ] = None,
     no_time_lag: Annotated[bool, typer.Option("--no-time-lag", help="Do not read the times of records.")] = False,
     isolation: Annotated[
         str,
-        typer.Option("--isolation", metavar="LEVEL", help="read-committed: up to open transactions."),
+        typer.Option(
+            "--isolation", metavar="LEVEL", help="read-committed: measure lag up to the first open transaction."
+        ),
     ] = "read-uncommitted",
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="stall|warn|unknown", help="What makes the exit code 1.")
+        str,
+        typer.Option("--fail-on", metavar="stall|warn|unknown", help="The least status that makes the exit code 1."),
     ] = "stall",
 ) -> Report | None:
-    """Say which groups and Spark queries are behind, by how much, for how long, and whether that gets better.
+    """Show which groups and Spark queries are behind, by how much, for how long, and whether they catch up.
 
     The status follows from rules, not from thresholds. OK: keeps up. WARN: moves, but the lag never falls. STALL: has
-    members and stands still. STOP: nobody reads, and records wait. REWIND: went back, or is beyond the end of the log.
-    UNKNOWN: nothing committed, no leader, too few samples to tell, or a reader that commits seldom and is not late by
-    its own last commits. Groups whose lag is zero need one look, others some: make interval times samples longer than
-    twice the time between two commits.
+    members but does not move. STOP: records wait and nobody reads them. REWIND: went back, or is beyond the end of the
+    log. UNKNOWN: nothing committed, no leader, too few samples, or a reader that rarely commits and is not late
+    compared with its own last commits. A group without lag needs one sample, other groups need several. Interval times
+    samples should be longer than twice the time between two commits.
 
-    Queries of Spark commit nothing; their checkpoints and event logs tell where they are. With --checkpoint or
-    --event-log only those are told, with --group or --all-groups the groups too; without any of them all groups, and
-    the queries in the places that the profile names. RUNNING: a batch runs, and the lag does not grow. BEHIND: the lag
-    never falls. STUCK: a batch runs for far too long. STOP: no batch runs, and the next one is late. DATA_LOSS: records
-    were deleted before they were read. AHEAD: beyond the end of the log.
+    Spark queries commit nothing; their checkpoints and event logs show where they are. --checkpoint and --event-log
+    report only those queries; add --group or --all-groups to report groups too. Without any of these options, lag
+    reports all groups and the queries that the profile names. RUNNING: a batch runs, and the lag does not grow. BEHIND:
+    the lag never falls. STUCK: a batch runs for far too long. STOP: no batch runs, and the next one is late. DATA_LOSS:
+    records were deleted before the query read them. AHEAD: beyond the end of the log.
 
     Ends with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """

@@ -44,7 +44,7 @@ async def consumer(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic to read.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic to read.")] = None,
     messages: Annotated[
-        int | None, typer.Option("--messages", metavar="N", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--messages", metavar="N", min=1, help="Stop after this many records.")
     ] = None,
     duration: Duration = None,
     start_at: StartAt = None,
@@ -53,34 +53,38 @@ async def consumer(
         bool, typer.Option("--from-latest", help="Start at the end; by default at the oldest record.")
     ] = False,
     fetch_size: Annotated[
-        int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="At most so much of a partition at once.")
+        int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="Most bytes of a partition in one fetch.")
     ] = 1_048_576,
     group_id: Annotated[
-        str | None, typer.Option("--group", metavar="G", help="Join a group: several runs share the partitions.")
+        str | None,
+        typer.Option("--group", metavar="G", help="Join this group, so that several runs share the partitions."),
     ] = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Look at every record; MB are then those of keys and values.")
+        bool, typer.Option("--decode", help="Decode every record; MB then count keys and values.")
     ] = False,
     show_detailed_stats: Annotated[
-        bool, typer.Option("--show-detailed-stats", help="A line per reporting interval instead of one at the end.")
+        bool,
+        typer.Option("--show-detailed-stats", help="Print a line per reporting interval instead of one at the end."),
     ] = False,
     reporting_interval: ReportingInterval = 5000,
     hide_header: Annotated[bool, typer.Option("--hide-header", help="Print no header.")] = False,
     consumer_config: Annotated[
         Path | None,
-        typer.Option("--consumer.config", "--consumer-config", metavar="FILE", help="For its bootstrap.servers."),
+        typer.Option(
+            "--consumer.config", "--consumer-config", metavar="FILE", help="Take bootstrap.servers from this file."
+        ),
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", "--num-fetch-threads", hidden=True)] = None,
     socket_buffer_size: Annotated[int | None, typer.Option("--socket-buffer-size", hidden=True)] = None,
     date_format: Annotated[str | None, typer.Option("--date-format", hidden=True)] = None,
     print_metrics: Annotated[bool, typer.Option("--print-metrics", hidden=True)] = False,
 ) -> ExitCode:
-    """Read a topic as fast as it comes, and tell rates.
+    """Read a topic as fast as possible, and report rates.
 
-    Columns are those of kafka-consumer-perf-test. Records are counted by the headers of their batches, and MB are those
-    that came over the wire; with --decode every batch is decompressed and every record looked at. With --group it
-    begins at what is committed and commits what it has read. rebalance.time.ms is the time to join, or to find leaders
-    and first offsets. Ends with 1 when no record comes for --timeout seconds (10) before there are enough.
+    Columns are those of kafka-consumer-perf-test. The tool counts records by the headers of their batches, and MB as
+    received; with --decode it decompresses every batch and decodes every record. With --group it begins at the
+    committed offsets and commits what it has read. rebalance.time.ms is the time to join, or to find leaders and first
+    offsets. Ends with 1 if no record arrives for --timeout seconds (10) before there are enough.
     """
     refuse(date_format, "--date-format", "times are told as kafka-consumer-perf-test does by default, or in ISO 8601")
     refuse(print_metrics, "--print-metrics", "the metrics are those of the Java client; -o json has all figures")

@@ -19,13 +19,13 @@ Partitions = Annotated[
     list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
 ]
 ReportingInterval = Annotated[
-    int, typer.Option("--reporting-interval", metavar="MS", min=1, help="Milliseconds between two lines.")
+    int, typer.Option("--reporting-interval", metavar="MS", min=1, help="Time between two lines.")
 ]
-Duration = Annotated[str | None, typer.Option("--duration", metavar="TIME", help="Stop after so long: 30s, 2m.")]
+Duration = Annotated[str | None, typer.Option("--duration", metavar="TIME", help="Stop after this time: 30s, 2m.")]
 StartAt = Annotated[float | None, typer.Option("--start-at", hidden=True)]
 ENDLESS = 2**62
 """A number of records that is none: something else ends the test."""
-PrintMetrics = Annotated[bool, typer.Option("--print-metrics", help="Tell at the end how it was done.")]
+PrintMetrics = Annotated[bool, typer.Option("--print-metrics", help="Print the client's metrics at the end.")]
 
 
 def words_and_properties(words: Iterable[str] | None, given: Iterable[str] | None) -> tuple[list[str], dict[str, str]]:

@@ -53,24 +53,29 @@ async def producer(
         int | None, typer.Option("--num-records", metavar="N", min=1, help="How many records to send in all.")
     ] = None,
     record_size: Annotated[
-        int | None, typer.Option("--record-size", metavar="BYTES", min=1, help="Values of random letters, so long.")
+        int | None,
+        typer.Option("--record-size", metavar="BYTES", min=1, help="Length of the values, which are random letters."),
     ] = None,
     payload_file: Annotated[
-        Path | None, typer.Option("--payload-file", metavar="FILE", help="Values drawn at random from a file.")
+        Path | None, typer.Option("--payload-file", metavar="FILE", help="Take values at random from this file.")
     ] = None,
     payload_delimiter: Annotated[
         str, typer.Option("--payload-delimiter", metavar="TEXT", help="What separates values in that file.")
     ] = "\\n",
     payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Values 0, 1, 2 …; each batch is encoded anew, which is slower.")
+        bool,
+        typer.Option(
+            "--payload-monotonic", help="Send values 0, 1, 2 …; this encodes each batch anew, which is slower."
+        ),
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Encode every record anew, as an application does: measures this tool, too.")
+        bool,
+        typer.Option("--fresh", help="Encode every record anew, as an application does; this measures the tool too."),
     ] = False,
     duration: Duration = None,
     start_at: StartAt = None,
     throughput: Annotated[
-        float, typer.Option("--throughput", metavar="N", help="At most so many records a second; -1 for no limit.")
+        float, typer.Option("--throughput", metavar="N", help="Records a second at most; -1 for no limit.")
     ] = -1,
     acks: Annotated[str | None, typer.Option("--acks", metavar="all|1|0", help="[default: all]")] = None,
     compression: Annotated[
@@ -80,11 +85,12 @@ async def producer(
         int | None, typer.Option("--batch-size", metavar="BYTES", help="Before compression.  [default: 16384]")
     ] = None,
     linger_ms: Annotated[
-        int | None, typer.Option("--linger-ms", metavar="MS", help="A batch waits so long to be full.  [default: 0]")
+        int | None,
+        typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]"),
     ] = None,
     producer_props: Annotated[
         list[str] | None,
-        typer.Option("--producer-props", metavar="NAME=VALUE…", help="Settings of a producer, by Kafka's names."),
+        typer.Option("--producer-props", metavar="NAME=VALUE…", help="Producer settings, by Kafka's names."),
     ] = None,
     producer_config: Annotated[
         Path | None,
@@ -95,11 +101,11 @@ async def producer(
     transactional_id: Annotated[str | None, typer.Option("--transactional-id", hidden=True)] = None,
     transaction_duration_ms: Annotated[str | None, typer.Option("--transaction-duration-ms", hidden=True)] = None,
 ) -> None:
-    """Send records as fast as the cluster takes them, or at a rate, and tell rates and latencies.
+    """Send records as fast as the cluster takes them, or at a given rate, and report rates and latencies.
 
-    Lines, settings and defaults are those of kafka-producer-perf-test. Batches are made once and sent again and again,
-    to one partition after the other, so that the cluster is measured and not this tool. A record's latency ends with
-    its batch's acknowledgement; with --throughput it begins when the record was due.
+    Lines, settings and defaults are those of kafka-producer-perf-test. The tool makes batches once and sends them again
+    and again, to one partition after the other, so that it measures the cluster and not itself. A record's latency ends
+    with its batch's acknowledgement; with --throughput it begins when the record was due.
     """
     refuse(transactional_id, "--transactional-id", "transactions are not measured here")
     refuse(transaction_duration_ms, "--transaction-duration-ms", "transactions are not measured here")

@@ -40,7 +40,7 @@ _QUICK_DEADLINE_S = 105.0
 )
 async def suite(
     invocation: Invocation,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter cases: done within two minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run fewer and shorter cases, within two minutes.")] = False,
     experiment: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,29 +55,29 @@ async def suite(
     ] = None,
     producer_bytes: Annotated[
         int,
-        typer.Option("--producer-bytes", metavar="BYTES", min=1, help="What a producer sends at most in a case."),
+        typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Most bytes that a producer sends in a case."),
     ] = 2_000_000_000,
     min_free: Annotated[
         int,
-        typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop when less of a broker's disk is free."),
+        typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop if less of a broker's disk is free."),
     ] = 10,
     compare: Annotated[
         Path | None,
-        typer.Option("--compare", metavar="FILE", help="Set the rates beside those of an earlier run (-o json)."),
+        typer.Option("--compare", metavar="FILE", help="Compare the rates with those of an earlier run (-o json)."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw them, into a .svg or .html file.")
+        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates into a .svg or .html file.")
     ] = None,
 ) -> Report:
-    """Measure what a cluster can carry: an experiment at a time, each with a topic of its own.
+    """Measure what a cluster can carry, one experiment after the other, each with its own topic.
 
     One to three producers; records of 10 bytes to 10 kB; one to nine partitions; one to three replicas; one to three
     consumers; a producer and a consumer at once. Each producer and consumer is a process of its own on this machine,
-    so look at the machine's own CPU, too. Rates are sums, latencies the worst of the producers. The brokers' CPU is
-    told where all of them run here and may be looked at.
+    so watch this machine's CPU too. Rates are sums; latencies are those of the slowest producer. If all brokers run on
+    this machine and are visible, the suite shows their CPU.
 
-    It loads the cluster as much as it can: use one that carries nothing yet. It says first what it will do. Its topics
-    go at the end, after Ctrl-C as well. Ends with 1 when it stopped early, for one because a disk got full.
+    It loads the cluster as much as it can, so use a cluster without other load. It first says what it will do. It
+    deletes its topics at the end, even after Ctrl-C. Ends with 1 if it stopped early, for example on a full disk.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot

@@ -26,16 +26,17 @@ group = CommandGroup(
 )
 
 PlanFile = Annotated[
-    Path, typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions with their replicas, Kafka's JSON.")
+    Path,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions and their replicas, in Kafka's JSON."),
 ]
 PreserveThrottles = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave throttles as they are, also when everything is done.")
+    bool, typer.Option("--preserve-throttles", help="Leave throttles as they are, even when everything is done.")
 ]
 Plot = Annotated[
-    bool, typer.Option("--plot/--no-plot", help="On a terminal also show what brokers carry before and after.")
+    bool, typer.Option("--plot/--no-plot", help="On a terminal, also show the brokers' load before and after.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or for --timeout; for dead brokers 5 minutes.")
+    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, at most --timeout; 5 minutes for dead brokers.")
 ]
 
 

@@ -32,7 +32,7 @@ from cli.output.report import Report, Table
 )
 async def generate(
     invocation: Invocation,
-    broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that shall hold the topics.")],
+    broker_list: Annotated[str, typer.Option(metavar="0,1,2", help="The brokers that are to hold the topics.")],
     topics: Annotated[
         list[str] | None,
         typer.Argument(
@@ -42,11 +42,10 @@ async def generate(
         ),
     ] = None,
     topics_to_move_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='In place of names: {"version":1,"topics":[{"topic":"orders"}]}')
+        Path | None,
+        typer.Option(metavar="FILE", help='Topics, instead of names: {"version":1,"topics":[{"topic":"orders"}]}'),
     ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks.")
-    ] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The same number gives the same plan.")] = None,
     current: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the current assignment.")] = None,
     proposed: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the proposed one.")] = None,

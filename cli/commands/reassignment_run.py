@@ -29,16 +29,14 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
 
-AnyPlanFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The partitions, as they were given to execute.")
-]
+AnyPlanFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The file that was given to execute.")]
 BrokerRate = Annotated[
-    int | None, typer.Option("--throttle", metavar="BYTES/S", help="Limit of what brokers copy from each other.")
+    int | None, typer.Option("--throttle", metavar="BYTES/S", help="Limit for what brokers copy from each other.")
 ]
 LogDirRate = Annotated[
-    int | None, typer.Option(metavar="BYTES/S", help="Limit of what a broker copies between its log dirs.")
+    int | None, typer.Option(metavar="BYTES/S", help="Limit for what a broker copies between its log dirs.")
 ]
-Everything = Annotated[bool, typer.Option("--all", help="Everything that is under way in the cluster.")]
+Everything = Annotated[bool, typer.Option("--all", help="All reassignments in the cluster.")]
 
 
 @group.command(
@@ -56,13 +54,14 @@ async def execute(
     throttle: BrokerRate = None,
     replica_alter_log_dirs_throttle: LogDirRate = None,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Although others are under way; also changes their throttle.")
+        bool,
+        typer.Option("--additional", help="Start even if other reassignments are running, and change their throttle."),
     ] = False,
     allow_replication_factor_change: Annotated[
         bool,
         typer.Option(
             "--allow-replication-factor-change/--disallow-replication-factor-change",
-            help="Although partitions get more or fewer replicas.",
+            help="Start even if partitions get more or fewer replicas.",
         ),
     ] = False,
     rollback_file: Annotated[
@@ -71,11 +70,11 @@ async def execute(
     wait: Wait = False,
     plot: Plot = True,
 ) -> Report:
-    """Move partitions as a file says.
+    """Move partitions as a file describes.
 
-    All of it is checked first, and the way back is written to a file before anything is changed. Throttles carry a
-    mark, so that --wait, or later verify or cancel from any machine, takes them off again. Without --wait it ends with
-    5 while partitions are still moving.
+    It first checks everything, and writes a rollback file before it changes anything. It marks its throttles, so that
+    --wait, or a later verify or cancel on any machine, removes them. Without --wait it ends with 5 while partitions are
+    still moving.
     """
     import asyncio
 
@@ -138,12 +137,12 @@ async def verify(
     preserve_throttles: PreserveThrottles = False,
     wait: Wait = False,
 ) -> Report:
-    """Tell how far a reassignment is, and take its throttle off when it is done.
+    """Show the progress of a reassignment, and remove its throttle when it is done.
 
-    With --all it needs no file: it tells of all that is under way, and takes off the throttles that no move needs.
+    With --all it needs no file: it shows all reassignments of the cluster and removes throttles that no move needs.
 
-    Ends with 0 when all partitions are where the file wants them, 1 when one is not and nothing is moving it, 5 while
-    any is still moving. Only throttles that klamm has set are taken off.
+    Ends with 0 if all partitions are where the file wants them, 1 if one is not and nothing is moving it, 5 while any
+    is still moving. It removes only throttles that klamm has set.
     """
     import asyncio
 
@@ -178,12 +177,15 @@ async def cancel(
     is_all: Everything = False,
     preserve_throttles: PreserveThrottles = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where no old replica is alive and in sync, and nobody could lead.")
+        bool,
+        typer.Option(
+            "--force", help="Cancel even where no old replica is alive and in sync, so that nobody could lead."
+        ),
     ] = False,
 ) -> Report | None:
-    """Stop moving partitions: each goes back to the replicas it had.
+    """Stop moving partitions; each goes back to the replicas it had.
 
-    The old replicas' order is not known to Kafka any more; where it matters, execute the rollback file instead.
+    Kafka no longer knows the order of the old replicas. If the order matters, execute the rollback file instead.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import cancelled_notes, cancelled_report

@@ -43,18 +43,24 @@ async def delete(
         str | None, typer.Option("--topic", metavar="T", help="The topic.", autocompletion=complete_topics)
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", metavar="P", min=0, help="Its partition; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", metavar="P", min=0, help="A partition of the topic; may be repeated."),
     ] = None,
     before_offset: Annotated[
         int | None,
-        typer.Option("--before-offset", metavar="N", min=-1, help="Records before it go; -1: all that are committed."),
+        typer.Option(
+            "--before-offset", metavar="N", min=-1, help="Delete the records before it; -1: all committed records."
+        ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every live replica has done so.")] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until every live replica has deleted them.")
+    ] = True,
 ) -> Report | None:
     """Delete all records before an offset, on every replica.
 
-    Everything is checked first: unknown and repeated partitions, offsets beyond the end. --dry-run shows how many
-    records would go, and about how many bytes of each replica; segments go from the disk with the next retention.
+    It first checks everything: unknown and repeated partitions, offsets beyond the end. --dry-run shows how many
+    records it would delete, and about how many bytes of each replica. The next retention removes the segments from
+    the disk.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.records_deletion import deletion_lines, deletions_report

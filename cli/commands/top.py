@@ -42,22 +42,24 @@ SCREENS = (
 )
 def command(
     invocation: Invocation,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing, whatever key is pressed.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing, whatever key you press.")] = False,
     screen: Annotated[
         str,
-        typer.Option("--screen", metavar="NAME", help="Where to begin.", autocompletion=one_of(*SCREENS)),
+        typer.Option("--screen", metavar="NAME", help="The first screen.", autocompletion=one_of(*SCREENS)),
     ] = "overview",
-    refresh: Annotated[float, typer.Option("--refresh", metavar="SECONDS", help="How often to ask: 0.5 to 10.")] = 1.0,
+    refresh: Annotated[
+        float, typer.Option("--refresh", metavar="SECONDS", help="Time between two frames: 0.5 to 10.")
+    ] = 1.0,
     theme: Annotated[
         str | None,
         typer.Option("--theme", metavar="NAME", help="dark, light, contrast, monochrome, or one of your own."),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write down what is seen; without a terminal until Ctrl-C."),
+        typer.Option("--record", metavar="FILE", help="Record what is shown; without a terminal, until Ctrl-C."),
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="FILE", help="Show a recording; no cluster is asked.")
+        Path | None, typer.Option("--replay", metavar="FILE", help="Play a recording back; no cluster is needed.")
     ] = None,
     screenshot: Annotated[
         Path | None,
@@ -69,12 +71,12 @@ def command(
 ) -> int:
     """Watch a cluster live, and operate it.
 
-    The first screen says whether the cluster is well, and why not. ? shows the keys of a screen, q ends. What changes
-    the cluster is shown and asked about before it is done, with the command that does the same. A cluster that cannot
-    be reached is no error: the dashboard says who does not answer, and goes on trying.
+    The first screen says whether the cluster is well, and if not, why. ? shows the keys of a screen, q quits. Before
+    the dashboard changes the cluster, it shows what it would do and the command that does the same, and asks. If it
+    cannot reach the cluster, it says who does not answer and keeps trying.
 
-    Spark's queries are found in checkpoints and event logs, what happened to a partition in the brokers' state-change
-    logs: both are named here or in the cluster's profile. What is named here takes the place of the profile's.
+    Spark's queries come from checkpoints and event logs, a partition's history from the brokers' state-change logs.
+    Name them here or in the cluster's profile; options here replace those of the profile.
     """
     import os
 

@@ -7,7 +7,6 @@ threads, ``num.recovery.threads.per.data.dir`` of them a dir: there the disk and
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,7 +48,8 @@ class LogDirLoader:
         Raises:
             StorageError: a dir holds a folder that is no partition's.
         """
-        started_ms = time.monotonic_ns() // 1_000_000
+        clock = self.environment.clock
+        started_ms = clock.monotonic_ms()
         count = 0
         dirs = [_Dir(self, log_dir) for log_dir in log_dirs]
         try:
@@ -62,8 +62,7 @@ class LogDirLoader:
         finally:
             for one in dirs:
                 one.stop()
-        elapsed_ms = time.monotonic_ns() // 1_000_000 - started_ms
-        logger.info("Loaded all logs count=%d elapsed_ms=%d", count, elapsed_ms)
+        logger.info("Loaded all logs count=%d elapsed_ms=%d", count, clock.monotonic_ms() - started_ms)
 
 
 class _Dir:
