@@ -19,7 +19,7 @@ Version notes
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 from engine.common.errors import ErrorCode
@@ -48,7 +48,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     if isinstance(opened, ErrorCode):
         return session_error(opened)
     _resolve_topic_ids(context, opened)
-    reads = FetchReads(context.broker, parameters, opened.partitions)
+    reads = FetchReads(context.broker, parameters, opened)
     reads.read_all()
     if reads.is_satisfied():
         if needs_conversion(context.api_version, reads):
@@ -56,14 +56,18 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     # It has just been looked at, and nothing can have changed since.
-    context.broker.replica_manager.delayed_fetch.watch(operation, _watched(opened))
-    if opened.session is not None:
+    delayed_fetch = context.broker.replica_manager.delayed_fetch
+    if opened.session is None:
+        delayed_fetch.watch(operation, _watched(opened.partitions))
+    else:
+        # What is settled in the session wakes it as a whole.
+        delayed_fetch.watch(operation, (opened.session, *_watched(opened.partitions)))
         opened.session.answer_waiting = operation.force_complete
     return operation.deferred
 
 
-def _watched(opened: FetchContext) -> Iterator[TopicPartition]:
-    for partition in opened.partitions:
+def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
+    for partition in partitions:
         if partition.topic is not None:
             if partition.topic_partition is None:
                 partition.topic_partition = TopicPartition(partition.topic, partition.key.partition)
@@ -84,6 +88,9 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Done when enough can be read, or the answer would be an error now."""
+        awoken = self._reads.join_awoken()
+        if awoken:
+            self._context.broker.replica_manager.delayed_fetch.watch_also(self, _watched(awoken))
         if not self._reads.may_have_grown():
             return False
         self._reads.read_again()

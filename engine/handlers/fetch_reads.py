@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
 from engine.handlers.context import Broker
-from engine.handlers.fetch_session_cache import FetchPartition
-from engine.replication.isr import FollowerState
+from engine.handlers.fetch_session_cache import FetchContext, FetchPartition
+from engine.handlers.steady_reads import End, SteadyRead, steady_read
 from engine.replication.partition import Partition
 from engine.replication.partition_read import PartitionRead, read_error
-from engine.storage.log import Log
 
 FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""
@@ -54,74 +53,64 @@ class FetchParameters:
         return self.is_follower or self.api_version < FETCH_FROM_FOLLOWER_VERSION
 
 
-_End = tuple[Partition | None, int, int]
-"""A partition with its readable end and leader epoch at the time of a read."""
-
-_Before = tuple[list[PartitionRead], list[_End]]
-
-
-class _Steady:
-    """A follower's partition of a fetch session that was read to its end: as long as all this stands nothing is new.
-
-    Most of a session's partitions are so most of the time, and a read of thousands would hold the event loop.
-    """
-
-    __slots__ = ("end", "follower", "isr_state", "leader_epoch", "log", "partition", "read")
-
-    def __init__(self, partition: Partition, log: Log, follower: FollowerState, read: PartitionRead) -> None:
-        self.partition = partition
-        self.log = log
-        self.follower = follower
-        self.leader_epoch = partition.leader_epoch
-        self.isr_state = partition.isr_state
-        self.read = read
-        self.end: _End = (partition, log.log_end_offset, partition.leader_epoch)
-
-    def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
-        """Return the read with the watermarks of now if it still stands; None where it has to be read.
-
-        The fetch is noted, unless it was before (``now_ms`` is None).
-        """
-        partition, log, read = self.partition, self.log, self.read
-        if (
-            partition.leader_log is not log
-            or log.log_end_offset != fetch_offset
-            or partition.leader_epoch != self.leader_epoch
-            or partition.isr_state is not self.isr_state
-        ):
-            return None
-        if read.high_watermark != log.high_watermark:
-            read.high_watermark, read.last_stable_offset = log.high_watermark, log.last_stable_offset
-        read.log_start_offset = log.log_start_offset
-        if now_ms is not None:
-            # As ``FollowerState.record_fetch`` of a fetch from the leader's end, with offsets that it knows.
-            follower = self.follower
-            follower.last_fetch_ms = follower.last_caught_up_ms = now_ms
-        return read
+_Before = tuple[list[PartitionRead], list[End]]
 
 
 class FetchReads:
     """The partitions of a request with what was last read of each."""
 
-    __slots__ = ("_broker", "_ends", "_has_failed", "_is_full", "_size_bytes", "parameters", "partitions", "reads")
+    __slots__ = (
+        "_broker",
+        "_ends",
+        "_has_failed",
+        "_is_full",
+        "_session",
+        "_size_bytes",
+        "parameters",
+        "partitions",
+        "reads",
+    )
 
-    def __init__(self, broker: Broker, parameters: FetchParameters, partitions: Sequence[FetchPartition]) -> None:
+    def __init__(self, broker: Broker, parameters: FetchParameters, opened: FetchContext) -> None:
         self._broker = broker
+        self._session = opened.session
         self.parameters = parameters
-        self.partitions = partitions
+        self.partitions = opened.partitions
         self.reads: list[PartitionRead] = []
-        self._ends: list[_End] = []
+        self._ends: list[End] = []
         self._size_bytes = 0
         self._has_failed = False
         self._is_full = False
 
     def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
+        if self._session is not None:
+            self._session.last_fetch.at_ms = self._broker.clock.monotonic_ms()
         self._read_in_order(None, records_follower_state=True)
 
     def read_again(self) -> None:
         """Read as before, but leave alone what had no data and cannot have any by now; its watermarks are renewed."""
+        self.join_awoken()
         self._read_in_order((self.reads, self._ends), records_follower_state=False)
+
+    def join_awoken(self) -> Sequence[FetchPartition]:
+        """Take in what was settled when the request came and has changed since; return it."""
+        session = self._session
+        if session is None or not session.awoken:
+            return ()
+        awoken, session.awoken = session.awoken, []
+        known = list(zip(self.partitions, self.reads, self._ends, strict=True))
+        known += [(wanted, wanted.steady.read, wanted.steady.end) for wanted in awoken if wanted.steady is not None]
+        known.sort(key=lambda one: one[0].turn)
+        self.partitions, self.reads, self._ends = (list(column) for column in zip(*known, strict=True))
+        return awoken
+
+    def settle(self) -> None:
+        """Once the answer is made: leave alone, until they change, the partitions of which it left nothing to tell."""
+        if self._session is not None and self.parameters.is_follower:
+            for wanted in self.partitions:
+                if isinstance(wanted.steady, SteadyRead):
+                    wanted.steady.settle(self._session, wanted)
 
     def _read_in_order(self, before: _Before | None, *, records_follower_state: bool) -> None:
         parameters = self.parameters
@@ -154,19 +143,9 @@ class FetchReads:
             if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 self._has_failed = True
             elif partition is not None and may_be_steady:
-                wanted.steady = self._steady(partition, wanted, read)
+                wanted.steady = steady_read(partition, parameters.replica_id, wanted.fetch_offset, read)
             epoch = -1 if partition is None else partition.leader_epoch
             self._ends.append((partition, self._readable_end(partition), epoch))
-
-    def _steady(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> _Steady | None:
-        """Return what makes the next read needless: the follower is in sync and at the leader's end."""
-        log, replica_id = partition.leader_log, self.parameters.replica_id
-        if log is None or read.records is not None or log.log_end_offset != wanted.fetch_offset:
-            return None
-        follower = partition.followers.get(replica_id)
-        if follower is None or replica_id not in partition.isr_state.committed:
-            return None
-        return _Steady(partition, log, follower, read)
 
     def _unchanged(self, before: _Before, index: int) -> tuple[Partition, PartitionRead] | None:
         """Return what was read of a partition, renewed, if nothing was there and nothing can have come; else None."""
@@ -196,7 +175,7 @@ class FetchReads:
             or parameters.max_wait_ms <= 0
             or self._has_failed
             or self._is_full
-            or not self.partitions
+            or not (self.partitions if self._session is None else self._session.partitions)
         )
 
     def may_have_grown(self) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.replication.isr import SessionFetch
 
 INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -31,12 +33,16 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-class SteadyRead(Protocol):
-    """Why a partition need not be read; ``engine.handlers.fetch_reads`` has the one there is."""
+class NothingNew(Protocol):
+    """Why a partition need not be read; ``engine.handlers.steady_reads`` has the one there is."""
 
     @property
     def end(self) -> Any: ...
+    @property
+    def read(self) -> Any: ...
     def renewed(self, fetch_offset: int, now_ms: int | None) -> Any: ...
+    def settle(self, session: FetchSession, wanted: FetchPartition) -> None: ...
+    def release(self) -> None: ...
 
 
 class FetchPartition:
@@ -54,6 +60,7 @@ class FetchPartition:
         "steady",
         "topic",
         "topic_partition",
+        "turn",
     )
 
     def __init__(
@@ -77,8 +84,10 @@ class FetchPartition:
         self.sent_log_start_offset = -1
         self.topic_partition: TopicPartition | None = None
         """Kept by whoever resolves the topic, for a session's partitions are looked at with every request."""
-        self.steady: SteadyRead | None = None
+        self.steady: NothingNew | None = None
         """Kept by whoever reads: why the next read can find nothing new. A request that names the partition ends it."""
+        self.turn = 0
+        """Its place in the order in which a session's partitions are read."""
 
     def update_from(self, other: FetchPartition) -> None:
         """Take over what a later request says of the same partition."""
@@ -87,7 +96,13 @@ class FetchPartition:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
-        self.steady = None
+        self.end_steady()
+
+    def end_steady(self) -> None:
+        """Have it read the next time, whatever is known."""
+        if self.steady is not None:
+            self.steady.release()
+            self.steady = None
 
 
 class PartitionOutcome(NamedTuple):
@@ -109,23 +124,69 @@ def named_once(partitions: list[FetchPartition]) -> list[FetchPartition]:
     return partitions if len(by_key) == len(partitions) else list(by_key.values())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FetchSession:
-    """One fetcher's remembered partitions, in the order in which they are read."""
+    """One fetcher's remembered partitions. Requests look at those of ``active`` only; the others are settled."""
 
     id: int
     is_privileged: bool
     uses_topic_ids: bool
-    partitions: dict[PartitionKey, FetchPartition]
     created_ms: int
     last_used_ms: int
     epoch: int
+    partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
+    active: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
+    awoken: list[FetchPartition] = field(default_factory=list)
+    """Settled partitions that have news since the last request came."""
+    last_fetch: SessionFetch = field(default_factory=SessionFetch)
+    turns: int = 0
     answer_waiting: Callable[[], object] | None = None
     """Answers the request of the session that waits, with what there is now: a later one changes what it is about."""
 
     @property
     def size(self) -> int:
         return len(self.partitions)
+
+    def name(self, partition: FetchPartition) -> None:
+        """Take over what a request says of a partition. A new one is read last."""
+        known = self.partitions.get(partition.key)
+        if known is None:
+            known = self.partitions[partition.key] = partition
+            self.place_last(partition)
+        else:
+            known.update_from(partition)
+        self.active[partition.key] = known
+
+    def forget(self, key: PartitionKey) -> None:
+        """Fetch a partition no more; harmless if it was not."""
+        known = self.partitions.pop(key, None)
+        if known is not None:
+            self.active.pop(key, None)
+            known.end_steady()
+
+    def place_last(self, partition: FetchPartition) -> None:
+        """Read all others of the session before it."""
+        self.turns += 1
+        partition.turn = self.turns
+
+    def take_active(self) -> list[FetchPartition]:
+        """Return what the next request looks at, in the order in which it is read."""
+        self.awoken.clear()
+        return sorted(self.active.values(), key=attrgetter("turn"))
+
+    def settle(self, partition: FetchPartition) -> None:
+        """Look at the partition no more until it is awoken."""
+        self.active.pop(partition.key, None)
+
+    def wake(self, partition: FetchPartition) -> None:
+        """Look at a settled partition again."""
+        self.active[partition.key] = partition
+        self.awoken.append(partition)
+
+    def release(self) -> None:
+        """Hold on to no partition any more: the session is over."""
+        for partition in self.partitions.values():
+            partition.end_steady()
 
     def answer_before_next(self) -> None:
         """Let a request that waits be answered before the session goes on, or ends."""
@@ -172,7 +233,7 @@ class FetchContext:
             changed = True
         if outcome.size_bytes > 0 and self.is_incremental:
             # Those that had data go to the end, so that none starves when the answer's size is bounded.
-            self.session.partitions[partition.key] = self.session.partitions.pop(partition.key)
+            self.session.place_last(partition)
         return changed or not self.is_incremental
 
 
@@ -212,6 +273,7 @@ class FetchSessionCache:
             ended = self._sessions.pop(session_id, None)
             if ended is not None:
                 ended.answer_before_next()
+                ended.release()
             if session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return self._open_full(partitions, is_follower, uses_topic_ids, now_ms)
@@ -233,11 +295,12 @@ class FetchSessionCache:
             id=self._free_id(),
             is_privileged=is_follower,
             uses_topic_ids=uses_topic_ids,
-            partitions={p.key: p for p in partitions},
             created_ms=now_ms,
             last_used_ms=now_ms,
             epoch=next_epoch(INITIAL_EPOCH),
         )
+        for partition in partitions:
+            session.name(partition)
         self._sessions[session.id] = session
         return FetchContext(partitions, session)
 
@@ -250,19 +313,15 @@ class FetchSessionCache:
     ) -> FetchContext:
         session.answer_before_next()
         for partition in partitions:
-            known = session.partitions.get(partition.key)
-            if known is None:
-                session.partitions[partition.key] = partition
-            else:
-                known.update_from(partition)
+            session.name(partition)
         for key in forgotten:
-            session.partitions.pop(key, None)
+            session.forget(key)
         if not session.partitions:
             del self._sessions[session.id]
             return FetchContext(())
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+        return FetchContext(session.take_active(), session, is_incremental=True)
 
     def _free_id(self) -> int:
         while True:
@@ -278,6 +337,7 @@ class FetchSessionCache:
         if victim is None:
             return False
         del self._sessions[victim.id]
+        victim.release()
         self.evictions_total += 1
         return len(self._sessions) < self.slots
 

@@ -52,7 +52,7 @@ def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData)
     high_watermark = min(data.high_watermark, log.log_end_offset)
     if high_watermark >= 0 and high_watermark != log.high_watermark:
         log.update_high_watermark(high_watermark)
-        partition.environment.wakeups.mark(partition.topic_partition)
+        partition.changed()
     if log.log_start_offset < data.log_start_offset <= log.high_watermark:
         log.increment_log_start_offset(data.log_start_offset)
     return log.log_end_offset
@@ -75,7 +75,7 @@ def truncate(partition: Partition, truncation: Truncation, who: str) -> None:
         )
     # At the log's end too: epochs of a leadership that wrote nothing go.
     if log.truncate_to(truncation.offset):
-        partition.environment.wakeups.mark(partition.topic_partition)
+        partition.changed()
 
 
 def make_room_for_first_batch(topic_partition: TopicPartition, log: Log, records: memoryview) -> None:

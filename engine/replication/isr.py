@@ -22,13 +22,27 @@ NEVER_MS = -(1 << 62)
 UNKNOWN_OFFSET = -1
 
 
+class SessionFetch:
+    """When a follower's fetch session fetched last: one value for all partitions of which there was nothing to say."""
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self) -> None:
+        self.at_ms = NEVER_MS
+
+
 class FollowerState:
-    """What a leader knows of one follower. Times are of the leader's monotonic clock, in milliseconds."""
+    """What a leader knows of one follower. Times are of the leader's monotonic clock, in milliseconds.
+
+    While a fetch session of thousands of partitions has nothing to say of this one, the follower is at the leader's
+    end, and each fetch of the session counts (``join_session``): they are not noted one by one.
+    """
 
     __slots__ = (
+        "_last_caught_up_ms",
+        "_session_fetch",
         "broker_epoch",
         "broker_id",
-        "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
         "log_end_offset",
@@ -41,8 +55,36 @@ class FollowerState:
         self.log_end_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0
         self.last_fetch_ms = NEVER_MS
-        self.last_caught_up_ms = NEVER_MS
+        self._last_caught_up_ms = NEVER_MS
+        self._session_fetch: SessionFetch | None = None
         self.broker_epoch = -1
+
+    @property
+    def last_caught_up_ms(self) -> int:
+        if self._session_fetch is None:
+            return self._last_caught_up_ms
+        return max(self._last_caught_up_ms, self._session_fetch.at_ms)
+
+    @last_caught_up_ms.setter
+    def last_caught_up_ms(self, now_ms: int) -> None:
+        self._last_caught_up_ms = now_ms
+
+    def note_fetch_from_end(self, now_ms: int) -> None:
+        """Do what ``record_fetch`` does where all offsets are as they were and the follower is at the leader's end."""
+        self.last_fetch_ms = self._last_caught_up_ms = now_ms
+
+    def join_session(self, fetch: SessionFetch) -> None:
+        """Let each fetch of a session count as ``note_fetch_from_end`` from now on."""
+        if self._session_fetch is not None:
+            self.leave_session(self._session_fetch)
+        self._session_fetch = fetch
+
+    def leave_session(self, fetch: SessionFetch) -> None:
+        """Note the session's last fetch as this partition's own, and no later one. Harmless after ``reset``."""
+        if self._session_fetch is fetch:
+            self._session_fetch = None
+            self._last_caught_up_ms = max(self._last_caught_up_ms, fetch.at_ms)
+            self.last_fetch_ms = max(self.last_fetch_ms, fetch.at_ms)
 
     def record_fetch(
         self, fetch_offset: int, log_start_offset: int, now_ms: int, leader_end_offset: int, broker_epoch: int
@@ -54,9 +96,9 @@ class FollowerState:
         reaches the end of this very moment.
         """
         if fetch_offset >= leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+            self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            self._last_caught_up_ms = max(self._last_caught_up_ms, self.last_fetch_ms)
         self.log_start_offset = log_start_offset
         self.log_end_offset = fetch_offset
         self.last_fetch_leader_end_offset = max(leader_end_offset, self.last_fetch_leader_end_offset)
@@ -65,7 +107,8 @@ class FollowerState:
 
     def reset(self, *, now_ms: int, leader_end_offset: int, is_new_leader: bool, is_in_sync: bool) -> None:
         """Begin a leader epoch: followers of the ISR get the benefit of the doubt, others hold nothing back."""
-        self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
+        self._session_fetch = None
+        self._last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
             self.log_start_offset = UNKNOWN_OFFSET
             self.log_end_offset = UNKNOWN_OFFSET

@@ -45,6 +45,7 @@ class LedPartition(Protocol):
     def is_under_min_isr(self) -> bool: ...
 
     def advance_high_watermark(self) -> bool: ...
+    def changed(self) -> None: ...
 
 
 def maybe_expand(partition: LedPartition, follower: FollowerState) -> None:
@@ -96,6 +97,7 @@ def maybe_shrink(partition: LedPartition) -> None:
 
 def _propose(partition: LedPartition, state: IsrState) -> None:
     partition.isr_state = state
+    partition.changed()
     _submit(partition, state, is_retry=False)
 
 
@@ -140,7 +142,7 @@ def _accept(partition: LedPartition, proposed: IsrState, outcome: LeaderAndIsr) 
     else:
         statistics.shrinks_total += 1
     partition.advance_high_watermark()
-    partition.environment.wakeups.mark(partition.topic_partition)
+    partition.changed()
 
 
 def _refused(partition: LedPartition, proposed: IsrState, error: ErrorCode) -> None:
@@ -158,7 +160,7 @@ def _refused(partition: LedPartition, proposed: IsrState, error: ErrorCode) -> N
                 error.name,
                 ",".join(map(str, proposed.committed)),
             )
-            partition.environment.wakeups.mark(partition.topic_partition)
+            partition.changed()
         case AlterReaction.AWAIT_METADATA:
             logger.debug(
                 "%sFailed to alter partition to ISR %s (%s). Awaiting the latest metadata.", where, wanted, error.name

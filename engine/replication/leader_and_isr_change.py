@@ -266,7 +266,7 @@ class LeaderAndIsrChange:
         if partition.is_leader:
             self._resigned.append(partition)
         partition.log, partition.leader_log = log, None
-        partition.environment.wakeups.mark(partition.topic_partition)
+        partition.changed()
         return False
 
     def _start_fetching(self, new_followers: list[tuple[_Wanted, Log]]) -> None:

@@ -7,6 +7,8 @@ rules: Kafka 3.9.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     ACKS_ALL,
@@ -29,10 +31,18 @@ from engine.storage.preparation import Preparation
 from engine.storage.results import AppendResult, LogRead
 
 
+class SettledReader(Protocol):
+    """A fetch session that has told all there is of a partition."""
+
+    def wake(self) -> None:
+        """Look at the partition again: something is new. Called once."""
+
+
 class Partition:
     """A hosted replica. ``leader_log`` is set exactly while this broker leads; ``log`` as soon as the log exists."""
 
     __slots__ = (
+        "_settled",
         "assignment",
         "controller_epoch",
         "environment",
@@ -63,6 +73,7 @@ class Partition:
         self.assignment = ReplicaAssignment(())
         self.followers: dict[int, FollowerState] = {}
         self.isr_state = IsrState()
+        self._settled: dict[SettledReader, None] = {}
 
     # -- what others ask
 
@@ -161,6 +172,28 @@ class Partition:
         self.future_log = None
         if self.leader_log is not None:
             self.leader_log = log
+        self.changed()
+
+    # -- news
+
+    def settle(self, reader: SettledReader) -> None:
+        """Let a reader who knows all there is look no more until ``changed``. Only while this broker leads."""
+        self._settled[reader] = None
+        self.led_log().on_start_moved = self.changed
+
+    def unsettle(self, reader: SettledReader) -> None:
+        """Tell the reader nothing any more; harmless when it was told already."""
+        self._settled.pop(reader, None)
+
+    def changed(self) -> None:
+        """Wake whoever waits, when the loop comes round: an offset, the ISR, an epoch, the role or the log is new.
+
+        Whatever changes one of these calls this in the same turn of the loop.
+        """
+        if self._settled:
+            settled, self._settled = self._settled, {}
+            for reader in settled:
+                reader.wake()
         self.environment.wakeups.mark(self.topic_partition)
 
     # -- records
@@ -202,7 +235,7 @@ class Partition:
                 records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
             )
             self.advance_high_watermark()
-        self.environment.wakeups.mark(self.topic_partition)
+        self.changed()
         return result
 
     def read_records(
@@ -323,7 +356,7 @@ class Partition:
             isr_proposals.maybe_expand(self, follower)
         if has_moved:
             self.advance_high_watermark()
-            self.environment.wakeups.mark(self.topic_partition)
+            self.changed()
 
     def _min_isr(self, log: Log) -> int:
         """min.insync.replicas, but never more than there are replicas."""

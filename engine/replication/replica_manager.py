@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,9 +76,9 @@ class ReplicaManager:
         """The highest that a request of a controller has shown."""
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.delayed_produce: Purgatory[TopicPartition] = Purgatory("Produce")
-        self.delayed_fetch: Purgatory[TopicPartition] = Purgatory("Fetch")
-        self.delayed_delete_records: Purgatory[TopicPartition] = Purgatory("DeleteRecords")
+        self.delayed_produce: Purgatory[Hashable] = Purgatory("Produce")
+        self.delayed_fetch: Purgatory[Hashable] = Purgatory("Fetch")
+        self.delayed_delete_records: Purgatory[Hashable] = Purgatory("DeleteRecords")
         self.wakeups = Wakeups(self.delayed_fetch, self.delayed_produce, self.delayed_delete_records)
         self.leader_quota = ReplicationQuota(clock)
         self.follower_quota = ReplicationQuota(clock)
@@ -352,7 +352,7 @@ class ReplicaManager:
             isr_proposals.maybe_shrink(partition)
             # A follower about to join holds the high watermark back; when it dies nothing else would let it go.
             if partition.advance_high_watermark():
-                self.wakeups.mark(partition.topic_partition)
+                partition.changed()
 
     # -- reading from near by, and throttles
 

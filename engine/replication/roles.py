@@ -52,7 +52,7 @@ def make_leader(partition: Partition, state: LeaderAndIsrPartitionState, log: Lo
         )
     # The ISR may be down to this broker alone.
     partition.advance_high_watermark()
-    environment.wakeups.mark(partition.topic_partition)
+    partition.changed()
     return is_new_leader
 
 
@@ -84,7 +84,7 @@ def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: 
             f"{partition_state_text(partition.topic_partition, state)} since it is already a follower with leader "
             f"epoch {partition.leader_epoch}."
         )
-    environment.wakeups.mark(partition.topic_partition)
+    partition.changed()
     return is_new_leader_epoch
 
 
@@ -96,7 +96,7 @@ def make_nothing(partition: Partition) -> None:
     partition.followers = {}
     partition.assignment = ReplicaAssignment(())
     partition.isr_state = IsrState()
-    partition.environment.wakeups.mark(partition.topic_partition)
+    partition.changed()
 
 
 def _is_outdated(partition: Partition, state: LeaderAndIsrPartitionState, log: Log, role: str) -> bool:

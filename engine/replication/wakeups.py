@@ -6,28 +6,28 @@ Many appends and follower fetches of one turn change the same partition; what wa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 
-from engine.common.model import TopicPartition
 from engine.runtime.purgatory import Purgatory
 
 
 class Wakeups:
     """Collects partitions that changed and lets the purgatories look at them when the loop comes round."""
 
-    def __init__(self, *purgatories: Purgatory[TopicPartition]) -> None:
+    def __init__(self, *purgatories: Purgatory[Hashable]) -> None:
         self._purgatories = purgatories
-        self._marked: dict[TopicPartition, None] = {}
+        self._marked: dict[Hashable, None] = {}
         self._loop = asyncio.get_running_loop()
 
-    def mark(self, topic_partition: TopicPartition) -> None:
-        """Note that an end offset, high watermark, ISR or role of the partition changed. Cheap when nobody waits."""
-        if topic_partition in self._marked:
+    def mark(self, key: Hashable) -> None:
+        """Note that a partition changed (``Partition.changed``), or one of a session's. Cheap when nobody waits."""
+        if key in self._marked:
             return
         for purgatory in self._purgatories:
-            if purgatory.is_watched(topic_partition):
+            if purgatory.is_watched(key):
                 if not self._marked:
                     self._loop.call_soon(self.flush)
-                self._marked[topic_partition] = None
+                self._marked[key] = None
                 return
 
     def flush(self) -> None:

@@ -100,16 +100,22 @@ class Purgatory(Generic[Key]):
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
         """Let an operation wait under ``keys`` whose condition was just found not to hold."""
-        operation._keys = tuple(keys)
+        operation._keys = ()
         operation._purgatory = self
+        self.watch_also(operation, keys)
+        self._schedule(operation)
+
+    def watch_also(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
+        """Let an operation that waits do so under more keys."""
+        more = tuple(keys)
+        operation._keys += more
         watchers = self._watchers
-        for key in operation._keys:
+        for key in more:
             waiting = watchers.get(key)
             if waiting is None:
                 watchers[key] = {operation: None}
             else:
                 waiting[operation] = None
-        self._schedule(operation)
 
     def check_and_complete(self, key: Key) -> int:
         """Let every operation under ``key`` look at its condition again; return how many completed."""

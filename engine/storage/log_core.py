@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
@@ -59,6 +60,7 @@ class LogCore:
         "log_dir",
         "log_end_offset",
         "log_start_offset",
+        "on_start_moved",
         "producers",
         "recovery_point",
         "topic_id",
@@ -91,6 +93,8 @@ class LogCore:
         self.recovery_point = max(recovery_point, self.log_start_offset)
         self.high_watermark = self.log_start_offset
         self.first_unstable_offset: int | None = None
+        self.on_start_moved: Callable[[], None] | None = None
+        """Called when the log's start has moved; who leads the partition sets it."""
         self.is_offline = False
         self.is_retired = False
         """Deleted, or replaced by a copy in another log dir that has all its records."""

@@ -50,6 +50,8 @@ class LogMaintenance(LogCore):
             raise self._storage_error("moving the log's start", error) from error
         self.producers.on_log_start_offset(offset)
         self._refresh_first_unstable()
+        if self.on_start_moved is not None:
+            self.on_start_moved()
         logger.info("Incremented log start offset partition=%s offset=%d", self.topic_partition, offset)
         return True
 

@@ -328,6 +328,7 @@ def test_a_steady_follower_that_was_put_out_of_the_isr_comes_back(tmp_path: Path
             await w.let_pass(2_000)
             before = w.partition(1).isr_state
             w.partition(1).isr_state = IsrState.settled((1, 2))
+            w.partition(1).changed()
             w.states[TP] = replace(w.states[TP], isr=(1, 2))
             await w.until(lambda: set(w.partition(1).isr) == {1, 2, 3}, "3 is back without a record being written")
             assert before is not w.partition(1).isr_state
