@@ -79,8 +79,12 @@ class LateSettings:
         return _altered(name, ErrorCode.NONE)
 
     def describe(self, request: DescribeConfigsRequest) -> object:
-        return SILENCE if self.is_frozen else DescribeConfigsResponse(
-            results=[self._result(resource.resource_type, resource.resource_name) for resource in request.resources]
+        return (
+            SILENCE
+            if self.is_frozen
+            else DescribeConfigsResponse(
+                results=[self._result(resource.resource_type, resource.resource_name) for resource in request.resources]
+            )
         )
 
     def _result(self, kind: int, of: str) -> DescribeConfigsResult:
