@@ -221,6 +221,11 @@ class ApacheKafkaBroker:
         """Whether it tells clients of all these brokers."""
         return known_broker_ids(self.host, self.port) >= broker_ids
 
+    def kill(self) -> None:
+        """End the broker by KILL; ``start`` brings it back once its session has ended."""
+        self.process.kill()
+        self._process = None
+
     def stop(self) -> None:
         """End the broker by TERM."""
         if self._process is not None:
