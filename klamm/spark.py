@@ -121,7 +121,7 @@ class KafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source."""
-        return str(_call("source", "schema_text", dict(self.options)))
+        return str(_call("kafka_options", "schema_text", dict(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch."""
@@ -170,7 +170,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def check(self) -> None:
         """Refuse options that this PySpark cannot honour."""
-        options = self._plan.options
+        options = _call("kafka_options", "source_options", self._options, is_streaming=True)
         limits = options.max_offsets_per_trigger or options.min_offsets_per_trigger
         if not _HAS_LIMITS and limits:
             import pyspark
@@ -261,7 +261,9 @@ def _checked_sink(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _columns(schema: StructType) -> tuple[str, ...]:
-    return tuple(_call("source", "chosen_columns", [(field.name, field.dataType.simpleString()) for field in schema]))
+    return tuple(
+        _call("kafka_options", "chosen_columns", [(field.name, field.dataType.simpleString()) for field in schema])
+    )
 
 
 def _read(partition: InputPartition) -> Iterator[Any]:
@@ -283,7 +285,7 @@ def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
 def _told(function: Any, *arguments: Any, **named: Any) -> Any:
     """Call ``function``; what it raises is worded for a person, whom Spark shows the text alone."""
     from engine.common.errors import KlammError
-    from engine.pipeline.source import told
+    from engine.pipeline.kafka_options import told
 
     try:
         return function(*arguments, **named)

@@ -1,19 +1,20 @@
 """The options of the Kafka source and sink: names and meanings of Spark's own, checked before anything is asked.
 
-An option that is not known is refused, for a misspelt one would silently read other records.
+An option that is not known is refused, for a misspelt one would silently read other records. The source's columns are
+here too: Spark starts a process to ask for them, and one to check the options, which need nothing that reads records.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from engine.admin.cluster.client_properties import ClientProperties, client_properties
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.target import parse_addresses
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
 
@@ -33,6 +34,17 @@ _READ = (
 )
 _STREAMING_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
 
 _SET_BY_US = {
     "kafka.auto.offset.reset": "the option startingOffsets says where to begin",
@@ -265,3 +277,31 @@ def _isolation(text: str) -> IsolationLevel:
 def sink_topic(options: Mapping[str, str]) -> str | None:
     """Return the topic that all rows of a writer go to; None where each row names its own."""
     return {name.lower(): value for name, value in options.items()}.get("topic")
+
+
+def schema_text(options: Mapping[str, str]) -> str:
+    """Return the source's columns as Spark writes a schema; ``headers`` only where ``includeHeaders`` asks for them."""
+    told = {name.lower(): value for name, value in options.items()}
+    has_headers = told.get("includeheaders", "false").strip().lower() == "true"
+    return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if has_headers or name != "headers")
+
+
+def chosen_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the columns that a schema of the user's names; leaving some out saves reading them.
+
+    Raises:
+        BadRequest: the source has no such column, or it is of another type.
+    """
+    for name, kind in wanted:
+        if _COLUMNS.get(name) != kind:
+            known = ", ".join(f"{each} {of}" for each, of in _COLUMNS.items())
+            raise BadRequest(f"the Kafka source has no column {name} of type {kind}", hint=f"it has {known}")
+    return tuple(name for name, _ in wanted)
+
+
+def told(error: BaseException) -> str:
+    """Return what went wrong and what to do, in the two lines that a person reads in Spark's own error."""
+    if isinstance(error, AdminError):
+        where = f": {error.where}" if error.where else ""
+        return f"{error.message}{where}" + (f"\nhint: {error.hint}" if error.hint else "")
+    return str(error) or type(error).__name__

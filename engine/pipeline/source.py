@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
-from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import start_offsets
 from engine.pipeline.columns import RecordBatch
@@ -33,45 +32,6 @@ from engine.pipeline.reading import DataLost, ReadTask, read_range
 logger = logging.getLogger(__name__)
 
 Position = dict[str, dict[str, int]]
-
-_KINDS = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-
-
-def schema_text(options: Mapping[str, str]) -> str:
-    """Return the source's columns as Spark writes a schema; ``headers`` only where ``includeHeaders`` asks for them."""
-    told = {name.lower(): value for name, value in options.items()}
-    has_headers = told.get("includeheaders", "false").strip().lower() == "true"
-    return ", ".join(f"{name} {kind}" for name, kind in _KINDS.items() if has_headers or name != "headers")
-
-
-def chosen_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the columns that a schema of the user's names; leaving some out saves reading them.
-
-    Raises:
-        BadRequest: the source has no such column, or it is of another type.
-    """
-    for name, kind in wanted:
-        if _KINDS.get(name) != kind:
-            known = ", ".join(f"{each} {of}" for each, of in _KINDS.items())
-            raise BadRequest(f"the Kafka source has no column {name} of type {kind}", hint=f"it has {known}")
-    return tuple(name for name, _ in wanted)
-
-
-def told(error: BaseException) -> str:
-    """Return what went wrong and what to do, in the two lines that a person reads in Spark's own error."""
-    if isinstance(error, AdminError):
-        where = f": {error.where}" if error.where else ""
-        return f"{error.message}{where}" + (f"\nhint: {error.hint}" if error.hint else "")
-    return str(error) or type(error).__name__
 
 
 class BatchPlan:

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
-from spark_sessions import SETTINGS
+from spark_sessions import SETTINGS, SHORT_LIVED
 
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
@@ -126,6 +126,7 @@ def standalone(folder: Path) -> Iterator[str]:
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
         "SPARK_LOCAL_IP": host,
         "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     }
 
     def start(kind: str, *words: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.pipeline.kafka_options import source_options
+from engine.pipeline.kafka_options import chosen_columns, schema_text, source_options
 from engine.pipeline.offset_ranges import (
     OffsetRange,
     count_between,
@@ -22,7 +24,7 @@ from engine.pipeline.offset_ranges import (
     to_json,
 )
 from engine.pipeline.positions import Bounds
-from engine.pipeline.source import StreamPlan, chosen_columns, schema_text
+from engine.pipeline.source import StreamPlan
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -195,3 +197,19 @@ def test_brokers_and_columns_are_asked_for_by_name() -> None:
     assert chosen_columns([("offset", "bigint"), ("key", "binary")]) == ("offset", "key")
     with pytest.raises(BadRequest, match="no column offset of type int"):
         chosen_columns([("offset", "int")])
+
+
+def test_spark_s_processes_that_only_ask_import_nothing_that_reads() -> None:
+    """Spark starts one for the columns and one for the reader of each query, and waits for them."""
+    program = f"""
+import sys
+from pyspark.sql.types import StructType
+from klamm.spark import KafkaDataSource
+
+source = KafkaDataSource({GIVEN})
+source.schema()
+source.streamReader(StructType().add("value", "binary"))
+print([name for name in ("numpy", "cramjam", "engine.network.client", "engine.pipeline.source") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

@@ -11,7 +11,13 @@ import pytest
 from engine.local.java import find_java
 from engine.pipeline.session import SparkOptions, spark_session
 
+# A JVM of a test ends before it is warm: a second compiler and a collector with many threads would only take cores from
+# the rest.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 SETTINGS = (
+    ("spark.driver.extraJavaOptions", SHORT_LIVED),
+    ("spark.executor.extraJavaOptions", SHORT_LIVED),
     ("spark.driver.bindAddress", "127.0.0.1"),
     ("spark.driver.host", "127.0.0.1"),
     ("spark.sql.shuffle.partitions", "2"),

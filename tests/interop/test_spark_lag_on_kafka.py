@@ -1,0 +1,97 @@
+"""Spark reads from Apache Kafka 3.9.1 while a broker of it is killed: klamm's lag is what the query tells itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from klamm_program import in_process
+from query_ways import all_ways_agree, produce, start, wait_for
+from spark_sessions import spark
+from wire_client import create_topic
+
+from engine.common.model import TopicPartition
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+__all__ = ["spark"]
+
+TOPIC = "orders"
+STEP = 60
+SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": "false"}
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[list[ApacheKafkaBroker]]:
+    """Two brokers of Kafka's; the first is the controller."""
+    host = own_loopback_address()
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        made = [
+            stack.enter_context(
+                ApacheKafkaBroker(
+                    tmp_path / str(number), broker_id=number, host=host, port=21292 + number,
+                    zookeeper_connect=zookeeper, overrides=SETTINGS, heap="300m",
+                )
+            )
+            for number in range(2)
+        ]  # fmt: skip
+        wait_until_all_know_each_other(made)
+        yield made
+
+
+@pytest.fixture
+def listener(spark: Any, tmp_path: Path) -> Iterator[Path]:
+    """The folder into which klamm's listener writes."""
+    from klamm.spark_listener import LagListener
+
+    one = LagListener(tmp_path / "told")
+    spark.streams.addListener(one)
+    try:
+        yield tmp_path / "told"
+    finally:
+        spark.streams.removeListener(one)
+        one.close()
+
+
+def test_all_ways_agree_while_a_broker_is_killed(
+    spark: Any,
+    brokers: list[ApacheKafkaBroker],
+    listener: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers, checkpoint = ",".join(broker.bootstrap for broker in brokers), tmp_path / "checkpoint"
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", servers)
+    monkeypatch.chdir(tmp_path)
+
+    def program(*words: str | Path) -> Any:
+        return in_process(*words, capture=capsys)
+
+    def in_sync() -> list[list[int]]:
+        (topic,) = program("topics", "describe", TOPIC, "-o", "json").json
+        return [sorted(partition["isr"]) for partition in topic["partitions"]]
+
+    # Each broker leads one of the partitions.
+    create_topic(brokers[0].bootstrap, TOPIC, assignment={0: [0, 1], 1: [1, 0]})
+    produce(servers, TOPIC, STEP)
+    query = start(spark, servers, TOPIC, TOPIC, checkpoint, maxOffsetsPerTrigger=20)
+    try:
+        query.processAllAvailable()
+        all_ways_agree(spark, query, program, checkpoint, listener)
+        wait_for(lambda: in_sync() == [[0, 1], [0, 1]], "either broker may go")
+        brokers[1].process.kill()
+        # The dead one still leads its partition: these records wait for the election, and the query for them.
+        produce(servers, TOPIC, STEP)
+        query.processAllAvailable()
+        own = all_ways_agree(spark, query, program, checkpoint, listener)
+        assert own[max(own)] == {TopicPartition(TOPIC, 0): STEP, TopicPartition(TOPIC, 1): STEP}
+        assert len(own) >= 2 * STEP // 20
+        wait_for(lambda: in_sync() == [[0], [0]], "it was killed in the midst")
+    finally:
+        query.stop()

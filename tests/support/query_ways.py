@@ -1,0 +1,90 @@
+"""A real query, and the ways in which klamm reads its lag: all must tell what the query tells of itself.
+
+Written once: the tests play it on our engine and on Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from klamm_program import Ran
+
+from engine.admin.lag.checkpoints import read_checkpoint
+from engine.admin.lag.event_logs import find_event_logs, read_event_logs
+from engine.admin.lag.positions import Query, ReaderKind
+from engine.admin.lag.stores import locate
+from engine.formats.spark_checkpoints import Offsets, kafka_offsets
+
+DEADLINE_S = 60.0
+
+Ends = dict[int, Offsets]
+"""Where each finished batch ended."""
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def produce(servers: str, topic: str, count: int) -> None:
+    """Send records to two partitions in turn; all replicas have them in the end."""
+    producer = Producer({"bootstrap.servers": servers, "log_level": 2})
+    for number in range(count):
+        producer.produce(topic, b"v%d" % number, partition=number % 2)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def start(spark: Any, servers: str, topic: str, name: str, checkpoint: Path, **options: object) -> Any:
+    """Start a query that reads a topic from its beginning."""
+    reader = spark.readStream.format("klamm-kafka").option("kafka.bootstrap.servers", servers)
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+    for option, value in options.items():
+        reader = reader.option(option, value)
+    writer = reader.load().writeStream.format("noop").queryName(name).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(processingTime="100 milliseconds").start()
+
+
+def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoint: Path, told: Path) -> Ends:
+    """Check checkpoint, event log and the listener's files against the query itself, which has read all there is.
+
+    Returns:
+        What the query tells.
+    """
+    query_id, name, events = str(query.id), query.name, spark.conf.get("spark.eventLog.dir")
+    own = {
+        progress["batchId"]: kafka_offsets(progress["sources"][0]["endOffset"])
+        for one in query.recentProgress
+        if (progress := json.loads(one.json))["numInputRows"]
+    }
+    wait_for(lambda: max(_ends_of(_of_kind(told, query_id, ReaderKind.LISTENER)), default=-1) == max(own), "told")
+    wait_for(lambda: max(_ends_of(_of_kind(events, query_id, ReaderKind.EVENT_LOG)), default=-1) == max(own), "logged")
+    ways = {
+        "checkpoint": read_checkpoint(locate(str(checkpoint))),
+        "event_log": _of_kind(events, query_id, ReaderKind.EVENT_LOG),
+        "listener": _of_kind(told, query_id, ReaderKind.LISTENER),
+    }
+    assert {way: _ends_of(one) for way, one in ways.items()} == dict.fromkeys(ways, own)
+    assert {one.query_id for one in ways.values() if one} == {query_id}
+    ran = program("lag", "--checkpoint", checkpoint, "--event-log", events, "--event-log", told,
+                  "--topic", name, "--partitions", "-o", "json")  # fmt: skip
+    rows = [row for row in ran.json if row["query_id"] == query_id]
+    shown = {row["kind"]: (row["group"], row["status"], row["lag"], row["batch_id"]) for row in rows}
+    assert shown == dict.fromkeys(ways, (name, "OK", 0, max(own)))
+    return own
+
+
+def _of_kind(logs: str | Path, query_id: str, kind: ReaderKind) -> Query | None:
+    queries, failures = read_event_logs(find_event_logs(locate(str(logs))))
+    assert failures == []
+    return next((query for query in queries if query.query_id == query_id and query.kind is kind), None)
+
+
+def _ends_of(query: Query | None) -> Ends:
+    return {} if query is None else {batch.batch_id: batch.ends["0"] for batch in query.finished}
