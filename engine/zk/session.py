@@ -166,6 +166,8 @@ class Session:
         self.inbox = Inbox(asyncio.get_running_loop())
         self.watches = _ArmedWatches()
         self.end_state: ConnectionState | None = None
+        self.is_given_up = False
+        """Whether it is closed because the server fell silent."""
         self.loop = asyncio.get_running_loop()
         self._on_state = on_state
         self._on_watch = on_watch
@@ -230,6 +232,8 @@ class Session:
         """The error of every call on a session that is over."""
         if self.end_state is ConnectionState.AUTH_FAILED:
             return error_of_code(-115, None)
+        if self.is_given_up:
+            return SessionLost("ZooKeeper does not answer")
         return SessionLost("the ZooKeeper client is closed" if self.end_state is ConnectionState.CLOSED else "")
 
     def break_connection(self) -> None:

@@ -147,7 +147,8 @@ class SessionKeeper:
         match state:
             case ConnectionState.CONNECTED if self._is_open:
                 _log.info("Connected to ZooKeeper again. client=%s session=0x%x", self.client_name, session.id)
-                self._be_patient_again()
+                if self._giving_up is not None:
+                    self._ask_again(session)
                 self._tell(SessionEvent.RECONNECTED)
             case ConnectionState.CONNECTED:
                 self._ask_first(session)
@@ -170,6 +171,15 @@ class SessionKeeper:
                 return
             if not self._is_open and not isinstance(error, AuthFailed):
                 self._take_open(session)
+
+        session.submit(requests.exists("/", watch=False), on_answer)
+
+    def _ask_again(self, session: Session) -> None:
+        """Be patient again when ZooKeeper answers: one that stands still may take connections and answer nothing."""
+
+        def on_answer(_value: object, error: ZooKeeperError | None) -> None:
+            if session is self._session and error is None:
+                self._be_patient_again()
 
         session.submit(requests.exists("/", watch=False), on_answer)
 
@@ -198,7 +208,7 @@ class SessionKeeper:
     def _give_up(self, session: Session) -> None:
         self._giving_up = None
         if session is self._session and self._is_open and not self.is_closed:
-            self._has_given_up = True
+            self._has_given_up = session.is_given_up = True
             self._take_lost(session)
 
     def _take_lost(self, session: Session) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from klamm_program import in_process, klamm
 
+from engine.admin.cluster import zookeeper as zookeeper_side
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -26,6 +27,12 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
             yield cluster
         finally:
             cluster.zookeeper.resume()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never answers: however short klamm waits for it, it goes the same way."""
+    monkeypatch.setattr(zookeeper_side, "CONNECT_TIMEOUT_BESIDE_BROKERS_S", 0.5)
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
 ) -> None:
     filled(by_wire, topic_name, "0:1")
     files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
-    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "30"]
+    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "20"]
     running = subprocess.Popen(
         [PROGRAM, *words, "--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"],
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

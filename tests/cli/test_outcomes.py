@@ -49,7 +49,7 @@ ROWS = {
     "reassign cancel": "--reassignment-json-file moves.json",
     "brokers demote": "1 --rollback-file demoted.json --yes",
     "brokers restore": "demoted.json --yes",
-    "plan apply": "plan.json --throttle 50M --lock-timeout 1s",
+    "plan apply": "plan.json --throttle 50M --lock-timeout 1s --stall 5s",
     "plan resume": "plan.json --lock-timeout 1s",
     "plan rollback": "plan.json --lock-timeout 1s",
     "plan verify": "plan.json",
@@ -77,13 +77,12 @@ BY_ZNODES = (
     "reassign verify",
     "brokers demote",
     "brokers restore",
+    "plan apply",
+    "plan resume",
     "plan rollback",
     "plan verify",
 )
-"""What goes through the znodes where ZooKeeper alone is named; the others need brokers.
-
-A plan that moves partitions waits for a silent ZooKeeper as long as for a stalled copy: too long for a test.
-"""
+"""What goes through the znodes where ZooKeeper alone is named; the others need brokers."""
 
 CHANGE_NOTHING_HERE = {
     "elect unclean",
@@ -307,7 +306,7 @@ def check_outcome(ran: Ran, at: int, ice: Ice) -> None:
     told = f"frozen at {last}, after {[one.kind for one in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
     allowed = {ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY if sent else ExitCode.UNREACHABLE}
     assert ran.code in ({ExitCode.UNDER_WAY} if last.is_change else allowed), told
-    assert "Traceback" not in ran.err, told
+    assert "Traceback" not in ran.err and "client is closed" not in ran.err, told
     if ran.code == ExitCode.UNDER_WAY:
         assert "klamm " in ran.err or "under_way" in ran.out or "in_progress" in ran.out, told
 

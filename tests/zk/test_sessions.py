@@ -360,6 +360,8 @@ def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
             session = client.session_id
             for _ in range(2):
                 client.break_connection()
+                # The second is asked after the keeper has asked whether ZooKeeper answers again.
+                assert await client.exists("/") is not None
                 assert await client.exists("/") is not None
                 assert client._keeper._giving_up is None, "its patience begins anew"
             assert client.session_id == session
