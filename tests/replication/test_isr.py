@@ -41,6 +41,14 @@ class TestFollowerState:
     def test_a_new_follower_is_not_caught_up_even_when_the_clock_starts_at_zero(self) -> None:
         assert not FollowerState(2).is_caught_up(leader_end_offset=10, now_ms=0, lag_ms_max=LAG_MS)
 
+    def test_no_broker_epoch_is_known_before_a_leaders_first_fetch(self) -> None:
+        """AlterPartition tells the controller so by -1, which checks no epoch then."""
+        state = FollowerState(2)
+        assert state.broker_epoch == -1
+        state.record_fetch(10, 0, now_ms=1000, leader_end_offset=10, broker_epoch=7)
+        state.reset(now_ms=2000, leader_end_offset=10, is_new_leader=True, is_in_sync=True)
+        assert state.broker_epoch == -1
+
     def test_asking_for_the_end_is_being_caught_up_now(self) -> None:
         state = FollowerState(2)
         state.record_fetch(10, 0, now_ms=1000, leader_end_offset=10, broker_epoch=7)

@@ -11,6 +11,7 @@ from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import LeaderRecoveryState, TopicPartition
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 from engine.replication.isr import IsrState
 from engine.replication.isr_updater import IsrOutcome
@@ -163,3 +164,45 @@ def test_a_replica_that_was_taken_away_has_nothing_for_anybody(tmp_path: Path) -
         assert (partition.isr, partition.followers, partition.leader_id) == ((), {}, None)
 
     led(tmp_path, test)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower", "none"])
+def test_requests_that_wait_for_a_partition_are_looked_at_when_its_role_changes(
+    tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(w: World, partition: Partition) -> None:
+        marked: list[TopicPartition] = []
+        monkeypatch.setattr(partition.environment.wakeups, "mark", marked.append)
+        if role == "leader":
+            make_leader(partition, state(1, 3, 3, 1, 2), w.log(1))
+        elif role == "follower":
+            make_follower(partition, state(2, 3, 3, 1, 2), w.log(1))
+        else:
+            make_nothing(partition)
+        assert TP in marked
+
+    led(tmp_path, test)
+
+
+def test_the_state_change_log_says_what_was_recovered_and_who_is_followed_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(w: World, partition: Partition) -> None:
+        caplog.clear()
+        recovering = state(1, 3, 3, 1)
+        recovering.leader_recovery_state = LeaderRecoveryState.RECOVERING
+        make_leader(partition, state(1, 2, 2, 1, 2), w.log(1))
+        assert "RECOVERING" not in caplog.text
+        make_leader(partition, recovering, w.log(1))
+        assert f"{TP} was marked as RECOVERING" in caplog.text
+        caplog.clear()
+        make_follower(partition, state(2, 4, 4, 1, 2), w.log(1))
+        assert "starts at leader epoch 4" in caplog.text
+        assert "Skipped" not in caplog.text
+        caplog.clear()
+        make_follower(partition, state(2, 4, 5, 1, 2), w.log(1))
+        assert "Skipped the become-follower state change" in caplog.text
+        assert "starts at leader epoch" not in caplog.text
+
+    with caplog.at_level("INFO"):
+        led(tmp_path, test)
