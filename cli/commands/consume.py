@@ -174,10 +174,10 @@ async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) 
     from engine.admin.records.group_consume import GroupConsumer
 
     topics = await _topics(wire, wanted.texts)
-    observe = invocation.talk.detail
+    talk = invocation.talk
     if wanted.group is None:
-        return Consumer(wire, topics, wanted.options, observe=observe)
-    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=observe)
+        return Consumer(wire, topics, wanted.options, observe=talk.detail, complain=talk.warn)
+    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=talk.detail)
 
 
 async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.asking import ANSWER_LIMIT_S
+from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -22,6 +23,7 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
+from engine.common.quantities import counted
 from engine.protocol.apis.fetch import PartitionData
 from engine.protocol.records.attributes import TimestampType
 from engine.protocol.records.iterate import iter_batch_records
@@ -74,12 +76,14 @@ class _Event(Enum):
 class _Position:
     """How far one partition has been read. Changed by the reader of its leader, and while it has none by the keeper."""
 
-    __slots__ = ("leader_id", "lost_since", "name", "next_offset", "stop_offset")
+    __slots__ = ("is_placed", "last_leader_id", "leader_id", "lost_since", "name", "next_offset", "stop_offset")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
-        self.leader_id = NO_LEADER
+        self.leader_id = self.last_leader_id = NO_LEADER
         self.lost_since: float | None = None
+        self.is_placed = False
+        """Its start is known, and its end where that is wanted."""
         self.next_offset = -1
         self.stop_offset: int | None = None
 
@@ -99,13 +103,21 @@ class Consumer:
     """Reads some topics: ``open``, then iterate ``batches`` until it ends or enough has been read."""
 
     def __init__(
-        self, wire: WireCluster, topics: Sequence[str], options: ConsumeOptions, *, observe: Observer = tell_nobody
+        self,
+        wire: WireCluster,
+        topics: Sequence[str],
+        options: ConsumeOptions,
+        *,
+        observe: Observer = tell_nobody,
+        complain: Observer = tell_nobody,
     ) -> None:
         self._wire = wire
         self._topics = topics
         self._options = options
         self._observe = observe
+        self._complain = complain
         self._positions: list[_Position] = []
+        self._late: dict[asyncio.Task[None], list[_Position]] = {}
         self._leader_is_missing = asyncio.Event()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE_MAX)
         self._readers = LeaderReaders(
@@ -114,6 +126,8 @@ class Consumer:
 
     async def open(self) -> None:
         """Find the partitions, their leaders, and where to start.
+
+        A leader that does not answer in time holds up only what it leads: ``batches`` goes on asking.
 
         Raises:
             NotFound: there is no such topic or partition.
@@ -127,7 +141,39 @@ class Consumer:
             self._positions += [_Position(TopicPartition(topic, partition)) for partition in wanted]
         if self._options.only is not None:
             self._positions = [position for position in self._positions if position.name in self._options.only]
-        await self._find_starts()
+        by_leader: dict[int, list[_Position]] = {}
+        for position in self._positions:
+            by_leader.setdefault(leaders.get(position.name, NO_LEADER), []).append(position)
+        if by_leader:
+            await self._place_in_time(by_leader)
+
+    async def _place_in_time(self, by_leader: Mapping[int, list[_Position]]) -> None:
+        """Find the starts of all partitions, or of some where other leaders take longer than they should."""
+        places = {
+            asyncio.create_task(self._place(positions), name=f"consume: start on {leader_id}"): leader_id
+            for leader_id, positions in by_leader.items()
+        }
+        try:
+            done, late = await asyncio.wait(places, timeout=ANSWER_LIMIT_S, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            for leader_id in sorted(places[task] for task in late):
+                some = by_leader[leader_id]
+                whom = "a leader" if leader_id == NO_LEADER else f"broker {leader_id}, which does not answer"
+                self._complain(f"{counted(len(some), 'partition')} must wait for {whom}: {some[0]} among them")
+            if not done:
+                done, late = await asyncio.wait(places, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except BaseException:
+            await _end_all(places)
+            raise
+        self._late = {task: by_leader[places[task]] for task in late}
+
+    async def _place(self, positions: Sequence[_Position]) -> None:
+        await self._find_starts(positions)
+        for position in positions:
+            position.is_placed = True
 
     async def batches(self) -> AsyncGenerator[list[ConsumedRecord], None]:
         """Yield records as they come, some at a time; ends only with ``until_end``.
@@ -136,9 +182,14 @@ class Consumer:
             Refused: a partition cannot be read.
             Unreachable: a leader is missing or silent for too long.
         """
-        waiting_for = sum(not position.is_done for position in self._positions)
+        late = {position.name for positions in self._late.values() for position in positions}
+        waiting_for = sum(position.name in late or not position.is_done for position in self._positions)
         self._leader_is_missing.set()
         keeper = asyncio.create_task(self._keep_reading(), name="consume: readers")
+        joining = [
+            asyncio.create_task(self._join(task, positions), name="consume: late start")
+            for task, positions in self._late.items()
+        ]
         try:
             while waiting_for:
                 item = await self._queue.get()
@@ -149,8 +200,20 @@ class Consumer:
                 else:
                     raise item
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            await _end_all([keeper, *joining, *self._late])
+
+    async def _join(self, placing: asyncio.Task[None], positions: Sequence[_Position]) -> None:
+        """Read these partitions as well, once it is known where they start."""
+        try:
+            await placing
+        except Exception as error:
+            # The rim of the task: whoever iterates the batches gets it.
+            await self._queue.put(error)
+            return
+        for position in positions:
+            if position.is_done:
+                await self._queue.put(_Event.PARTITION_DONE)
+        self._leader_is_missing.set()
 
     async def _keep_reading(self) -> None:
         """Keep a reader for every leader; whenever a partition has lost its leader, look for the new one."""
@@ -228,7 +291,7 @@ class Consumer:
         return found
 
     def _unfinished(self) -> list[_Position]:
-        return [position for position in self._positions if not position.is_done]
+        return [position for position in self._positions if position.is_placed and not position.is_done]
 
     def _led_by(self, leader_id: int) -> list[_Position]:
         return [position for position in self._unfinished() if position.leader_id == leader_id]
@@ -238,7 +301,11 @@ class Consumer:
         return {TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.items()}
 
     async def _locate(self) -> None:
-        """Look once for the leaders of the partitions that have none; raise when one is missing for too long."""
+        """Look once for the leaders of the partitions that have none.
+
+        Raises:
+            Unreachable: one has had none for too long, or none but one that does not answer.
+        """
         try:
             leaders = await self._leaders()
         except Unreachable:
@@ -248,40 +315,43 @@ class Consumer:
             if position.leader_id != NO_LEADER:
                 continue
             position.leader_id = leaders.get(position.name, NO_LEADER)
-            position.lost_since = position.lost_since or now
+            if position.lost_since is None or position.leader_id not in (NO_LEADER, position.last_leader_id):
+                # Whoever comes to lead has as long as the one before.
+                position.lost_since, position.last_leader_id = now, position.leader_id
             if now - position.lost_since > self._options.give_up_s:
-                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=f"{position}")
+                raise self._given_up(position, position.leader_id)
 
-    async def _find_starts(self) -> None:
+    def _given_up(self, position: _Position, leader_id: int) -> Unreachable:
+        limit = f"for {self._options.give_up_s:g} s"
+        if leader_id == NO_LEADER:
+            return Unreachable(f"no leader {limit}", where=f"{position}")
+        return Unreachable(f"the leader, broker {leader_id}, has told nothing {limit}", where=f"{position}")
+
+    async def _find_starts(self, positions: Sequence[_Position]) -> None:
         """Ask the leaders where to start and, with ``until_end``, where to stop."""
         options = self._options
-        for position in self._positions:
+        unplaced = [position for position in positions if position.name not in options.starts]
+        for position in positions:
             position.next_offset = options.starts.get(position.name, -1)
-        if all(position.name in options.starts for position in self._positions):
+        if not unplaced:
             pass
         elif options.start_time_ms is not None:
-            await self._ask_offsets(options.start_time_ms, _start_at_time)
-            await self._ask_offsets(LATEST_TIMESTAMP, _start_if_unknown)
+            await self._ask_offsets(unplaced, options.start_time_ms, _start_at_time)
+            await self._ask_offsets(unplaced, LATEST_TIMESTAMP, _start_if_unknown)
         elif options.tail is not None:
-            await self._ask_offsets(
-                LATEST_TIMESTAMP, lambda position, offset: _start_at(position, offset - (options.tail or 0))
-            )
-            await self._ask_offsets(EARLIEST_TIMESTAMP, _start_not_before)
+            tail = options.tail
+            await self._ask_offsets(unplaced, LATEST_TIMESTAMP, lambda position, end: _start_at(position, end - tail))
+            await self._ask_offsets(unplaced, EARLIEST_TIMESTAMP, _start_not_before)
         elif options.offset < 0:
-            await self._ask_offsets(options.offset, _start_at)
+            await self._ask_offsets(unplaced, options.offset, _start_at)
         else:
-            for position in self._unplaced():
+            for position in unplaced:
                 position.next_offset = options.offset
         if options.until_end:
-            await self._ask_offsets(LATEST_TIMESTAMP, _stop_at, self._positions)
+            await self._ask_offsets(positions, LATEST_TIMESTAMP, _stop_at)
 
-    def _unplaced(self) -> list[_Position]:
-        return [position for position in self._positions if position.name not in self._options.starts]
-
-    async def _ask_offsets(
-        self, timestamp: int, take: _TakeOffset, positions: Sequence[_Position] | None = None
-    ) -> None:
-        waiting = self._unplaced() if positions is None else list(positions)
+    async def _ask_offsets(self, positions: Sequence[_Position], timestamp: int, take: _TakeOffset) -> None:
+        waiting = list(positions)
         deadline = time.monotonic() + self._options.give_up_s
         while waiting:
             leaders = await self._leaders()
@@ -289,20 +359,39 @@ class Consumer:
             for position in waiting:
                 by_leader.setdefault(leaders.get(position.name, NO_LEADER), []).append(position)
             waiting = by_leader.pop(NO_LEADER, [])
-            for leader_id, positions in by_leader.items():
-                wanted = {position.name: timestamp for position in positions}
-                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
-                for position in positions:
-                    answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
-                    if isinstance(answer, FoundOffset):
-                        take(position, answer.offset)
-                    else:
-                        refuse_lasting(Unknown.of_code(answer), f"{position}")
-                        waiting.append(position)
+            for leader_id, some in by_leader.items():
+                waiting += await self._ask_leader(leader_id, some, timestamp, take)
             if waiting and time.monotonic() > deadline:
-                raise Unreachable(f"no leader for {self._options.give_up_s:g} s", where=f"{waiting[0]}")
+                raise self._given_up(waiting[0], leaders.get(waiting[0].name, NO_LEADER))
             if waiting:
                 await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _ask_leader(
+        self, leader_id: int, positions: Sequence[_Position], timestamp: int, take: _TakeOffset
+    ) -> list[_Position]:
+        """Ask one leader; return the partitions that it told nothing of and another may."""
+        wanted = {position.name: timestamp for position in positions}
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
+        except (Unreachable, NotFound, TimeoutError) as error:
+            self._observe(f"broker {leader_id} does not tell offsets ({error or 'no answer'}), looking for the leaders")
+            return list(positions)
+        left = []
+        for position in positions:
+            answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if isinstance(answer, FoundOffset):
+                take(position, answer.offset)
+            else:
+                refuse_lasting(Unknown.of_code(answer), f"{position}")
+                left.append(position)
+        return left
+
+
+async def _end_all(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _start_at(position: _Position, offset: int) -> None:

@@ -8,12 +8,13 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
 from scripted_logs import Log, lead
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.records import consume
 from engine.admin.records.committed import visible_batches
 from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
 from engine.common.errors import ErrorCode, KafkaError
@@ -133,6 +134,70 @@ def test_a_leader_that_dies_is_followed() -> None:
         cluster.brokers[0].answers[ApiKey.FETCH] = dies
         records = await read(wire)
         assert offsets(records, 0) == list(range(30))
+
+    play(scene)
+
+
+def test_a_new_leader_is_followed_however_long_the_old_one_was_silent() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs = {0: Log(30), 1: Log(30)}
+        lead(cluster, 0, logs)
+        lead(cluster, 1, logs)
+        asked = 0
+
+        def silent(request: FetchRequest) -> object:
+            nonlocal asked
+            asked += 1
+            cluster.leaders = {"t": [1, 1]}
+            return SILENCE
+
+        cluster.brokers[0].answers[ApiKey.FETCH] = silent
+        # The question is given up when the partition has been without records for longer than that.
+        records = await read(wire, give_up_s=0.3)
+        assert asked == 1
+        assert offsets(records, 0) == list(range(30))
+
+    play(scene)
+
+
+def test_a_leader_that_stays_silent_ends_it_with_a_reason() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(30)})
+        lead(cluster, 1, {1: Log(30)})
+        cluster.brokers[0].answers[ApiKey.FETCH] = lambda _: SILENCE
+        with pytest.raises(Unreachable, match=r"the leader, broker 0, has told nothing for 0\.3 s"):
+            await read(wire, give_up_s=0.3)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("until_end", [True, False])
+def test_a_silent_leader_holds_up_only_what_it_leads(monkeypatch: pytest.MonkeyPatch, until_end: bool) -> None:
+    """The records of others come while it is waited for, and its own as soon as it answers."""
+    monkeypatch.setattr(consume, "ANSWER_LIMIT_S", 0.2)
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        lead(cluster, 0, {0: Log(30)})
+        lead(cluster, 1, {1: Log(30)})
+        answers = cluster.brokers[0].answers
+        tell, answers[ApiKey.LIST_OFFSETS] = answers[ApiKey.LIST_OFFSETS], lambda _: SILENCE
+        complaints: list[str] = []
+        options = ConsumeOptions(offset=EARLIEST_TIMESTAMP, until_end=until_end)
+        consumer = Consumer(wire, ["t"], options, complain=complaints.append)
+        await consumer.open()
+        assert complaints == [
+            "1 partition must wait for broker 0, which does not answer: topic t partition 0 among them"
+        ]
+        records: list[ConsumedRecord] = []
+        async with aclosing(consumer.batches()) as batches:
+            async for some in batches:
+                records += some
+                if len(offsets(records, 1)) == 30:
+                    answers[ApiKey.LIST_OFFSETS] = tell
+                if len(records) == 60 and not until_end:
+                    break
+        assert offsets(records, 0) == offsets(records, 1) == list(range(30))
+        assert {record.partition for record in records[:30]} == {1}
 
     play(scene)
 
