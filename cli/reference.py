@@ -43,9 +43,9 @@ _TOOLS_HEAD = """\
 <!-- Made by `python -m cli.reference` from the tables of the tools; do not edit. -->
 
 Kafka's tools work under their own names, such as `klamm kafka-topics --list`. `klamm shims DIR` writes their shell
-names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that old scripts run unchanged. The options are those
-that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates for other releases. Where no
-help was recorded, all options that are not listed are those of the klamm command.
+names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that the command lines of old scripts work; the output is
+klamm's. The options are those that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates
+for other releases. Where no help was recorded, all options that are not listed are those of the klamm command.
 
 """
 

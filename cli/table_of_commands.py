@@ -77,7 +77,7 @@ ENTRIES = (
         attribute="command",
     ),
     Entry(
-        "shims", "cli.commands.shims", "Kafka's shell names as scripts, for old scripts to run unchanged", _TOOL,
+        "shims", "cli.commands.shims", "Kafka's shell names as scripts, for command lines of old scripts", _TOOL,
         attribute="command",
     ),
     Entry(

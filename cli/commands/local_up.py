@@ -80,10 +80,14 @@ def up(
         ),
     ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option("--port", metavar="P", help="The first broker's; by default 9092 or a free one.")
+        int | None,
+        typer.Option(
+            "--port", metavar="P", min=1, max=65535, help="The first broker's; by default 9092 or a free one."
+        ),
     ] = None,
     zookeeper_port: Annotated[
-        int | None, typer.Option("--zookeeper-port", metavar="P", help="By default 2181 or a free one.")
+        int | None,
+        typer.Option("--zookeeper-port", metavar="P", min=1, max=65535, help="By default 2181 or a free one."),
     ] = None,
 ) -> Report | ExitCode:
     """Start a ZooKeeper and brokers, and wait until they serve.

@@ -65,7 +65,8 @@ async def command(
 ) -> Report:
     """Send a record a line from stdin, and say where they went.
 
-    A key decides the partition as in Kafka's own clients; records without a key go to one partition after the other.
+    A key decides the partition as in Kafka's own clients. Records without a key go to the partitions in turn, a batch
+    to each.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.records.lines import LineFormat, parse_header

@@ -24,7 +24,9 @@ def command(
     invocation: Invocation,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if it is not there.")],
 ) -> Report:
-    """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder, so that old scripts run unchanged.
+    """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder for old scripts.
+
+    The commands and options of such scripts work. The output is klamm's, so whatever parses it has to be adapted.
 
     Each is a script of two lines that calls this klamm. Files that klamm has not written are never replaced.
     """

@@ -36,7 +36,8 @@ def start(
         Path | None, typer.Argument(metavar="FILE", help="A zoo.cfg: its clientPort, dataDir and other lines are used.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="P", help="2181 if it is free, otherwise another free port.")
+        int | None,
+        typer.Option("--port", metavar="P", min=1, max=65535, help="2181 if it is free, otherwise another free port."),
     ] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", metavar="DIR", help="Its data; a temporary folder if none is named.")

@@ -33,6 +33,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
             finally:
                 reading.end()
                 invocation.note_unanswered(cluster.unanswered)
+                invocation.waited_for = cluster.kept_waiting_longest()
                 invocation.has_sent_changes = invocation.has_sent_changes or cluster.has_sent_changes
 
 

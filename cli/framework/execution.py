@@ -80,8 +80,8 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
         failure = replace(
             failure,
             message=f"no answer within {invocation.timeout_s:g} s",
-            where=invocation.cluster_name,
-            hint="give it more time with --timeout SECONDS; --verbose says who does not answer",
+            where=invocation.waited_for or invocation.cluster_name,
+            hint="give it more time with --timeout SECONDS; --verbose shows who was asked, and who answered",
         )
     if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes:
         return replace(

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 from cli.framework.failure import Failure
 from cli.framework.terminal import has_colour, is_terminal
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end what blocks here: an event loop's own handler only takes note of the first one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Verbosity(IntEnum):
@@ -58,9 +75,10 @@ class Talk:
     def ask(self, question: str, *, is_yes_default: bool) -> bool:
         """Ask a yes-or-no question; an empty answer is the default, the end of input is no."""
         choice = "[Y/n]" if is_yes_default else "[y/N]"
-        sys.stderr.write(f"{question} {choice} ")
-        sys.stderr.flush()
-        answer = sys.stdin.readline()
+        with _interruptible():
+            sys.stderr.write(f"{question} {choice} ")
+            sys.stderr.flush()
+            answer = sys.stdin.readline()
         if not answer:
             self._write("")
             return False

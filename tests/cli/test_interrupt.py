@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -50,6 +51,25 @@ def run(folder: Path, *words: str, at_import: int) -> subprocess.CompletedProces
 def test_while_modules_are_loaded(tmp_path: Path, at_import: int) -> None:
     ran = run(tmp_path, "topics", "list", "-b", "127.0.0.1:1", at_import=at_import)
     assert (ran.returncode, ran.stdout, ran.stderr) == (ExitCode.INTERRUPTED, "", "error: interrupted\n")
+
+
+def test_at_a_question() -> None:
+    """An event loop takes the first Ctrl-C for itself, and a question does not let it turn."""
+    code = (
+        "import asyncio; from cli.framework.talk import Talk\n"
+        "async def main(): Talk().ask('really?', is_yes_default=False)\n"
+        "try: asyncio.run(main())\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stderr.read(len("really? [y/N] ")) == b"really? [y/N] "
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.stdout.read() == b"interrupted\n"
+        finally:
+            process.kill()
 
 
 def test_in_json_mode_it_is_an_object(tmp_path: Path) -> None:

@@ -179,6 +179,10 @@ class Cluster:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
+    def kept_waiting_longest(self) -> str | None:
+        """Return the broker that was waited for longest when the time ran out; None where no broker was."""
+        return None if self._wire is None else self._wire.kept_waiting_longest()
+
     @property
     def has_sent_changes(self) -> bool:
         """Whether anything was sent that may change the cluster, answered or not."""

@@ -33,6 +33,7 @@ FindAddresses = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
 """Finds further brokers of the cluster, host and port of each."""
 
 RETRY_PAUSE_S = 0.1
+_JUST_NOW_S = 1.0
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
@@ -100,6 +101,8 @@ class WireCluster:
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
+        self._cut_short: list[tuple[float, float, str]] = []
+        """Requests that were given up: when, after how many seconds, and who had not answered."""
         """What shows the outcome of changes that were sent and not answered, or not yet."""
         self.change_count = 0
         """How many changes were sent, answered or not."""
@@ -297,6 +300,12 @@ class WireCluster:
         client = None if node is None else self._clients.get((node.host, node.port))
         return client is not None and client.is_connected
 
+    def kept_waiting_longest(self) -> str | None:
+        """Return who had been silent for longest when the caller's time ran out, which has just happened."""
+        now = time.monotonic()
+        just_now = [(waited_s, address) for ended, waited_s, address in self._cut_short if now - ended < _JUST_NOW_S]
+        return max(just_now)[1] if just_now else None
+
     async def close(self) -> None:
         """Close all connections."""
         clients, self._clients, self._any = list(self._clients.values()), {}, None
@@ -430,8 +439,9 @@ class WireCluster:
                 raise _outcome_unknown(error, look) from error
             raise unreachable(error) from error
         except asyncio.CancelledError:
-            waited_s = time.monotonic() - started
-            self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
+            now = time.monotonic()
+            self._observe(f"{client.address} had not answered {_name(request)} after {now - started:.1f} s")
+            self._cut_short.append((now, now - started, client.address))
             raise
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.network.client import BrokerClient
 
 PROBE_S = 5.0
+_PROBE_SHARE = 0.4
+"""Of the time of the whole command: the rest has to be read as well."""
 """A broker that has not answered by then counts as silent."""
 _PINGS = 5
 _FETCH_OF_3_7 = 16
@@ -68,7 +70,8 @@ async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:
 
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
-    probes = await probe_brokers(facts.snapshot, cluster.target.client_properties, silent)
+    limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
+    probes = await probe_brokers(facts.snapshot, cluster.target.client_properties, silent, limit_s=limit_s)
     return replace(
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
@@ -80,7 +83,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
 
 
 async def probe_brokers(
-    snapshot: ClusterSnapshot, properties: ClientProperties, silent: Mapping[int, str]
+    snapshot: ClusterSnapshot, properties: ClientProperties, silent: Mapping[int, str], *, limit_s: float = PROBE_S
 ) -> dict[int, BrokerProbe]:
     """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up.
 
@@ -88,7 +91,7 @@ async def probe_brokers(
     """
     async with asyncio.TaskGroup() as group:
         tasks = {
-            broker.id: group.create_task(_probe(broker, properties), name=f"probe-{broker.id}")
+            broker.id: group.create_task(_probe(broker, properties, limit_s), name=f"probe-{broker.id}")
             for broker in snapshot.brokers
             if broker.id not in silent
         }
@@ -96,14 +99,14 @@ async def probe_brokers(
     return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
-async def _probe(broker: BrokerInfo, properties: ClientProperties) -> BrokerProbe:
+async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: float) -> BrokerProbe:
     from engine.network.client import BrokerClient
     from engine.network.errors import NetworkError
 
     plain = [e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT]
     if not plain:
         return BrokerProbe()
-    limit_ms = int(PROBE_S * 1000)
+    limit_ms = int(limit_s * 1000)
     client = BrokerClient(
         plain[0].host,
         plain[0].port,
@@ -112,11 +115,11 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties) -> BrokerProb
         request_timeout_ms=limit_ms,
     )
     try:
-        async with asyncio.timeout(PROBE_S):
+        async with asyncio.timeout(limit_s):
             await client.connect()
             return await _ask(client)
     except TimeoutError:
-        return BrokerProbe(trouble=f"no answer within {PROBE_S:g} s")
+        return BrokerProbe(trouble=f"no answer within {limit_s:g} s")
     except (NetworkError, RemoteProtocolError, OSError) as error:
         return BrokerProbe(trouble=str(error))
     finally:

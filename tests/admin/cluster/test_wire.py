@@ -36,6 +36,7 @@ from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopic
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from engine.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
 from engine.protocol.apis.describe_configs import DescribeConfigsResponse
+from engine.protocol.apis.list_offsets import ListOffsetsRequest
 from engine.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -411,6 +412,20 @@ def test_no_version_of_metadata_creates_a_topic(version: int) -> None:
             assert not request.topics, "an old broker may create what it is asked for by name"
 
     play(scene, version_max={ApiKey.METADATA: version})
+
+
+def test_whoever_kept_the_command_waiting_is_known_when_its_time_is_over() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        second = cluster.brokers[1]
+        second.answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
+        await wire.nodes()
+        assert wire.kept_waiting_longest() is None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await wire.call_broker(second.id, ListOffsetsRequest())
+        assert wire.kept_waiting_longest() == f"{second.host}:{second.port}"
+
+    play(scene)
 
 
 def test_an_api_that_the_broker_does_not_have() -> None:
