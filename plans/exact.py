@@ -166,17 +166,19 @@ class Master:
         return chosen if len(chosen) == len(self.model.factor) else None
 
 
-def run_limited(solver: Any, checks_max: int) -> int:
+def run_limited(solver: Any, checks_max: int, is_enough: Callable[[float, float], bool] | None = None) -> int:
     """Run an integer program until it is solved, or HiGHS has looked so often whether to go on; return how often.
 
-    It looks at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
+    It looks at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node. ``is_enough`` is told at
+    each of them what was found and the bound, and may end the run.
     """
     checks = 0
 
     def look(event: Any) -> None:
         nonlocal checks
         checks += 1
-        if checks > checks_max:
+        found, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
+        if checks > checks_max or (is_enough is not None and is_enough(found, bound)):
             event.interrupt()
 
     solver.cbMipInterrupt += look

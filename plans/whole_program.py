@@ -7,9 +7,9 @@ better is left, or the work is used up. First the figure that is minimised; at i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, gcd
+from math import ceil, gcd, isfinite
 from typing import Any
 
 import highspy
@@ -33,6 +33,9 @@ _NODES_MAX = 5_000
 _SHARE = 2
 """Where moves are counted, the first run takes one part in so many of the work; the rest asks for one move less."""
 
+_PATIENCE = 20
+"""After so many looks at the same bound, one below what was found, it is time to ask for one move less."""
+
 Entry = tuple[int, float]
 
 
@@ -45,6 +48,21 @@ def variables_of(problem: Problem) -> int:
     """Return how many variables it has: one for each movable partition and broker, two with leaders."""
     cells = len(problem.movable) * len(problem.brokers)
     return cells * (1 + (Aim.LEADERS in problem.aim))
+
+
+@dataclass(slots=True)
+class _Standstill:
+    """Notices that the bound stays one below what was found, so that a single question is left."""
+
+    looks: int = 0
+    bound: float = 0.0
+
+    def is_over(self, found: float, bound: float) -> bool:
+        """Take one look of the solver into account; both figures are counts of moves."""
+        least = ceil(bound - _NOISE) if isfinite(bound) else bound
+        self.looks = self.looks + 1 if least == self.bound and found - least == 1 else 0
+        self.bound = least
+        return self.looks >= _PATIENCE
 
 
 @dataclass(slots=True)
@@ -66,7 +84,8 @@ class WholeProgram:
         unit = max(1.0, float(self.model.weight.mean())) if weights else 1.0
         costs = np.where(self.model.is_held, 0.0, self.model.weight[:, None] / unit).ravel()
         is_counted = len(set(weights)) == 1
-        found, dual = self._minimise(costs, share=_SHARE if is_counted else 1)
+        share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (1, None)
+        found, dual = self._minimise(costs, share, is_enough)
         grain = gcd(*weights) or 1
         least = max(0, ceil((dual - _NOISE) * unit / grain)) * grain
         if is_counted and found is not None:
@@ -161,7 +180,9 @@ class WholeProgram:
         indexes = np.array([index for index, _ in found], np.int32)
         self._solver.addRow(low, high, len(found), indexes, np.array([value for _, value in found]))
 
-    def _minimise(self, costs: Any, share: int = 1) -> tuple[Solution | None, float]:
+    def _minimise(
+        self, costs: Any, share: int = 1, is_enough: Callable[[float, float], bool] | None = None
+    ) -> tuple[Solution | None, float]:
         """Return the best plan and the solver's bound. Takes one part in ``share`` of the work that is left."""
         solver = self._solver
         solver.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), np.asarray(costs, float))
@@ -171,7 +192,7 @@ class WholeProgram:
             given = highspy.HighsSolution()
             given.col_value = self._values(self.start)
             solver.setSolution(given)
-        self.work.spend(CHECK * run_limited(solver, self.work.left // CHECK // share))
+        self.work.spend(CHECK * run_limited(solver, self.work.left // CHECK // share, is_enough))
         info = solver.getInfo()
         bound = float(info.mip_dual_bound)
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

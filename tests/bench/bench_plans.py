@@ -49,6 +49,7 @@ CASES = (
     Case("s4_remove1", ("decommission", "1012", *LEVEL), "129 / 30", "none levels"),
     Case("s4_replace1", ("replace", "1012=1013"), "96 / 30", "96 / 30 topicmappr"),
     Case("s4_add3", ("rebalance", *LEVEL), "252 / 84", "262 / 132 kafka-utils"),
+    Case("s4_add3", ("rebalance", "--aim", "bytes", "--minimise", "moves"), "33 / 6", "by bytes on brokers"),
     Case("s5_rebalance_skew", ("rebalance", *LEVEL), "149 / 65", "157 / 118 kafka-utils"),
     Case("s6_rf2to3", ("factor", "3", *LEVEL), "264 / 8", "264 / 0 topicmappr, leaders not level"),
     Case("s7_rackfix", ("racks", *LEVEL), "284 / 15", "286 / 127 kafka-utils"),

@@ -51,7 +51,6 @@ def test_killed_after_every_step_another_machine_goes_on(
     assert whole.code == 0, whole.err
     assert {line.split()[0] for line in steps} == set(Step), "every step is killed after once"
     back = made_plan(by_wire, tmp_path / "first", topic_name, *here)
-    print(f"killed with -9 after each of {len(steps)} steps")
 
     for after in range(1, len(steps) + 1):
         plan, target = (back, here) if after % 2 else (forth, there)
@@ -75,6 +74,7 @@ def test_killed_after_every_step_another_machine_goes_on(
         assert by_znodes.leaders(topic_name) == [one[0] for one in target], steps[after - 1]
         nothing_is_left(by_znodes, topic_name)
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
+    print(f"killed with -9 after each of {len(steps)} steps: {', '.join(steps)}")
 
 
 async def end_lock_session(three_brokers: LocalCluster) -> None:
