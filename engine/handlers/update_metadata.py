@@ -3,6 +3,8 @@
 Behaviour
 * Tells a broker what clients are to be told of the cluster; the controller sends it. STALE_BROKER_EPOCH and
   STALE_CONTROLLER_EPOCH refuse it as a whole.
+* One that names many partitions is taken over in turns with other requests; the next update waits for it, and readers
+  see nothing of it before all is there.
 * Live brokers are replaced, partitions merged; leader -2 takes a partition out of the cache. Whoever waits for a topic
   to be led looks again.
 
@@ -13,23 +15,46 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.handlers.broker_epochs import is_stale
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from engine.replication.metadata_cache import names_many_partitions
 
 
 @handles(ApiKey.UPDATE_METADATA)
-def update_metadata(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+def update_metadata(
+    context: RequestContext, request: UpdateMetadataRequest
+) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
     """Learn what clients are to be told of the cluster."""
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    manager = context.broker.replica_manager
+    if manager.is_updating_metadata or names_many_partitions(request):
+        return _update_in_turns(context, request)
     try:
-        deleted = context.broker.replica_manager.update_metadata(request, correlation_id=context.correlation_id)
+        deleted = manager.update_metadata(request, correlation_id=context.correlation_id)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
+    return _updated(context, deleted)
+
+
+async def _update_in_turns(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    manager = context.broker.replica_manager
+    try:
+        deleted = await manager.update_metadata_in_turns(request, correlation_id=context.correlation_id)
+    except KafkaError as error:
+        return UpdateMetadataResponse(error_code=error.code)
+    return _updated(context, deleted)
+
+
+def _updated(context: RequestContext, deleted: list[TopicPartition]) -> UpdateMetadataResponse:
     if deleted:
         context.broker.group_coordinator.offsets.partitions_deleted(deleted)
     for topic in {topic_partition.topic for topic_partition in deleted}:

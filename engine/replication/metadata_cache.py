@@ -7,7 +7,7 @@ ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,14 @@ from engine.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
 )
 from engine.replication.state_change_log import StateChangeLogger
+from engine.replication.state_changes import Breather
 
 _NO_PARTITIONS: Mapping[int, PartitionMetadata] = {}
+
+_STEP = 100
+"""So many partitions are taken over at a stretch: half a millisecond."""
+
+_AT_ONCE_MAX = 500
 
 
 class PartitionMetadata:
@@ -150,6 +156,29 @@ class MetadataCache:
 
         Brokers are replaced as a whole, partitions are merged. The caller has checked the epochs.
         """
+        steps = self._steps(request, correlation_id)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+
+    async def update_in_turns(self, request: UpdateMetadataRequest, correlation_id: int) -> list[TopicPartition]:
+        """Do the same, and give way to the event loop meanwhile; readers have the old snapshot until all is done.
+
+        No other update may begin before this one has ended.
+        """
+        steps, breather = self._steps(request, correlation_id), Breather()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            await breather.give_way()
+
+    def _steps(
+        self, request: UpdateMetadataRequest, correlation_id: int
+    ) -> Generator[None, None, list[TopicPartition]]:
         old = self.snapshot
         brokers: Mapping[int, BrokerInfo] = {b.id: _broker_info(b) for b in request.live_brokers}
         nodes: Mapping[str, Mapping[int, Node]] = _nodes_by_listener(brokers)
@@ -157,10 +186,14 @@ class MetadataCache:
             brokers, nodes = old.brokers, old.nodes
         ids = _TopicIds(old)
         topics = dict(old.topics)
-        for topic_state in request.topic_states:
-            ids.assign(topic_state.topic_name, topic_state.topic_id)
-        states = _partition_states(request)
-        deleted = self._merge(topics, ids, states)
+        source = (
+            f"in response to UpdateMetadata request sent by controller {request.controller_id} "
+            f"epoch {request.controller_epoch} with correlation id {correlation_id}"
+        )
+        retired: list[Mapping[int, PartitionMetadata]] = []
+        deleted, count = yield from self._merge(topics, ids, request, source, retired)
+        has_new_brokers = brokers is not old.brokers
+        del old
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
             brokers=brokers,
@@ -169,68 +202,84 @@ class MetadataCache:
             topic_ids=ids.by_name,
             topic_names=ids.names,
         )
-        if deleted or brokers is not old.brokers:
+        if deleted or has_new_brokers:
             self.derived.clear()
-        if states:
-            self._log_update(request, correlation_id, states, deleted)
+        if count:
+            added = count - len(deleted)
+            self._log.info(f"Add {added} partitions and deleted {len(deleted)} partitions from metadata cache {source}")
         for listener in list(self.update_listeners):
             listener()
+        # Freeing them takes a while, too.
+        for _ in range(len(retired)):
+            retired.pop()
+            yield
         return deleted
 
     def _merge(
         self,
         topics: dict[str, Mapping[int, PartitionMetadata]],
         ids: _TopicIds,
-        states: list[tuple[str, UpdateMetadataPartitionState]],
-    ) -> list[TopicPartition]:
+        request: UpdateMetadataRequest,
+        source: str,
+        retired: list[Mapping[int, PartitionMetadata]],
+    ) -> Generator[None, None, tuple[list[TopicPartition], int]]:
+        """Merge what the request says; return the deleted partitions and how many it names. Yields now and then.
+
+        ``retired`` receives what is replaced.
+        """
+        for topic_state in request.topic_states:
+            ids.assign(topic_state.topic_name, topic_state.topic_id)
         copied: dict[str, dict[int, PartitionMetadata]] = {}
         deleted: dict[TopicPartition, None] = {}
-        for topic, state in states:
+        is_tracing = self._log.is_tracing
+        count = 0
+        for topic, state in _partition_states(request):
             partitions = copied.get(topic)
             if partitions is None:
-                partitions = copied[topic] = dict(topics.get(topic, _NO_PARTITIONS))
-            topic_partition = TopicPartition(topic, state.partition_index)
+                present = topics.get(topic, _NO_PARTITIONS)
+                partitions = copied[topic] = dict(present)
+                retired.append(present)
             if state.leader == LEADER_DURING_DELETE:
                 partitions.pop(state.partition_index, None)
-                deleted[topic_partition] = None
+                deleted[TopicPartition(topic, state.partition_index)] = None
             else:
                 partitions[state.partition_index] = _partition_metadata(state)
-                deleted.pop(topic_partition, None)
-        for topic, partitions in copied.items():
+                if deleted:
+                    deleted.pop(TopicPartition(topic, state.partition_index), None)
+            if is_tracing:
+                self._trace(topic, state, source)
+            count += 1
+            if count % _STEP == 0:
+                yield
+        for number, (topic, partitions) in enumerate(copied.items()):
             if partitions:
                 topics[topic] = partitions
             else:
                 topics.pop(topic, None)
                 ids.assign(topic, ZERO_TOPIC_ID)
-        return list(deleted)
+            if number % _STEP == _STEP - 1:
+                yield
+        return list(deleted), count
 
-    def _log_update(
-        self,
-        request: UpdateMetadataRequest,
-        correlation_id: int,
-        states: list[tuple[str, UpdateMetadataPartitionState]],
-        deleted: list[TopicPartition],
-    ) -> None:
-        source = (
-            f"in response to UpdateMetadata request sent by controller {request.controller_id} "
-            f"epoch {request.controller_epoch} with correlation id {correlation_id}"
-        )
-        if self._log.is_tracing:
-            for topic, state in states:
-                where = f"partition {topic}-{state.partition_index}"
-                if state.leader == LEADER_DURING_DELETE:
-                    self._log.trace(f"Deleted {where} from metadata cache {source}")
-                else:
-                    self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
-        added = len(states) - len(deleted)
-        self._log.info(f"Add {added} partitions and deleted {len(deleted)} partitions from metadata cache {source}")
+    def _trace(self, topic: str, state: UpdateMetadataPartitionState, source: str) -> None:
+        where = f"partition {topic}-{state.partition_index}"
+        if state.leader == LEADER_DURING_DELETE:
+            self._log.trace(f"Deleted {where} from metadata cache {source}")
+        else:
+            self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
 
 
-def _partition_states(request: UpdateMetadataRequest) -> list[tuple[str, UpdateMetadataPartitionState]]:
-    """Return all partition states with their topics, grouped (version 5 and later) or not."""
+def names_many_partitions(request: UpdateMetadataRequest) -> bool:
+    """Return whether to take the request over in turns: a hundred thousand partitions hold the loop for a second."""
+    count = len(request.ungrouped_partition_states)
+    return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
+
+
+def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, UpdateMetadataPartitionState]]:
+    """Yield all partition states with their topics, grouped (version 5 and later) or not."""
     if request.topic_states:
-        return [(t.topic_name, state) for t in request.topic_states for state in t.partition_states]
-    return [(state.topic_name, state) for state in request.ungrouped_partition_states]
+        return ((t.topic_name, state) for t in request.topic_states for state in t.partition_states)
+    return ((state.topic_name, state) for state in request.ungrouped_partition_states)
 
 
 def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadata:

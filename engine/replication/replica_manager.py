@@ -104,6 +104,7 @@ class ReplicaManager:
         self._made_now: set[TopicPartition] = set()
         """Logs that were made for a change and are not opened yet: no checkpoint knows their high watermark."""
         self._changes = StateChangeQueue()
+        self._metadata_updates = StateChangeQueue()
         self._supervisor = Supervisor("replica-manager")
 
     # -- life
@@ -190,9 +191,31 @@ class ReplicaManager:
     def update_metadata(self, request: UpdateMetadataRequest, *, correlation_id: int) -> list[TopicPartition]:
         """Take an UpdateMetadata request over; return the partitions that are being deleted.
 
+        Not while ``is_updating_metadata``.
+
         Raises:
             KafkaError: STALE_CONTROLLER_EPOCH.
         """
+        self._take_controller_epoch(request, correlation_id)
+        return self.metadata_cache.update(request, correlation_id)
+
+    async def update_metadata_in_turns(
+        self, request: UpdateMetadataRequest, *, correlation_id: int
+    ) -> list[TopicPartition]:
+        """Do the same after the updates that came before, and let others have the event loop meanwhile."""
+
+        async def update() -> list[TopicPartition]:
+            self._take_controller_epoch(request, correlation_id)
+            return await self.metadata_cache.update_in_turns(request, correlation_id)
+
+        return await self._metadata_updates.run(update)
+
+    @property
+    def is_updating_metadata(self) -> bool:
+        """An update that gives way is under way: the next one has to wait for it."""
+        return self._metadata_updates.is_busy
+
+    def _take_controller_epoch(self, request: UpdateMetadataRequest, correlation_id: int) -> None:
         if request.controller_epoch < self.controller_epoch:
             sentence = (
                 f"Received update metadata request with correlation id {correlation_id} from an old controller "
@@ -201,9 +224,7 @@ class ReplicaManager:
             )
             self.state_change_log.warning(sentence)
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, sentence)
-        deleted = self.metadata_cache.update(request, correlation_id)
         self.controller_epoch = request.controller_epoch
-        return deleted
 
     def host(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition, made new where it is not hosted yet. For state changes only."""

@@ -24,6 +24,10 @@ class StateChangeQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_busy = False
 
+    @property
+    def is_busy(self) -> bool:
+        return self._is_busy
+
     async def run(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Wait for the turn, carry the change out, and return its result."""
         if self._is_busy:

@@ -1,12 +1,19 @@
-"""A client's connection that is given up while it opens."""
+"""A client's side of a connection: opening, versions, answers that are lent, and what it says when things go wrong."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from network_serving import answer_with_name, run, serving
 
 from engine.network.client import BrokerClient, ConnectFailed
+from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.network.request import Deferred, RequestHead
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.protocol.apis.metadata import MetadataRequest
 
 
 def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
@@ -35,3 +42,60 @@ def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
         await server.wait_closed()
 
     asyncio.run(run())
+
+
+def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
+    sizes = [10, 70_000, 65_400, 65_536, 0, 300_000, 1, 2_000_000, 131_072 - 60, 40]
+
+    async def check() -> None:
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+            data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=content(body.max_wait_ms))
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+        def content(size: int) -> bytes:
+            return (b"%07d" % size * (size // 7 + 1))[:size]
+
+        def records(answer: Any) -> bytes:
+            return bytes(answer.responses[0].partitions[0].records)
+
+        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="follower", lends_answers=True)
+            for size in sizes:
+                answer = await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
+                await asyncio.sleep(0)
+                assert records(answer) == content(size)
+            answers = [client.post(FetchRequest(topics=[], max_wait_ms=size), 11) for size in sizes]
+            assert [records(answer) for answer in await asyncio.gather(*answers)] == list(map(content, sizes))
+            await client.close()
+
+    run(check)
+
+
+def test_the_client_says_what_went_wrong() -> None:
+    async def check() -> None:
+        deferred = Deferred()
+        async with serving({ApiKey.METADATA: lambda request, body: deferred}) as (server, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            with pytest.raises(RequestTimedOut, match="MetadataRequest"):
+                await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
+            waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
+            await asyncio.sleep(0)
+            await server.stop()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            await client.close()
+
+    run(check)
+
+
+def test_versions_are_negotiated() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            assert await client.version_for(ApiKey.METADATA) == 12
+            assert await client.version_for(ApiKey.METADATA, version_max=4) == 4
+            with pytest.raises(NoCommonVersion, match="LIST_OFFSETS"):
+                await client.version_for(ApiKey.LIST_OFFSETS)
+            await client.close()
+
+    run(check)

@@ -10,35 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from network_serving import read_frame, run, serving
+from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.network.client import BrokerClient
 from engine.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
-from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.network.errors import ConnectionLost
 from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, LargeAnswer, RequestHead
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.network.server import ListenerSpec
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.protocol.frames import encode_request
-
-
-def metadata_request(name: str, correlation_id: int) -> bytes:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-    return bytes(encode_request(request, 4, correlation_id, "test"))
-
-
-def answer_with_name(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-    assert body.topics is not None
-    return MetadataResponse(brokers=[], topics=[], cluster_id=body.topics[0].name)
-
-
-def correlation_ids(frames: list[bytes]) -> list[int]:
-    return [struct.unpack_from(">i", frame)[0] for frame in frames]
 
 
 def test_pipelined_requests_are_answered_in_their_order() -> None:
@@ -284,33 +270,6 @@ def test_small_and_large_file_ranges_are_spliced_in(tmp_path: Path, is_behind_an
     run(check)
 
 
-def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
-    sizes = [10, 70_000, 65_400, 65_536, 0, 300_000, 1, 2_000_000, 131_072 - 60, 40]
-
-    async def check() -> None:
-        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
-            data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=content(body.max_wait_ms))
-            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-
-        def content(size: int) -> bytes:
-            return (b"%07d" % size * (size // 7 + 1))[:size]
-
-        def records(answer: Any) -> bytes:
-            return bytes(answer.responses[0].partitions[0].records)
-
-        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="follower", lends_answers=True)
-            for size in sizes:
-                answer = await client.send(FetchRequest(topics=[], max_wait_ms=size), 11)
-                await asyncio.sleep(0)
-                assert records(answer) == content(size)
-            answers = [client.post(FetchRequest(topics=[], max_wait_ms=size), 11) for size in sizes]
-            assert [records(answer) for answer in await asyncio.gather(*answers)] == list(map(content, sizes))
-            await client.close()
-
-    run(check)
-
-
 def test_a_range_beyond_the_files_end_closes_the_connection_instead_of_lying(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(100_000))
@@ -428,36 +387,6 @@ def test_a_taken_port_is_named_with_a_hint() -> None:
     run(check)
 
 
-def test_the_client_says_what_went_wrong() -> None:
-    async def check() -> None:
-        deferred = Deferred()
-        async with serving({ApiKey.METADATA: lambda request, body: deferred}) as (server, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            with pytest.raises(RequestTimedOut, match="MetadataRequest"):
-                await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
-            waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
-            await asyncio.sleep(0)
-            await server.stop()
-            with pytest.raises(ConnectionLost):
-                await waiting
-            await client.close()
-
-    run(check)
-
-
-def test_versions_are_negotiated() -> None:
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            assert await client.version_for(ApiKey.METADATA) == 12
-            assert await client.version_for(ApiKey.METADATA, version_max=4) == 4
-            with pytest.raises(NoCommonVersion, match="LIST_OFFSETS"):
-                await client.version_for(ApiKey.LIST_OFFSETS)
-            await client.close()
-
-    run(check)
-
-
 def test_a_thousand_connections_are_served_and_cost_little() -> None:
     async def check() -> None:
         async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
@@ -525,88 +454,6 @@ def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_orde
             got = [int.from_bytes((await read_frame(reader))[:4]) for _ in range(PENDING_ANSWERS_MAX)]
             assert got == list(range(PENDING_ANSWERS_MAX))
             assert len(asked) == PENDING_ANSWERS_MAX - 1
-            writer.close()
-
-    run(check)
-
-
-def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of the question; the answers keep their order."""
-    beside: list[str] = []
-    to_thread = asyncio.to_thread
-
-    async def noted(function: Any, *args: Any) -> Any:
-        beside.append(function.__name__)
-        return await to_thread(function, *args)
-
-    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
-
-    async def metadata(request: RequestHead, body: MetadataRequest) -> LargeAnswer:
-        return LargeAnswer(MetadataResponse(cluster_id=str(len(body.topics or ()))))
-
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
-            writer.write(metadata_request("t", 1) + metadata_request("t", 2))
-            writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 3, "c")))
-            answers = [await read_frame(reader) for _ in range(3)]
-            assert correlation_ids(answers) == [1, 2, 3]
-            assert str(len(names)).encode() in answers[2]
-            assert len(beside) == 4, "three answers, and one request"
-            writer.close()
-
-    run(check)
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-def test_large_requests_are_decoded_and_encoded_beside_the_loop(
-    is_async: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beside: list[str] = []
-    to_thread = asyncio.to_thread
-
-    async def noted(function: Any, *args: Any) -> Any:
-        beside.append(function.__name__)
-        return await to_thread(function, *args)
-
-    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
-    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
-
-    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-        return MetadataResponse(cluster_id=str(len(body.topics or ())))
-
-    async def metadata_later(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-        await asyncio.sleep(0)
-        return metadata(request, body)
-
-    async def check() -> None:
-        waiting = Deferred()
-        handlers = {
-            ApiKey.METADATA: metadata_later if is_async else metadata,
-            ApiKey.FETCH: lambda request, body: waiting,
-        }
-        async with serving(handlers) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            for number, topics in enumerate((names[:1], names, names[:2])):
-                writer.write(bytes(encode_request(MetadataRequest(topics=topics), 4, number, "c")))
-            writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 3, "c")))
-            writer.write(bytes(encode_request(MetadataRequest(topics=names), 4, 4, "c")))
-            answers = [await read_frame(reader) for _ in range(3)]
-            assert correlation_ids(answers) == [0, 1, 2]
-            assert str(len(names)).encode() in answers[1]
-            async with asyncio.timeout(20):
-                while len(beside) < 4:
-                    await asyncio.sleep(0.001)
-            waiting.complete(FetchResponse(responses=[]))
-            assert correlation_ids([await read_frame(reader) for _ in range(2)]) == [3, 4]
-            assert len(beside) == 4, "decoded and encoded, twice"
-
-            damaged = bytearray(encode_request(MetadataRequest(topics=names), 4, 5, "c"))
-            damaged[-20:] = b"\xff" * 20
-            writer.write(bytes(damaged))
-            async with asyncio.timeout(20):
-                assert await reader.read() == b""
             writer.close()
 
     run(check)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from pathlib import Path
 from typing import Any
+
+import pytest
+from replicated_brokers import StandInBroker, world
+from virtual_time import run_virtual
 
 from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.handlers.update_metadata import update_metadata
+from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -13,6 +22,7 @@ from engine.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from engine.replication import state_changes
 from engine.replication.metadata_cache import MetadataCache
 
 ID_A, ID_B = bytes(15) + b"\x0a", bytes(15) + b"\x0b"
@@ -121,3 +131,43 @@ def test_listeners_are_told_after_the_change() -> None:
     cache.update_listeners.append(lambda: seen.append(list(cache.topics)))
     updated(cache, topic("a", ID_A, state(0)))
     assert seen == [["a"]]
+
+
+def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes meanwhile waits for it: nothing of either is lost."""
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    many = [topic(f"t-{n}", n.to_bytes(16, "big"), *(state(index) for index in range(60))) for n in range(1, 21)]
+
+    async def test() -> None:
+        async with world(tmp_path, 1) as w:
+            broker = w.brokers[1]
+            updated(broker.metadata_cache, topic("a", ID_A, state(0)), many[0])
+            before = broker.metadata_cache.snapshot
+            taking_over = asyncio.ensure_future(sent(broker, *many))
+            await asyncio.sleep(0)
+            assert broker.replica_manager.is_updating_metadata
+            following = asyncio.ensure_future(sent(broker, topic("t-1", bytes(15) + b"\x01", state(0, leader=2))))
+            turns = 0
+            while broker.metadata_cache.snapshot is before:
+                turns += 1
+                await asyncio.sleep(0)
+            await asyncio.gather(taking_over, following)
+            assert turns >= 5
+            assert len(before.topics) == 2
+            cache = broker.metadata_cache
+            assert sorted(cache.topics) == sorted(["a", *(one.topic_name for one in many)])
+            assert {cache.topic_name(one.topic_id) for one in many} == {one.topic_name for one in many}
+            assert [cache.partitions("t-1")[index].leader for index in (0, 1)] == [2, 1]
+            assert all(len(cache.partitions(one.topic_name)) == 60 for one in many)
+            assert not broker.replica_manager.is_updating_metadata
+
+    run_virtual(test)
+
+
+async def sent(broker: StandInBroker, *topics: UpdateMetadataTopicState) -> Any:
+    """Return the broker's answer to a controller's request."""
+    request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=list(topics))
+    answer = update_metadata(broker.context(ApiKey.UPDATE_METADATA, 8), request)
+    return await answer if inspect.isawaitable(answer) else answer

@@ -107,6 +107,38 @@ def test_a_flush_that_had_no_file_is_refused_and_succeeds_later(broker: ManagedL
     assert broker.failed == []
 
 
+@pytest.mark.parametrize("left", range(6))
+def test_of_the_snapshots_whose_flush_had_no_file_only_the_newest_is_needed(
+    tmp_path: Path, shortage: Shortage, left: int
+) -> None:
+    """After such a flush only the newest is known to be brought to the disk later. What a power failure takes of the
+    others is noticed, and read from the log instead."""
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
+    for n in range(10):
+        log.append_as_leader(data_batch(b"v" * 50, timestamp_ms=NOW_MS, producer=(1, 0, n)), 0)
+    shortage.left = left
+    with pytest.raises(KafkaError):
+        log.flush()
+    shortage.left = 1 << 30
+    log.flush()
+    assert log.recovery_point == 10
+    *older, newest = sorted(log.dir.glob("*.snapshot"))
+    assert older and newest.stat().st_size
+    for path in older:
+        path.write_bytes(b"")
+    again = open_log(log.dir, LogConfig(segment_bytes=400), clean=False)
+    again.truncate_to(4)
+    refused_with = []
+    for sequence in (9, 5):
+        with pytest.raises(KafkaError) as caught:
+            again.append_as_leader(data_batch(b"x", timestamp_ms=NOW_MS, producer=(1, 0, sequence)), 0)
+        refused_with.append(caught.value.code)
+    assert refused_with == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+    assert again.append_as_leader(data_batch(b"x", timestamp_ms=NOW_MS, producer=(1, 0, 4)), 0).last_offset == 4
+    again.close()
+    log.close()
+
+
 def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedLogs, shortage: Shortage) -> None:
     broker.create(TP)
     broker.logs.checkpoint()

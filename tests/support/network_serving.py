@@ -16,6 +16,8 @@ from engine.network.routes import HandlerSpec, RouteTable
 from engine.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.protocol.api_keys import API_SPECS, ApiKey
 from engine.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.protocol.frames import encode_request
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -61,3 +63,20 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(30):
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         return await reader.readexactly(size)
+
+
+def metadata_request(name: str, correlation_id: int) -> bytes:
+    """Return the frame of a request that asks for one topic."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    return bytes(encode_request(request, 4, correlation_id, "test"))
+
+
+def correlation_ids(frames: list[bytes]) -> list[int]:
+    """Return which requests these answers belong to."""
+    return [struct.unpack_from(">i", frame)[0] for frame in frames]
+
+
+def answer_with_name(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+    """Name the cluster as the topic that was asked for."""
+    assert body.topics is not None
+    return MetadataResponse(brokers=[], topics=[], cluster_id=body.topics[0].name)
