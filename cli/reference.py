@@ -19,7 +19,7 @@ from cli.framework.root import Entry, load
 from cli.main import root_command
 from cli.output.format import OutputFormat
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_kafka_tools import NOT_HERE, TOOLS
 from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
@@ -59,7 +59,8 @@ def page() -> str:
 
 def tools_page() -> str:
     """Return the page that has every option of Kafka's tools, with what it is here."""
-    return _TOOLS_HEAD + "\n".join(line for tool in TOOLS for line in _tool_options(tool)) + "\n"
+    lines = [line for tool in TOOLS for line in _tool_options(tool)]
+    return _TOOLS_HEAD + "\n".join([*lines, *_tools_not_here()]) + "\n"
 
 
 def main() -> None:
@@ -164,6 +165,14 @@ def _tool_options(tool: KafkaTool) -> Iterator[str]:
     yield "|---|---|"
     yield from (f"| `{option}` | {_told(tool, tool.options.get(option))} |" for option in options)
     yield ""
+
+
+def _tools_not_here() -> Iterator[str]:
+    yield "## Tools without a command here\n"
+    yield "These are refused under their own names with exit code 2, whatever their options.\n"
+    yield "| tool | instead, or why not |"
+    yield "|---|---|"
+    yield from (f"| `{name}` | {instead} |" for name, instead in NOT_HERE.items())
 
 
 def _commands() -> Iterator[str]:

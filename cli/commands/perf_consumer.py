@@ -93,11 +93,7 @@ async def consumer(
             invocation.talk.warn(f"{option} has no effect here")
     if group_id is not None and (partition or not group_id):
         raise UsageError("--group needs a name, and excludes --partition: the group says which partitions to read")
-    if consumer_config is not None:
-        from engine.admin.cluster.client_properties import load_client_properties
-
-        use_bootstrap(invocation, load_client_properties(consumer_config).entries)
-
+    _use_config(invocation, consumer_config)
     from engine.admin.perf.consumer import ReadLoad
 
     load = ReadLoad(
@@ -114,6 +110,14 @@ async def consumer(
         None if duration is None else seconds_option("--duration", duration),
     )
     return await _read(invocation, load, start_at, is_detailed=show_detailed_stats, has_header=not hide_header)
+
+
+def _use_config(invocation: Invocation, file: Path | None) -> None:
+    """Take the brokers from a file of a consumer's settings."""
+    if file is not None:
+        from engine.admin.cluster.client_properties import load_client_properties
+
+        use_bootstrap(invocation, load_client_properties(file).entries)
 
 
 def _the_topic(name: str | None, topic: str | None) -> str:

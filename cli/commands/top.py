@@ -19,6 +19,7 @@ from cli.framework.terminal import is_terminal
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget
+    from tui.run import Wishes
 
 SCREENS = (
     "overview", "brokers", "topics", "partitions", "groups", "reassignments", "plans", "timeline", "spark",
@@ -89,7 +90,7 @@ def command(
         target = _with_places(_target(invocation, is_read_only=read_only), checkpoint, event_log, logs)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
-    from tui.run import Wishes, record_headless, run_dashboard, run_replay, theme_names
+    from tui.run import Wishes, run_dashboard, run_replay, theme_names
 
     known = theme_names(os.environ)
     if theme is not None and theme not in known:
@@ -108,7 +109,13 @@ def command(
     assert target is not None
     if not is_headless:
         return run_dashboard(target, wishes)
-    invocation.talk.say(f"recording {target.name} into {record}; Ctrl-C or TERM ends it")
+    return _record_headless(invocation, target, wishes)
+
+
+def _record_headless(invocation: Invocation, target: ClusterTarget, wishes: Wishes) -> int:
+    from tui.run import record_headless
+
+    invocation.talk.say(f"recording {target.name} into {wishes.record}; Ctrl-C or TERM ends it")
     recorded, code = record_headless(target, wishes)
     if recorded is not None:
         invocation.talk.say(f"{recorded.frames} frames, {recorded.size_bytes} bytes, {recorded.seconds:.0f} s")

@@ -294,6 +294,8 @@ def test_the_page_has_every_option_of_every_tool() -> None:
     for name, options in json.loads((FIXTURES / "options.json").read_text("utf-8")).items():
         table = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert [option for option in options if f"| `{option}` |" not in table] == []
+    refused = page.partition("## Tools without a command here\n")[2]
+    assert [name for name, instead in TOOLS_NOT_HERE.items() if f"| `{name}` | {instead} |" not in refused] == []
 
 
 def test_shims_are_the_shell_names_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
