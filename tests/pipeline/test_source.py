@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from wire_client import WireClient, describe_topic
 
 from engine.local.cluster import LocalCluster
 from klamm.spark import KafkaDataSource, klamm_kafka
@@ -34,6 +35,18 @@ def create(cluster: LocalCluster, name: str, *, partitions: int = 2, replicas: i
     settings = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
     admin.create_topics([new])[name].result(30)
+
+
+def add_partitions(cluster: LocalCluster, topic: str, total: int) -> None:
+    """Return when every broker tells of them: a producer that asks one of old cannot send to a new partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+    deadline = time.monotonic() + 60
+    for address in cluster.bootstrap_servers.split(","):
+        with WireClient(address) as client:
+            while len(describe_topic(client, topic).partitions) < total:
+                assert time.monotonic() < deadline, f"{address} does not hear of the new partitions"
+                time.sleep(0.02)
 
 
 def send(cluster: LocalCluster, topic: str, records: list[dict[str, Any]], **settings: Any) -> None:
@@ -272,8 +285,7 @@ def test_batches_of_a_wanted_size_and_a_restart(
     written = (tmp_path / "checkpoint" / "offsets" / "3").read_text().splitlines()[2]
     assert json.loads(written) == {topic: {"0": 500, "1": 500}}
     send(live_cluster, topic, numbered(1000, 100))
-    admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    add_partitions(live_cluster, topic, 3)
     send(live_cluster, topic, [{"value": b"new", "partition": 2}])
     ended(stream(found, **options))
     assert found.rows == sorted([(n % 2, n // 2, b"%d" % n) for n in range(1100)] + [(2, 0, b"new")])
@@ -313,8 +325,7 @@ def test_a_broker_dies_and_partitions_are_added_while_a_stream_runs(
         send(cluster, topic_name, spread(15_000, 3000, partitions=3))
         until(query, lambda: len(found.rows) >= 18_000)
         cluster.start_broker(victim)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_partitions([NewPartitions(topic_name, 6)])[topic_name].result(30)
+        add_partitions(cluster, topic_name, 6)
         send(cluster, topic_name, spread(18_000, 6000, partitions=6))
         expected = [row[:2] + row[3:4] for row in consumed(cluster, topic_name, 6)]
         until(query, lambda: len(found.rows) >= len(expected))
