@@ -284,6 +284,16 @@ def test_segments_roll_by_size_and_by_the_records_time(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 8]
 
 
+def test_jitter_rolls_a_segment_so_much_earlier(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
+    log.active_segment.roll_jitter_ms = 400
+    for timestamp_ms in (5_000, 5_000, 5_600):
+        log.append_as_leader(data_batch(b"a", timestamp_ms=timestamp_ms), 0)
+    assert len(log.segments) == 1
+    log.append_as_leader(data_batch(b"a", timestamp_ms=5_601), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
 def test_without_timestamps_segments_roll_by_the_clock(tmp_path: Path) -> None:
     environment = StandIn()
     log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000), environment)
@@ -346,6 +356,18 @@ def test_a_follower_keeps_what_the_leader_stamped(tmp_path: Path) -> None:
     assert (result.first_offset, result.last_offset, result.record_count) == (0, 7, 8)
     assert follower.segments[0].path.read_bytes() == whole
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((3, 0), (4, 4), (7, 6))
+
+
+def test_a_followers_segment_takes_what_just_fits(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "t-0")
+    for _ in range(7):
+        leader.append_as_leader(data_batch(b"a"), 0)
+    whole = leader.segments[0].path.read_bytes()
+    size = len(whole) // 7
+    follower = open_log(tmp_path / "u-0", LogConfig(segment_bytes=3 * size))
+    for position in range(0, len(whole), size):
+        follower.append_as_follower(memoryview(whole)[position : position + size])
+    assert [segment.base_offset for segment in follower.segments] == [0, 3, 6]
 
 
 def test_a_followers_indexes_know_each_batch_as_if_it_had_come_alone(tmp_path: Path) -> None:
