@@ -33,6 +33,7 @@ from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
+from engine.storage.placed_batches import replicated, segment_runs
 from engine.storage.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
@@ -356,6 +357,22 @@ def test_a_follower_keeps_what_the_leader_stamped(tmp_path: Path) -> None:
     assert (result.first_offset, result.last_offset, result.record_count) == (0, 7, 8)
     assert follower.segments[0].path.read_bytes() == whole
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((3, 0), (4, 4), (7, 6))
+
+
+def test_a_fetch_is_split_where_a_segment_would_be_full(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "t-0")
+    for _ in range(6):
+        leader.append_as_leader(data_batch(b"a"), 0)
+    whole = memoryview(leader.segments[0].path.read_bytes())
+    headers = list(iter_batches(whole))[1:]
+    size = headers[0][1].size_bytes
+    assert [len(run) for run in segment_runs(headers, 2 * size)] == [2, 2, 1]
+    assert [len(run) for run in segment_runs(headers[:3], 2 * size)] == [2, 1]
+    assert [len(run) for run in segment_runs(headers[:2], 2 * size - 1)] == [1, 1]
+    placed = replicated(whole, segment_runs(headers, 2 * size)[1])
+    assert placed.records == whole[3 * size : 5 * size]
+    assert [position for position, _ in placed.headers] == [0, size]
+    assert (placed.first_offset, placed.last_offset) == (3, 4)
 
 
 def test_a_followers_segment_takes_what_just_fits(tmp_path: Path) -> None:
