@@ -193,6 +193,16 @@ def test_log_append_time_is_stamped_with_a_new_checksum(tmp_path: Path) -> None:
     assert offset_of_max_timestamp(log) == (2, environment.clock.now_ms(), 0)
 
 
+def test_a_producers_first_batch_gets_the_log_append_time_too(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"), environment)
+    result = log.append_as_leader(data_batch(b"a", producer=(7, 0, 0)), 0)
+    stored = log.segments[0].path.read_bytes()
+    header = read_batch_header(stored, 0)
+    assert header.max_timestamp == result.log_append_time_ms == environment.clock.now_ms()
+    assert verify_crc(stored, 0, header.size_bytes)
+
+
 def test_a_producer_must_not_say_log_append_time(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
     batch = data_batch(b"a", timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=5)
