@@ -30,7 +30,7 @@ TESTED_BY = {
     "engine/storage/producer_state.py": ["storage/test_producers.py", "storage/test_log_model.py"],
     "engine/storage/leader_epoch_cache.py": ["storage/test_leader_epochs.py"],
     "engine/storage/log_append.py": ["storage/test_append.py", "storage/test_producers.py"],
-    "engine/storage/placed_batches.py": ["storage/test_append.py", "storage/test_log_model.py"],
+    "engine/storage/placed_batches.py": ["storage/test_append.py", "storage/test_producers.py"],
     "engine/storage/active_segment.py": [
         "storage/test_append.py",
         "storage/test_reads.py",

@@ -33,6 +33,7 @@ from engine.protocol.records.legacy import encode_message_set
 from engine.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
+from engine.storage.placed_batches import replicated, segment_runs
 from engine.storage.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
@@ -192,6 +193,16 @@ def test_log_append_time_is_stamped_with_a_new_checksum(tmp_path: Path) -> None:
     assert offset_of_max_timestamp(log) == (2, environment.clock.now_ms(), 0)
 
 
+def test_a_producers_first_batch_gets_the_log_append_time_too(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"), environment)
+    result = log.append_as_leader(data_batch(b"a", producer=(7, 0, 0)), 0)
+    stored = log.segments[0].path.read_bytes()
+    header = read_batch_header(stored, 0)
+    assert header.max_timestamp == result.log_append_time_ms == environment.clock.now_ms()
+    assert verify_crc(stored, 0, header.size_bytes)
+
+
 def test_a_producer_must_not_say_log_append_time(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
     batch = data_batch(b"a", timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=5)
@@ -284,6 +295,16 @@ def test_segments_roll_by_size_and_by_the_records_time(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 8]
 
 
+def test_jitter_rolls_a_segment_so_much_earlier(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
+    log.active_segment.roll_jitter_ms = 400
+    for timestamp_ms in (5_000, 5_000, 5_600):
+        log.append_as_leader(data_batch(b"a", timestamp_ms=timestamp_ms), 0)
+    assert len(log.segments) == 1
+    log.append_as_leader(data_batch(b"a", timestamp_ms=5_601), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
 def test_without_timestamps_segments_roll_by_the_clock(tmp_path: Path) -> None:
     environment = StandIn()
     log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000), environment)
@@ -346,6 +367,34 @@ def test_a_follower_keeps_what_the_leader_stamped(tmp_path: Path) -> None:
     assert (result.first_offset, result.last_offset, result.record_count) == (0, 7, 8)
     assert follower.segments[0].path.read_bytes() == whole
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((3, 0), (4, 4), (7, 6))
+
+
+def test_a_fetch_is_split_where_a_segment_would_be_full(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "t-0")
+    for _ in range(6):
+        leader.append_as_leader(data_batch(b"a"), 0)
+    whole = memoryview(leader.segments[0].path.read_bytes())
+    headers = list(iter_batches(whole))[1:]
+    size = headers[0][1].size_bytes
+    assert [len(run) for run in segment_runs(headers, 2 * size)] == [2, 2, 1]
+    assert [len(run) for run in segment_runs(headers[:3], 2 * size)] == [2, 1]
+    assert [len(run) for run in segment_runs(headers[:2], 2 * size - 1)] == [1, 1]
+    placed = replicated(whole, segment_runs(headers, 2 * size)[1])
+    assert placed.records == whole[3 * size : 5 * size]
+    assert [position for position, _ in placed.headers] == [0, size]
+    assert (placed.first_offset, placed.last_offset) == (3, 4)
+
+
+def test_a_followers_segment_takes_what_just_fits(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "t-0")
+    for _ in range(7):
+        leader.append_as_leader(data_batch(b"a"), 0)
+    whole = leader.segments[0].path.read_bytes()
+    size = len(whole) // 7
+    follower = open_log(tmp_path / "u-0", LogConfig(segment_bytes=3 * size))
+    for position in range(0, len(whole), size):
+        follower.append_as_follower(memoryview(whole)[position : position + size])
+    assert [segment.base_offset for segment in follower.segments] == [0, 3, 6]
 
 
 def test_a_followers_indexes_know_each_batch_as_if_it_had_come_alone(tmp_path: Path) -> None:

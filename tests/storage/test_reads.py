@@ -12,6 +12,7 @@ from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.protocol.records.header import iter_batches
+from engine.storage.active_segment import POSITIONS_MAX, ActiveSegment
 from engine.storage.log import Log
 
 SIZE = len(data_batch(b"x" * 50))
@@ -175,3 +176,14 @@ def test_segment_offsets_for_the_first_version_of_list_offsets(tmp_path: Path) -
     assert log.segment_offsets_before(2_500, 1) == [4]
     assert log.segment_offsets_before(999, 10) == []
     assert log.segment_offsets_before(-1, 0) == []
+
+
+def test_positions_are_remembered_for_a_bounded_number_of_offsets(tmp_path: Path) -> None:
+    active = ActiveSegment(open_log(tmp_path / "t-0").active_segment, LogConfig())
+    offsets = range(POSITIONS_MAX + 1)
+    for offset in offsets:
+        active.remember(offset, offset * 100)
+    known = [offset for offset in offsets if active.known_position(offset) >= 0]
+    assert known[-1] == POSITIONS_MAX
+    assert len(known) <= POSITIONS_MAX
+    assert all(active.known_position(offset) == offset * 100 for offset in known)
