@@ -32,5 +32,5 @@ _MEANINGS = {
     ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",
     ExitCode.INTERNAL: "a bug in klamm; KLAMM_DEBUG=1 shows where",
     ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
-    ExitCode.TERMINATED: "the dashboard or a recording was ended by TERM",
+    ExitCode.TERMINATED: "ended by TERM, in the same order as by Ctrl-C",
 }

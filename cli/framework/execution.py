@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
+import threading
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from typer._click.exceptions import UsageError
@@ -43,8 +47,9 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
         return closed_pipe()
     except KeyboardInterrupt:
         looks = [_look_first(invocation)] if invocation.unanswered else []
-        invocation.talk.fail(interrupted(invocation.left_running or looks))
-        return ExitCode.INTERRUPTED
+        failure = interrupted(invocation.left_running or looks, by_term=invocation.is_terminated)
+        invocation.talk.fail(failure)
+        return failure.code
     except Stop as stop:
         invocation.talk.fail(stop.failure)
         return stop.failure.code
@@ -116,12 +121,34 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
     try:
         import asyncio
 
-        return asyncio.run(work)
+        with _term_as_interrupt(invocation):
+            return asyncio.run(work)
     finally:
         # An interrupt may come before either has begun; Python would complain of that.
         for one in (work, coroutine):
             if inspect.getcoroutinestate(one) == inspect.CORO_CREATED:
                 one.close()
+
+
+@contextmanager
+def _term_as_interrupt(invocation: Invocation) -> Iterator[None]:
+    """Have TERM end a command in the same order as Ctrl-C: groups are left, locks let go, and it says what goes on."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        invocation.is_terminated = True
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):
+            raise KeyboardInterrupt
+        on_interrupt(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _finish(invocation: Invocation, result: CommandResult) -> int:

@@ -71,9 +71,11 @@ def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
     return _engine_failure(error) or _internal(error)
 
 
-def interrupted(left: list[str]) -> Failure:
-    """Return the failure of a command that Ctrl-C ended; ``left`` says what goes on without it."""
+def interrupted(left: list[str], *, by_term: bool = False) -> Failure:
+    """Return the failure of a command that Ctrl-C or TERM ended; ``left`` says what goes on without it."""
     hint = "; ".join(left) if left else None
+    if by_term:
+        return Failure(ExitCode.TERMINATED, "terminated", "ended by TERM", hint=hint)
     return Failure(ExitCode.INTERRUPTED, "interrupted", "interrupted", hint=hint)
 
 

@@ -76,6 +76,8 @@ class Invocation:
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
+    is_terminated: bool = False
+    """TERM has asked it to end."""
     waited_for: str | None = None
     """The broker that had been silent for longest when the command's time was over."""
     has_sent_changes: bool = False

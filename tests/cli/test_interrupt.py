@@ -89,8 +89,13 @@ def test_after_the_last_import_nothing_is_interrupted(tmp_path: Path) -> None:
     assert ran.returncode == ExitCode.UNREACHABLE
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by TERM")]
+)
 @pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
-def test_while_a_silent_server_is_waited_for(tmp_path: Path, option: str) -> None:
+def test_while_a_silent_server_is_waited_for(
+    tmp_path: Path, option: str, number: signal.Signals, code: int, told: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         process = subprocess.Popen(
@@ -106,9 +111,9 @@ def test_while_a_silent_server_is_waited_for(tmp_path: Path, option: str) -> Non
         with connection:
             connection.settimeout(30)
             assert connection.recv(1), "it has asked, and waits"
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+    assert (process.returncode, out, err) == (code, "", f"error: {told}\n")
 
 
 def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
