@@ -123,6 +123,7 @@ def test_what_is_left_alone_has_nothing_to_tell(tmp_path: Path, monkeypatch: pyt
             for name in PARTITIONS:
                 await w.lead(w.states[name].leader, topic_partition=name)
             for name in PARTITIONS:
+                w.produce(w.states[name].leader, b"last", topic_partition=name)
                 await w.until(lambda name=name: len(w.states[name].isr) == 3, "the ISR is full")  # type: ignore[misc]
                 await w.until_equal(1, 2, 3, topic_partition=name)
             assert full_walk.wrong == []
