@@ -93,6 +93,9 @@ class FetchPartition:
         """Take over what a later request says of the same partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
+        if other.current_leader_epoch != self.current_leader_epoch:
+            # The follower began anew, and may have thrown away what it was told last.
+            self.sent_high_watermark = self.sent_log_start_offset = -1
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
