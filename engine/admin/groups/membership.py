@@ -50,6 +50,8 @@ _MOVED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
+_NOT_IN_TIME = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+"""The next heartbeat or commit may do better: the offsets are the same, or later ones."""
 _JOIN_ANEW = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -128,7 +130,7 @@ class Membership:
         self._observe(f"left group {self.group}" if code is ErrorCode.NONE else f"left group {self.group}: {code.name}")
 
     def _is_in(self, code: ErrorCode) -> bool:
-        if code in _MOVED or code is ErrorCode.NETWORK_EXCEPTION:
+        if code in _MOVED or code in _NOT_IN_TIME:
             self._coordinator = None
             return True
         if code in _JOIN_ANEW:

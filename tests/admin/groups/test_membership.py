@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.groups.membership import assign_ranges
+from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.membership import Membership, assign_ranges
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +61,36 @@ def test_each_partition_has_one_owner_that_wants_it(wanted: dict[str, list[str]]
         assert owned == (list(range(count)) if sizes else [])
         assert not sizes or max(sizes.values()) - min(sizes.values()) <= 1
         assert all(topic in wanted[member] for member, topics in shared.items() if topic in topics)
+
+
+class Coordinator:
+    """Answers every commit with one code."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+
+    async def call_broker(self, broker_id: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        partition = OffsetCommitResponsePartition(partition_index=0, error_code=self.code)
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_still_in"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.NOT_COORDINATOR, True),
+        (ErrorCode.ILLEGAL_GENERATION, False),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, None),
+    ],
+)
+def test_what_a_commits_answer_means(code: ErrorCode, is_still_in: bool | None) -> None:
+    """A coordinator that was too slow, or has moved, is asked again with the next commit."""
+    membership = Membership(cast("WireCluster", Coordinator(code)), "g", ["t"], give_up_s=1.0)
+    membership._coordinator = 0
+    committing = membership.commit({TopicPartition("t", 0): 5})
+    if is_still_in is None:
+        with pytest.raises(Refused):
+            asyncio.run(committing)
+    else:
+        assert asyncio.run(committing) is is_still_in
