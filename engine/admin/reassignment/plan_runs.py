@@ -20,8 +20,9 @@ from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_moves import plan_waves
+from engine.admin.reassignment.wave_standings import read_standings
 from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
-from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, turned_round
+from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 
@@ -103,6 +104,11 @@ class PlanRun:
     async def waves(self, cluster: Cluster) -> tuple[Wave, ...]:
         """Spread the moves over waves, with the sizes that brokers tell."""
         return await plan_waves(cluster, self.directed_moves, self.caps)
+
+    async def is_carried_out(self, cluster: Cluster) -> bool:
+        """Whether every partition stands already where this run leads, and nothing of them moves."""
+        standings = await read_standings(cluster, self.directed_moves)
+        return bool(standings) and all(one is Standing.DONE for one in standings.values())
 
     def told(self, cluster: Cluster, waves: Sequence[Wave]) -> str:
         """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``."""
