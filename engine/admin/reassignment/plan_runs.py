@@ -5,7 +5,7 @@ A face reads the plan file and the person's wishes, makes a ``PlanRun`` of them,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +15,9 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_moves import plan_waves
@@ -57,6 +58,27 @@ def moves_between(before: Iterable[Placed], targets: Iterable[Placed]) -> tuple[
         )
         for one in targets
     )
+
+
+def is_led_back(
+    plan: Path,
+    forward: Mapping[TopicPartition, Standing],
+    back: Mapping[TopicPartition, Standing],
+    holder: Holder | None,
+    record: JournalRecord | None,
+) -> bool:
+    """Whether a plan is being rolled back: who holds the lock says so, else what moves, else the journal.
+
+    ``forward`` and ``back`` are where its partitions are on the way to its target and on the way back.
+    """
+    if holder is not None and holder.what in {f"{verb} {plan.name}" for verb in Verb}:
+        return holder.what.startswith(Verb.ROLLBACK)
+    if Standing.MOVING in back.values() or Standing.MOVING in forward.values():
+        return Standing.MOVING not in forward.values()
+    if record is None or not record.is_under_way:
+        return False
+    begun = [event for event in record.events if event["event"] == "begun"]
+    return bool(begun) and str(begun[-1].get("what")).startswith(Verb.ROLLBACK)
 
 
 def beside(plan: Path, suffix: str) -> Path:
