@@ -123,7 +123,8 @@ def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_wa
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__, command.__name__ = summary, verb
     function: Callable[..., Awaitable[Report]] = command
-    group.command(verb, needs=Needs(cluster=True, changes=True, bounded=False), examples=tuple(examples))(function)
+    needs = Needs(cluster=True, changes=True, bounded=False, has_deadline=True)
+    group.command(verb, needs=needs, examples=tuple(examples))(function)
 
 
 def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedPlan, PlanRun]:
@@ -220,8 +221,8 @@ _carrying_out(
     """Carry out a plan in waves.
 
     Journal and way back are on the disk before anything changes. A gate before each wave stops it where a target is
-    dead, an ISR has shrunk, a copy has stalled or --timeout has passed. You can interrupt it at any moment, by Ctrl-C
-    or by kill -9: klamm plan resume goes on, from any machine that has the plan.
+    dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You can
+    interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume goes on, from any machine that has the plan.
     """,
     (
         "klamm plan apply plan.json --dry-run",

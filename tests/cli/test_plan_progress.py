@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from klamm_program import in_process
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
@@ -207,3 +208,12 @@ def test_the_journal_is_told_in_words(event: Mapping[str, Any], told: str) -> No
     assert isinstance(fields, Fields)
     assert dict(fields.pairs)["journal"] == f"2026-01-01T00:00:00.000Z {told}"
     assert report.sections[0].text == ("plan: 3 of 3 done",)
+
+
+@pytest.mark.parametrize(
+    ("verb", "default"), [("apply", "none"), ("resume", "none"), ("rollback", "none"), ("verify", "30")]
+)
+def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = in_process("plan", verb, "--help", capture=capsys).out
+    (line,) = [one for one in told.splitlines() if one.lstrip().startswith("--timeout SECONDS")]
+    assert line.endswith(f"[default: {default}]")
