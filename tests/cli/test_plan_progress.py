@@ -59,6 +59,37 @@ def test_the_line_tells_bytes_rate_and_a_range_of_time(left: tuple[float | None,
     assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 KiB of 4.0 KiB [########--------]  50% {told}"
 
 
+@pytest.mark.parametrize(
+    ("room", "told"),
+    [
+        (None, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
+        (100, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
+        (99, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [####-----------]  32% {0}"),
+        (88, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#---]  32% {0}"),
+        (87, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB  32% {0}"),
+        (79, "wave 2/6, 40/59, 160 MiB of 500 MiB  32% {0}"),
+        (59, "wave 2/6, 40/59,  32% {0}"),
+        (20, "wave 2/6, 40/59,  32% {0}"),
+    ],
+)
+def test_a_narrow_terminal_still_shows_rate_and_time_left(room: int | None, told: str) -> None:
+    progress = WaveProgress(2, 6, 40, 59, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400)
+    line = progress_line(progress, room)
+    assert line == told.format("100 KiB/s, 20m to 25m left")
+    assert room is None or len(line) <= max(room, 49)
+
+
+def test_on_a_terminal_of_80_columns_the_line_ends_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, view = view_of(OutputFormat.TABLE)
+    view.show(WaveProgress(10, 12, 540, 590, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400))
+    (line,) = terminal.getvalue().splitlines()
+    assert line.endswith("100 KiB/s, 20m to 25m left") and len(line) < 80
+
+
 def test_unknown_sizes_are_told() -> None:
     unknown = WaveProgress(1, 1, 0, 2, None, None, 0.0, None, None, None)
     assert progress_line(unknown) == "wave 1 of 1, 0/2 partitions, sizes are not known"
