@@ -157,6 +157,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
+    from engine.admin.reassignment.plan_runs import Verb
     from engine.admin.reassignment.wave_values import Outcome, WavesResult
 
     loaded, run = wanted
@@ -165,6 +166,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
         async with asyncio.timeout(invocation.timeout_s):
             is_done = await _refuse_drift(invocation, cluster, loaded, run)
             waves = () if is_done else await run.waves(cluster)
+            standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
         goes_on = f"klamm plan {run.goes_on_with} {run.path}"
         if is_done:
             invocation.talk.say("nothing to do: the plan is carried out already")
@@ -175,7 +177,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
         if not waves:
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
-        if not invocation.confirm(run.told(cluster, waves)):
+        if not invocation.confirm(run.told(cluster, waves, standings)):
             return waves_report(waves)
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None

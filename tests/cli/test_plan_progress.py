@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from klamm_program import in_process
+from plan_files import plan_of
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
@@ -27,8 +28,10 @@ from engine.admin.reassignment.plan_runs import is_led_back
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveMove, standing_of, turned_round
-from engine.common.model import ReplicaAssignment, TopicPartition
-from engine.common.snapshot import PartitionSnapshot
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+from plans.plan_file import encode_plan
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
 
@@ -248,3 +251,32 @@ def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys:
     told = in_process("plan", verb, "--help", capture=capsys).out
     (line,) = [one for one in told.splitlines() if one.lstrip().startswith("--timeout SECONDS")]
     assert line.endswith(f"[default: {default}]")
+
+
+@pytest.mark.parametrize(
+    ("there", "verb", "told"),
+    [
+        (2, "resume", "resume plan.json in {0}: 1 partition (1 replica to copy) in 1 wave, 2 of 3 done already"),
+        (2, "rollback", "rollback plan.json in {0}: 2 partitions (2 replicas to copy) in 2 waves, 1 of 3 done already"),
+        (0, "resume", "resume plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
+        (0, "apply", "apply plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
+        (3, "resume", "resume plan.json in {0}: 0 partitions (0 replicas to copy) in 0 waves, 3 of 3 done already"),
+    ],
+)
+def test_what_is_left_is_asked_for(
+    there: int, verb: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cluster(there: int) -> ClusterSnapshot:
+        replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
+        partitions = tuple(
+            PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas)
+        )
+        brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
+        return ClusterSnapshot(brokers, (TopicSnapshot("t", partitions, b"1" * 16),), SnapshotSource.ZOOKEEPER, 1, "c")
+
+    plan, snapshot = tmp_path / "plan.json", tmp_path / "snapshot.json"
+    plan.write_text(encode_plan(plan_of(cluster(0), {move.name: (0, 2) for move in MOVES})))
+    snapshot.write_text(snapshot_to_json(cluster(there)))
+    words = ("plan", verb, plan, "--dry-run", "--snapshot", snapshot, "--wave-replicas", "1")
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, ran.err) == (0, f"dry run: would {told.format(snapshot.name)}\n")

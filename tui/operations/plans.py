@@ -110,7 +110,7 @@ class CarryOutPlan:
             self.saves(run.path)
             self.begins(run, waves)
 
-        told = run.told(cluster, waves)
+        told = run.told(cluster, waves, None if is_fresh else await run.standings(cluster))
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),

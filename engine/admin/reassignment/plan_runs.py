@@ -127,17 +127,30 @@ class PlanRun:
         """Spread the moves over waves, with the sizes that brokers tell."""
         return await plan_waves(cluster, self.directed_moves, self.caps)
 
+    async def standings(self, cluster: Cluster) -> dict[TopicPartition, Standing]:
+        """Return where each partition is, seen in the direction of this run."""
+        return await read_standings(cluster, self.directed_moves)
+
     async def is_carried_out(self, cluster: Cluster) -> bool:
         """Whether every partition stands already where this run leads, and nothing of them moves."""
-        standings = await read_standings(cluster, self.directed_moves)
+        standings = await self.standings(cluster)
         return bool(standings) and all(one is Standing.DONE for one in standings.values())
 
-    def told(self, cluster: Cluster, waves: Sequence[Wave]) -> str:
-        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``."""
-        moves = [move for wave in waves for move in wave]
+    def told(
+        self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None
+    ) -> str:
+        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
+
+        With ``standings`` only what is left counts.
+        """
+        found = standings or {}
+        left = [rest for wave in waves if (rest := [one for one in wave if found.get(one.name) is not Standing.DONE])]
+        moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
-        return f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(waves), 'wave')}"
+        told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        done = sum(map(len, waves)) - len(moves)
+        return f"{told}, {done} of {done + len(moves)} done already" if done else told
 
     def refuse_begun(self) -> None:
         """Raise BadRequest where the journal says that the plan was begun and not ended well: that is to be resumed."""
