@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.digest import input_digest
 from plans.lines import PlanLines
@@ -73,6 +74,10 @@ def check_plan(
     """Return all findings: first those of the cluster, then those of the policy."""
     lines = lines or PlanLines()
     found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
+    if is_carried_out(plan, snapshot):
+        told = f"the plan is carried out already ({counted(len(plan.partitions), 'partition')})"
+        found = [one for one in found if one.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
+        found.insert(0, Finding(Check.DRIFT, told, is_error=False))
     if policy is not None:
         if policy.is_unchanged:
             rule = "cluster.unchanged"
@@ -101,6 +106,27 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
             told += f" ({'; '.join(changes)})"
         found.append(Finding(Check.DIGEST, told, lines.of_key("input_digest"), is_error=is_touched))
     return found
+
+
+def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
+    """Whether every partition of the plan stands as planned and nothing moves. Log dirs need a snapshot with sizes."""
+    present = _partitions(snapshot)
+    found = [(entry, present.get(entry.name)) for entry in plan.partitions]
+    is_same_cluster = plan.klamm.cluster_id == snapshot.cluster_id
+    return is_same_cluster and bool(found) and all(one and _stands(entry, one) for entry, one in found)
+
+
+def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
+    """Whether a partition has its planned replicas, in their log dirs where the plan names these."""
+    logs = found.replica_logs
+    dirs = {log.broker: log.log_dir for log in logs if not log.is_future}
+    wanted = zip(entry.replicas, entry.log_dirs, strict=True)
+    return (
+        found.replicas == entry.replicas
+        and not found.assignment.is_being_reassigned
+        and not any(log.is_future for log in logs)
+        and all(path == ANY_LOG_DIR or dirs.get(broker) == path for broker, path in wanted)
+    )
 
 
 def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:

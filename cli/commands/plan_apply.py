@@ -123,7 +123,8 @@ def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_wa
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__, command.__name__ = summary, verb
     function: Callable[..., Awaitable[Report]] = command
-    group.command(verb, needs=Needs(cluster=True, changes=True, bounded=False), examples=tuple(examples))(function)
+    needs = Needs(cluster=True, changes=True, bounded=False, has_deadline=True)
+    group.command(verb, needs=needs, examples=tuple(examples))(function)
 
 
 def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedPlan, PlanRun]:
@@ -156,19 +157,28 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
+    from engine.admin.reassignment.plan_runs import Verb
+    from engine.admin.reassignment.wave_values import Outcome, WavesResult
 
     loaded, run = wanted
     run.refuse_begun()
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
-            await _refuse_drift(invocation, cluster, loaded, run)
-            waves = await run.waves(cluster)
+            is_done = await _refuse_drift(invocation, cluster, loaded, run)
+            waves = () if is_done else await run.waves(cluster)
+            standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
+        goes_on = f"klamm plan {run.goes_on_with} {run.path}"
+        if is_done:
+            invocation.talk.say("nothing to do: the plan is carried out already")
+            done = WavesResult(Outcome.DONE, None, 0, 0, len(run.moves), (), len(run.moves))
+            return (
+                waves_report(()) if invocation.is_dry_run else waves_result_report(done, goes_on, str(run.journal_file))
+            )
         if not waves:
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
-        if not invocation.confirm(run.told(cluster, waves)):
+        if not invocation.confirm(run.told(cluster, waves, standings)):
             return waves_report(waves)
-        goes_on = f"klamm plan {run.goes_on_with} {run.path}"
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None
         try:
@@ -178,8 +188,11 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
     return waves_result_report(result, goes_on, str(run.journal_file))
 
 
-async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> None:
+async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:
     """Stop where the plan is one of another cluster, or (to apply it) the cluster is not as the plan found it.
+
+    Returns:
+        Whether a plan that is to be applied is carried out already, in every partition.
 
     Raises:
         Stop: code 1, the gate before the first wave.
@@ -194,7 +207,9 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     if not serious:
         for note in findings if is_fresh else ():
             invocation.talk.warn(note.message)
-        return
+        return False
+    if is_fresh and await run.is_carried_out(cluster):
+        return True
     path = run.path
     for one in serious:
         invocation.talk.say(one.message)
@@ -208,8 +223,8 @@ _carrying_out(
     """Carry out a plan in waves.
 
     Journal and way back are on the disk before anything changes. A gate before each wave stops it where a target is
-    dead, an ISR has shrunk, a copy has stalled or --timeout has passed. You can interrupt it at any moment, by Ctrl-C
-    or by kill -9: klamm plan resume goes on, from any machine that has the plan.
+    dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You can
+    interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume goes on, from any machine that has the plan.
     """,
     (
         "klamm plan apply plan.json --dry-run",

@@ -57,7 +57,8 @@ async def check(
     """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
     The cluster is a living one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the
-    line of the plan file. A change of the cluster that does not touch the plan is a note.
+    line of the plan file. A change of the cluster that does not touch the plan is a note; so is that the plan is
+    carried out already.
     """
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan

@@ -21,18 +21,22 @@ if TYPE_CHECKING:
     examples=("klamm plan status plan.json", "klamm plan status plan.json -o json | jq .lock"),
 )
 async def status(invocation: Invocation, file: PlanArgument, journal: JournalOption = None) -> Report:
-    """Tell how far a plan is, who holds the lock, and what the journal tells. Changes nothing."""
+    """Tell how far a plan or its rollback is, who holds the lock, and what the journal tells. Changes nothing."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_status import plan_status_report
     from engine.admin.reassignment.lock import read_holder
+    from engine.admin.reassignment.plan_runs import is_led_back
     from engine.admin.reassignment.wave_standings import read_standings
+    from engine.admin.reassignment.waves import turned_round
 
     loaded = load_plan(file)
     record = _journal_of(journal or loaded.beside(".journal"))
     async with open_cluster(invocation) as cluster:
-        standings = await read_standings(cluster, loaded.moves)
+        forward = await read_standings(cluster, loaded.moves)
+        back = await read_standings(cluster, turned_round(loaded.moves))
         holder = await read_holder(cluster)
-    return plan_status_report(standings, holder, record)
+    is_back = is_led_back(loaded.path, forward, back, holder, record)
+    return plan_status_report(back if is_back else forward, holder, record, is_back=is_back)
 
 
 @group.command(

@@ -58,6 +58,9 @@ _YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PA
 _TIMEOUT = typer.Option(
     "--timeout", metavar="SECONDS", help="Limit of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
 )
+_DEADLINE = typer.Option(
+    "--timeout", metavar="SECONDS", help="Deadline of the whole run.  [default: none]", rich_help_panel=COMMON_PANEL
+)
 _FORMATS = tuple(one for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
 _OUTPUT = typer.Option(
     "--output",
@@ -99,6 +102,8 @@ class Needs:
     asks: Asks = Asks.EITHER
     bounded: bool = True
     """The whole command ends by --timeout; a stream bounds its single waits itself."""
+    has_deadline: bool = False
+    """--timeout is the deadline of the whole command, which has none unless it is given."""
     metrics: bool = False
     """It takes -o prometheus."""
     streams: bool = False
@@ -129,7 +134,7 @@ def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
     if needs.changes:
         add("dry_run", bool, _DRY_RUN, False)
         add("yes", bool, _YES, False)
-    add("timeout", float | None, _TIMEOUT, None)
+    add("timeout", float | None, _DEADLINE if needs.has_deadline else _TIMEOUT, None)
     add("output", str | None, _OUTPUT_OF_METRICS if needs.metrics else _OUTPUT, None)
     add("quiet", bool, _QUIET, False)
     add("verbose", bool, _VERBOSE, False)

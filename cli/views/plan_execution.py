@@ -25,6 +25,7 @@ from engine.admin.reassignment.waves import Wave
 _PIPE_PACE_S = 5.0
 _JSON_PACE_S = 1.0
 _BAR_WIDTH = 16
+_BAR_WIDTH_MIN = 4
 _CODES = {
     Outcome.DONE: ExitCode.DONE,
     Outcome.STOPPED: ExitCode.BAD_ANSWER,
@@ -72,10 +73,11 @@ class ExecutionView:
             self._data({"event": "progress", **_progress_data(progress)})
         if not self._is_shown:
             return
-        line = progress_line(progress)
+        room = TerminalView.of(sys.stderr).width - 1 if self._is_terminal else None
+        line = progress_line(progress, room)
         if self._is_terminal:
             self._erase()
-            sys.stderr.write(f"{line[: TerminalView.of(sys.stderr).width - 1]}\n")
+            sys.stderr.write(f"{line[:room]}\n")
             sys.stderr.flush()
             self._has_line = True
         elif now - self._told >= _PIPE_PACE_S:
@@ -119,16 +121,25 @@ class ExecutionView:
         self._has_line = False
 
 
-def progress_line(progress: WaveProgress) -> str:
-    """Return one line: the wave, partitions, bytes, rate, and between which times it will be done."""
-    text = f"wave {progress.wave} of {progress.wave_count}, {progress.done_count}/{progress.count} partitions"
+def progress_line(progress: WaveProgress, room: int | None = None) -> str:
+    """Return one line: the wave, partitions, bytes, rate, and between which times it will be done.
+
+    Where it has no ``room``, the bar gets shorter first, then words and sizes go: rate and time left stay.
+    """
+    head = f"wave {progress.wave} of {progress.wave_count}, {progress.done_count}/{progress.count} partitions,"
     if progress.moved_bytes is None or progress.total_bytes is None:
-        return f"{text}, sizes are not known"
+        return f"{head} sizes are not known"
     share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
-    bar = gauge(share, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
     sizes = f"{human_bytes(progress.moved_bytes)} of {human_bytes(progress.total_bytes)}"
     p99 = "" if progress.p99_s is None else f", p99 {progress.p99_s * 1000:.0f} ms"
-    return f"{text}, {sizes} {bar} {share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}{p99}"
+    tail = f"{share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}{p99}"
+    line = f"{head} {sizes} {tail}"
+    width = _BAR_WIDTH if room is None else min(_BAR_WIDTH, room - len(line) - len("[] "))
+    if width >= _BAR_WIDTH_MIN:
+        return f"{head} {sizes} {gauge(share, width, has_blocks=can_show_blocks(sys.stderr))} {tail}"
+    short = f"wave {progress.wave}/{progress.wave_count}, {progress.done_count}/{progress.count},"
+    forms = (line, f"{short} {sizes} {tail}", f"{short} {tail}")
+    return next((one for one in forms if room is None or len(one) <= room), forms[-1])
 
 
 def waves_report(waves: Sequence[Wave]) -> Report:

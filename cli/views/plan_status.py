@@ -2,35 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.values import human_bytes
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.waves import Standing
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 
 
 def plan_status_report(
-    standings: Mapping[TopicPartition, Standing], holder: Holder | None, record: JournalRecord | None
+    standings: Mapping[TopicPartition, Standing],
+    holder: Holder | None,
+    record: JournalRecord | None,
+    *,
+    is_back: bool = False,
 ) -> Report:
-    """A figure for each state, then lock and journal."""
+    """A figure for each state, then lock and journal. ``is_back``: the standings are those of the way back."""
     counts = {one: sum(standing is one for standing in standings.values()) for one in Standing}
     last = record.last if record is not None and record.events else None
+    direction = "rollback" if is_back else "plan"
     data = {
+        "direction": direction,
         "partitions": len(standings),
         **{one.value: count for one, count in counts.items()},
         "under_way": [str(name) for name, one in standings.items() if one is Standing.MOVING],
         "lock": holder,
         "journal": None if last is None else dict(last),
     }
-    columns = (Column("partitions", Kind.NUMBER), *(Column(one.value, Kind.NUMBER) for one in Standing), Column("lock"))
-    table = Table(columns, [(len(standings), *counts.values(), None if holder is None else str(holder))])
-    pairs: list[tuple[str, object]] = [("partitions", len(standings))]
-    pairs += [(one.value, count) for one, count in counts.items() if count]
-    pairs.append(("lock", "free" if holder is None else f"{holder}, for {holder.what}"))
+    columns = (
+        Column("partitions", Kind.NUMBER),
+        *(Column(one.value, Kind.NUMBER) for one in Standing),
+        Column("lock"),
+        Column("direction"),
+    )
+    row = (len(standings), *counts.values(), None if holder is None else str(holder), direction)
+    others = [f"{count} {one.value}" for one, count in counts.items() if count and one is not Standing.DONE]
+    told = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
+    pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
     if last is not None:
-        told = ", ".join(f"{key} {value}" for key, value in last.items() if key not in ("time", "event"))
-        pairs.append(("journal", f"{last['time']} {last['event']}" + (f": {told}" if told else "")))
+        pairs.append(("journal", f"{last['time']} {_event_told(last)}"))
     notes = ["the journal's last line was cut short"] if record is not None and record.is_torn else []
-    return Report(data, table, (Section(body=Fields(pairs)),), notes)
+    return Report(data, Table(columns, [row]), (Section(text=(told,), body=Fields(pairs)),), notes)
+
+
+def _event_told(event: Mapping[str, Any]) -> str:
+    """Return what an event of a journal says, in words."""
+    match event:
+        case {"event": "journal"}:
+            return "the journal was begun"
+        case {"event": "begun", "what": what, "who": who, "waves": int(waves)}:
+            return f"{what}, by {who}, was begun: {counted(waves, 'wave')}"
+        case {"event": "wave", "wave": wave, "of": of, "partitions": [*names]}:
+            return f"wave {wave} of {of} was begun: {counted(len(names), 'partition')}"
+        case {"event": "throttle", "rate": int(rate), "topics": [*topics], "brokers": [*brokers]}:
+            where = f"topics {_listed(topics)}" if topics else ""
+            where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
+            return f"a throttle of {human_bytes(rate)}/s was set on {where}"
+        case {"event": "wave_done", "wave": wave}:
+            return f"wave {wave} was done"
+        case {"event": "election", "partitions": [*names]}:
+            return f"the election of {counted(len(names), 'preferred leader')} was begun"
+        case {"event": "done", "throttles_left": [*left]}:
+            return "; ".join(["all was done", *map(str, left)])
+        case {"event": "stopped", "wave": wave, "reason": reason, "throttles_left": [*left]}:
+            where = f"in wave {wave}" if wave else "before the first wave"
+            return "; ".join([f"stopped {where}: {reason or 'nobody knows why'}", *map(str, left)])
+    return str(event["event"])
+
+
+def _listed(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names))

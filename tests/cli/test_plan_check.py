@@ -95,6 +95,18 @@ def test_a_change_beside_the_plan_is_told_and_is_no_error(files: Files) -> None:
     assert (strict.code, strict.json[0]["severity"], strict.json[0]["rule"]) == (1, "error", f"{files.policy}:2")
 
 
+def test_a_plan_that_is_carried_out_leaves_nothing_to_do(files: Files, capsys: Capture) -> None:
+    (topic,) = files.cluster.topics
+    there = PartitionSnapshot(0, ReplicaAssignment((0, 2)), 0, (0, 2))
+    files.save(replace(files.cluster, topics=(replace(topic, partitions=(there,)),)))
+    told = files.check("-o", "json")
+    messages = [one["message"] for one in told.json]
+    assert (told.code, messages) == (0, ["the plan is carried out already (1 partition)"])
+    words = ("plan", "apply", files.plan, "--dry-run", "--snapshot", files.snapshot)
+    applied = in_process(*words, capture=capsys)
+    assert (applied.code, applied.err) == (0, "nothing to do: the plan is carried out already\n")
+
+
 def test_gitlab_gets_a_code_quality_report(files: Files) -> None:
     ran = files.check("--policy", files.policy, "--format", "gitlab")
     (entry,) = ran.json

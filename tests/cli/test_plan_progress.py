@@ -5,19 +5,33 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from klamm_program import in_process
+from plan_files import plan_of
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
+from cli.output.report import Fields
 from cli.views import plan_execution
 from cli.views.plan_execution import ExecutionView, progress_line, waves_result_report
+from cli.views.plan_status import plan_status_report
+from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.plan_runs import is_led_back
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
-from engine.common.model import TopicPartition
+from engine.admin.reassignment.waves import Standing, WaveMove, standing_of, turned_round
+from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+from plans.plan_file import encode_plan
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
 
@@ -46,6 +60,37 @@ def show_at(monkeypatch: pytest.MonkeyPatch, view: ExecutionView, moments: Seque
 def test_the_line_tells_bytes_rate_and_a_range_of_time(left: tuple[float | None, float | None], told: str) -> None:
     progress = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, *left, 5000)
     assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 KiB of 4.0 KiB [########--------]  50% {told}"
+
+
+@pytest.mark.parametrize(
+    ("room", "told"),
+    [
+        (None, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
+        (100, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
+        (99, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [####-----------]  32% {0}"),
+        (88, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#---]  32% {0}"),
+        (87, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB  32% {0}"),
+        (79, "wave 2/6, 40/59, 160 MiB of 500 MiB  32% {0}"),
+        (59, "wave 2/6, 40/59,  32% {0}"),
+        (20, "wave 2/6, 40/59,  32% {0}"),
+    ],
+)
+def test_a_narrow_terminal_still_shows_rate_and_time_left(room: int | None, told: str) -> None:
+    progress = WaveProgress(2, 6, 40, 59, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400)
+    line = progress_line(progress, room)
+    assert line == told.format("100 KiB/s, 20m to 25m left")
+    assert room is None or len(line) <= max(room, 49)
+
+
+def test_on_a_terminal_of_80_columns_the_line_ends_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, view = view_of(OutputFormat.TABLE)
+    view.show(WaveProgress(10, 12, 540, 590, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400))
+    (line,) = terminal.getvalue().splitlines()
+    assert line.endswith("100 KiB/s, 20m to 25m left") and len(line) < 80
 
 
 def test_unknown_sizes_are_told() -> None:
@@ -110,3 +155,128 @@ def test_the_code_tells_how_it_ended(ended: Callable[[], WavesResult], code: int
     report = waves_result_report(ended(), "klamm plan resume p.json", "p.json.journal")
     assert report.exit_code == code
     assert ("go on with: klamm plan resume p.json" in report.notes) is (code != 0)
+
+
+PLAN = Path("folder/p.json")
+MOVES = tuple(WaveMove(PartitionMove(TopicPartition("t", number), (0, 2)), (0, 1)) for number in range(3))
+Standings = dict[TopicPartition, Standing]
+
+
+def both_ways(*found: ReplicaAssignment) -> tuple[Standings, Standings]:
+    """Return where the partitions of a plan are on its way, and on the way back."""
+    ways = (MOVES, turned_round(MOVES))
+    forward, back = (
+        {
+            one.name: standing_of(one, PartitionSnapshot(one.name.partition, assigned))
+            for one, assigned in zip(way, found, strict=True)
+        }
+        for way in ways
+    )
+    return forward, back
+
+
+THERE, HERE = ReplicaAssignment((0, 2)), ReplicaAssignment((0, 1))
+COMES_BACK, GOES = ReplicaAssignment((0, 1, 2), (1,), (2,)), ReplicaAssignment((0, 2, 1), (2,), (1,))
+
+
+def record_of(*events: Mapping[str, Any]) -> JournalRecord:
+    return JournalRecord(tuple({"time": "2026-01-01T00:00:00.000Z", **event} for event in events))
+
+
+def test_the_status_of_a_rollback_is_told_in_its_own_direction() -> None:
+    forward, back = both_ways(HERE, COMES_BACK, THERE)
+    assert is_led_back(PLAN, forward, back, None, None)
+    report = plan_status_report(back, None, None, is_back=True)
+    assert report.sections[0].text == ("rollback: 1 of 3 done, 1 moving, 1 waiting",)
+    assert isinstance(report.data, dict)
+    assert (report.data["direction"], report.data["under_way"]) == ("rollback", ["t-1"])
+
+
+@pytest.mark.parametrize(
+    ("found", "held_for", "events", "is_back"),
+    [
+        ((THERE, GOES, HERE), None, (), False),
+        ((THERE, GOES, COMES_BACK), "rollback p.json", (), True),
+        ((THERE, THERE, COMES_BACK), "resume p.json", (), False),
+        ((THERE, GOES, HERE), "rollback other.json", (), False),
+        ((THERE, HERE, HERE), None, ("rollback p.json", "wave", "stopped"), True),
+        ((THERE, HERE, HERE), None, ("apply p.json", "wave", "stopped"), False),
+        ((HERE, HERE, HERE), None, ("rollback p.json", "wave", "done"), False),
+        ((THERE, GOES, HERE), None, ("rollback p.json", "wave", "stopped"), False),
+    ],
+)
+def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
+    found: tuple[ReplicaAssignment, ...], held_for: str | None, events: tuple[str, ...], is_back: bool
+) -> None:
+    holder = None if held_for is None else Holder("bo@here", "2026-01-01T00:00:00Z", held_for)
+    begun = [{"event": "begun", "what": one} if one.endswith(".json") else {"event": one} for one in events]
+    assert is_led_back(PLAN, *both_ways(*found), holder, record_of(*begun) if begun else None) is is_back
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        ({"event": "journal", "format": 1, "plan": "sha256:1"}, "the journal was begun"),
+        (
+            {"event": "begun", "what": "apply p.json", "who": "bo@here", "waves": 1, "rollback": None},
+            "apply p.json, by bo@here, was begun: 1 wave",
+        ),
+        ({"event": "wave", "wave": 2, "of": 6, "partitions": ["t-0"]}, "wave 2 of 6 was begun: 1 partition"),
+        (
+            {"event": "throttle", "rate": 102400, "topics": ["fat", "orders"], "brokers": [1, 2]},
+            "a throttle of 100 KiB/s was set on topics fat, orders and brokers 1, 2",
+        ),
+        ({"event": "wave_done", "wave": 6}, "wave 6 was done"),
+        ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders was begun"),
+        ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all was done"),
+        (
+            {"event": "stopped", "reason": "a gate", "wave": 2, "throttles_left": ["a throttle stays"]},
+            "stopped in wave 2: a gate; a throttle stays",
+        ),
+        ({"event": "of a later klamm", "rows": [1]}, "of a later klamm"),
+    ],
+)
+def test_the_journal_is_told_in_words(event: Mapping[str, Any], told: str) -> None:
+    report = plan_status_report(both_ways(THERE, THERE, THERE)[0], None, record_of(event))
+    fields = report.sections[0].body
+    assert isinstance(fields, Fields)
+    assert dict(fields.pairs)["journal"] == f"2026-01-01T00:00:00.000Z {told}"
+    assert report.sections[0].text == ("plan: 3 of 3 done",)
+
+
+@pytest.mark.parametrize(
+    ("verb", "default"), [("apply", "none"), ("resume", "none"), ("rollback", "none"), ("verify", "30")]
+)
+def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = in_process("plan", verb, "--help", capture=capsys).out
+    (line,) = [one for one in told.splitlines() if one.lstrip().startswith("--timeout SECONDS")]
+    assert line.endswith(f"[default: {default}]")
+
+
+@pytest.mark.parametrize(
+    ("there", "verb", "told"),
+    [
+        (2, "resume", "resume plan.json in {0}: 1 partition (1 replica to copy) in 1 wave, 2 of 3 done already"),
+        (2, "rollback", "rollback plan.json in {0}: 2 partitions (2 replicas to copy) in 2 waves, 1 of 3 done already"),
+        (0, "resume", "resume plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
+        (0, "apply", "apply plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
+        (3, "resume", "resume plan.json in {0}: 0 partitions (0 replicas to copy) in 0 waves, 3 of 3 done already"),
+    ],
+)
+def test_what_is_left_is_asked_for(
+    there: int, verb: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cluster(there: int) -> ClusterSnapshot:
+        replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
+        partitions = tuple(
+            PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas)
+        )
+        brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
+        return ClusterSnapshot(brokers, (TopicSnapshot("t", partitions, b"1" * 16),), SnapshotSource.ZOOKEEPER, 1, "c")
+
+    plan, snapshot = tmp_path / "plan.json", tmp_path / "snapshot.json"
+    plan.write_text(encode_plan(plan_of(cluster(0), {move.name: (0, 2) for move in MOVES})))
+    snapshot.write_text(snapshot_to_json(cluster(there)))
+    words = ("plan", verb, plan, "--dry-run", "--snapshot", snapshot, "--wave-replicas", "1")
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, ran.err) == (0, f"dry run: would {told.format(snapshot.name)}\n")

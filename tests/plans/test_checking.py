@@ -100,6 +100,48 @@ def test_drift_is_named_partition_by_partition(snapshot: ClusterSnapshot, drifte
     assert ("its own partitions have not" in digest) is (not drifted)
 
 
+CARRIED_OUT = with_topic(lambda t: replace(t, partitions=(partition(0, 0, 2), partition(1, 2, 0))))
+DONE_TOLD = (Check.DRIFT, "the plan is carried out already (2 partitions)")
+
+
+def test_a_plan_that_is_carried_out_is_one_note() -> None:
+    findings = check_plan(PLAN, CARRIED_OUT, parse_policy("[cluster]\nunchanged = true\n"))
+    assert [(told([one]), one.is_error) for one in findings] == [([DONE_TOLD], False)]
+    without_target = replace(CARRIED_OUT, brokers=CARRIED_OUT.brokers[:2])
+    assert told(check_plan(PLAN, without_target)) == [DONE_TOLD]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: replace(t, partitions=(partition(0, 0, 2), partition(1, 0, 2))),
+        lambda t: replace(t, partitions=(partition(0, 0, 2),)),
+        lambda t: replace(
+            t, partitions=(partition(0, 0, 2), PartitionSnapshot(1, ReplicaAssignment((2, 0, 1), (1,), ()), 2, (2, 0)))
+        ),
+        lambda t: replace(
+            t, partitions=(partition(0, 0, 2), PartitionSnapshot(1, ReplicaAssignment((2, 0), (), (0,)), 2, (2, 0)))
+        ),
+        lambda t: None,
+    ],
+    ids=["another order", "a partition is missing", "one comes", "one goes", "the topic is gone"],
+)
+def test_a_plan_is_not_carried_out_while_any_partition_differs(
+    change: Callable[[TopicSnapshot], TopicSnapshot | None],
+) -> None:
+    findings = check_plan(PLAN, with_topic(change))
+    assert DONE_TOLD not in told(findings) and any(one.is_error for one in findings)
+    assert DONE_TOLD not in told(check_plan(PLAN, replace(CARRIED_OUT, cluster_id="d")))
+
+
+def test_log_dirs_count_where_the_plan_names_them() -> None:
+    first, *others = PLAN.partitions
+    plan = replace(PLAN, partitions=(replace(first, log_dirs=("any", "/d")), *others))
+    assert told(check_plan(plan, CARRIED_OUT))[0] == DONE_TOLD
+    elsewhere = replace(plan, partitions=(replace(first, log_dirs=("any", "/e")), *others))
+    assert DONE_TOLD not in told(check_plan(elsewhere, CARRIED_OUT))
+
+
 def test_a_topic_that_is_being_deleted_counts_as_gone() -> None:
     findings = check_drift(PLAN, with_topic(lambda t: replace(t, is_marked_for_deletion=True)))
     assert told(findings)[0] == (Check.DRIFT, "t-0 does not exist any more")

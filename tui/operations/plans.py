@@ -96,6 +96,8 @@ class CarryOutPlan:
         is_fresh = run.verb is Verb.APPLY
         findings = check_drift(file, await read_snapshot(cluster))
         serious = what_stops(findings, is_fresh=is_fresh)
+        if serious and is_fresh and await run.is_carried_out(cluster):
+            return Prepared("nothing to do: the plan is carried out already")
         if serious:
             more = counted(len(serious), "finding")
             hint = "c shows all; plan again, or where it was begun already, resume it (R)"
@@ -108,7 +110,7 @@ class CarryOutPlan:
             self.saves(run.path)
             self.begins(run, waves)
 
-        told = run.told(cluster, waves)
+        told = run.told(cluster, waves, None if is_fresh else await run.standings(cluster))
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),

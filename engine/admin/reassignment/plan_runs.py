@@ -5,7 +5,7 @@ A face reads the plan file and the person's wishes, makes a ``PlanRun`` of them,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,13 +15,15 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_moves import plan_waves
+from engine.admin.reassignment.wave_standings import read_standings
 from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
-from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, turned_round
+from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 
@@ -56,6 +58,27 @@ def moves_between(before: Iterable[Placed], targets: Iterable[Placed]) -> tuple[
         )
         for one in targets
     )
+
+
+def is_led_back(
+    plan: Path,
+    forward: Mapping[TopicPartition, Standing],
+    back: Mapping[TopicPartition, Standing],
+    holder: Holder | None,
+    record: JournalRecord | None,
+) -> bool:
+    """Whether a plan is being rolled back: who holds the lock says so, else what moves, else the journal.
+
+    ``forward`` and ``back`` are where its partitions are on the way to its target and on the way back.
+    """
+    if holder is not None and holder.what in {f"{verb} {plan.name}" for verb in Verb}:
+        return holder.what.startswith(Verb.ROLLBACK)
+    if Standing.MOVING in back.values() or Standing.MOVING in forward.values():
+        return Standing.MOVING not in forward.values()
+    if record is None or not record.is_under_way:
+        return False
+    begun = [event for event in record.events if event["event"] == "begun"]
+    return bool(begun) and str(begun[-1].get("what")).startswith(Verb.ROLLBACK)
 
 
 def beside(plan: Path, suffix: str) -> Path:
@@ -104,12 +127,30 @@ class PlanRun:
         """Spread the moves over waves, with the sizes that brokers tell."""
         return await plan_waves(cluster, self.directed_moves, self.caps)
 
-    def told(self, cluster: Cluster, waves: Sequence[Wave]) -> str:
-        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``."""
-        moves = [move for wave in waves for move in wave]
+    async def standings(self, cluster: Cluster) -> dict[TopicPartition, Standing]:
+        """Return where each partition is, seen in the direction of this run."""
+        return await read_standings(cluster, self.directed_moves)
+
+    async def is_carried_out(self, cluster: Cluster) -> bool:
+        """Whether every partition stands already where this run leads, and nothing of them moves."""
+        standings = await self.standings(cluster)
+        return bool(standings) and all(one is Standing.DONE for one in standings.values())
+
+    def told(
+        self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None
+    ) -> str:
+        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
+
+        With ``standings`` only what is left counts.
+        """
+        found = standings or {}
+        left = [rest for wave in waves if (rest := [one for one in wave if found.get(one.name) is not Standing.DONE])]
+        moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
-        return f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(waves), 'wave')}"
+        told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        done = sum(map(len, waves)) - len(moves)
+        return f"{told}, {done} of {done + len(moves)} done already" if done else told
 
     def refuse_begun(self) -> None:
         """Raise BadRequest where the journal says that the plan was begun and not ended well: that is to be resumed."""

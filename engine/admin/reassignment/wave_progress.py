@@ -11,7 +11,14 @@ from engine.common.model import TopicPartition
 WINDOW_S = 60.0
 """The time left is told from the slowest and the fastest stretch of the last minute."""
 
-STRETCH_S = 5.0
+STRETCH_S = 20.0
+"""Under a throttle brokers copy in bursts with pauses of some seconds between them: a stretch is longer than both."""
+
+RATE_S = 30.0
+"""The rate is the mean of at least so many seconds, once so many were seen."""
+
+TELLING_SHARE = 0.01
+"""The time left is told once such a share of what was left at first has moved: less says nothing of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class WaveMeter:
         self._total = sum(known) if len(known) == len(to_copy) else None
         self._wave_count = wave_count
         self._seen: deque[tuple[float, int]] = deque()
+        self._moved_at_first: int | None = None
 
     def update(
         self,
@@ -63,8 +71,11 @@ class WaveMeter:
         self._seen.append((now_s, moved))
         while len(self._seen) > 2 and now_s - self._seen[1][0] > WINDOW_S:
             self._seen.popleft()
-        rates = self._rates()
+        if self._moved_at_first is None:
+            self._moved_at_first = moved
         left = self._total - moved
+        told_from = self._moved_at_first + TELLING_SHARE * (self._total - self._moved_at_first)
+        rates = self._rates() if moved >= told_from else []
         return WaveProgress(
             wave,
             self._wave_count,
@@ -72,7 +83,7 @@ class WaveMeter:
             count,
             moved,
             self._total,
-            rates[-1] if rates else 0.0,
+            self._rate(),
             left / max(rates) if rates and max(rates) > 0 else None,
             left / min(rates) if rates and min(rates) > 0 else None,
             throttle,
@@ -87,15 +98,19 @@ class WaveMeter:
         left = remaining.get(name)
         return 0 if left is None else max(0, size - left)
 
+    def _rate(self) -> float:
+        """Return the mean rate of the last while, or of all that was seen where that is shorter."""
+        last_s, last = self._seen[-1]
+        old = [one for one in self._seen if last_s - one[0] >= RATE_S]
+        start_s, start = old[-1] if old else self._seen[0]
+        return max(0.0, (last - start) / (last_s - start_s)) if last_s > start_s else 0.0
+
     def _rates(self) -> list[float]:
-        """Return the rates of the stretches seen, oldest first; the last one may be a part of one."""
+        """Return the rates of the stretches seen, oldest first."""
         rates: list[float] = []
         start_s, start = self._seen[0]
         for now_s, moved in self._seen:
             if now_s - start_s >= STRETCH_S:
                 rates.append(max(0.0, (moved - start) / (now_s - start_s)))
                 start_s, start = now_s, moved
-        last_s, last = self._seen[-1]
-        if not rates and last_s > start_s:
-            rates.append(max(0.0, (last - start) / (last_s - start_s)))
         return rates

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.admin.reassignment.wave_progress import STRETCH_S, WINDOW_S, WaveMeter
 from engine.common.model import TopicPartition
 
@@ -15,16 +17,45 @@ def test_a_range_from_the_slowest_and_the_fastest_stretch() -> None:
     assert (first.moved_bytes, first.total_bytes, first.left_s_min, first.throttle) == (0, 2000, None, 50)
     meter.update(1, NONE, {T0: 900}, 50, STRETCH_S)
     third = meter.update(1, NONE, {T0: 400}, 50, STRETCH_S * 2)
-    assert (third.moved_bytes, third.rate) == (600, 500 / STRETCH_S)
+    assert (third.moved_bytes, third.rate) == (600, 600 / (STRETCH_S * 2))
     assert (third.left_s_min, third.left_s_max) == (1400 / (500 / STRETCH_S), 1400 / (100 / STRETCH_S))
     assert (third.wave, third.wave_count, third.done_count, third.count) == (1, 2, 0, 2)
 
 
-def test_before_a_whole_stretch_there_is_one_rate() -> None:
+def test_before_a_whole_stretch_there_is_a_rate_and_no_time_left() -> None:
     meter = WaveMeter({T0: 1000}, 1)
-    meter.update(1, NONE, {T0: 1000}, None, 0.0)
+    assert meter.update(1, NONE, {T0: 1000}, None, 0.0).rate == 0
     second = meter.update(1, NONE, {T0: 800}, None, 1.0)
-    assert (second.rate, second.left_s_min, second.left_s_max) == (200, 4, 4)
+    assert (second.rate, second.left_s_min, second.left_s_max) == (200, None, None)
+
+
+def test_bursts_of_a_throttled_copy_make_a_steady_rate() -> None:
+    """A broker that may copy 100 bytes a second fetches 1000 at once, and then nothing for ten seconds."""
+    meter = WaveMeter({T0: 30_000}, 1)
+    found = [meter.update(1, NONE, {T0: 30_000 - now // 10 * 1000}, 100, now) for now in range(0, 200, 2)]
+    steady = [one for one in found if one.left_s_max is not None][5:]
+    assert len(steady) > 50
+    assert all(66 <= one.rate <= 134 for one in steady), [one.rate for one in steady]
+    for one in steady:
+        assert one.moved_bytes is not None and one.left_s_min is not None and one.left_s_max is not None
+        assert one.left_s_min <= (30_000 - one.moved_bytes) / 100 <= one.left_s_max
+
+
+def test_a_silence_longer_than_the_window_leaves_a_rate() -> None:
+    meter = WaveMeter({T0: 10_000}, 1)
+    for now, left in ((0.0, 10_000), (1.0, 9_900), (1 + WINDOW_S * 3, 9_000)):
+        last = meter.update(1, NONE, {T0: left}, None, now)
+    assert last.rate == 900 / (WINDOW_S * 3)
+
+
+@pytest.mark.parametrize(
+    ("left_at_first", "left_then", "is_told"), [(1000, 991, False), (1000, 990, True), (100, 99, True)]
+)
+def test_no_time_left_is_told_before_a_hundredth_has_moved(left_at_first: int, left_then: int, is_told: bool) -> None:
+    meter = WaveMeter({T0: 1000}, 1)
+    meter.update(1, NONE, {T0: left_at_first}, None, 0.0)
+    last = meter.update(1, NONE, {T0: left_then}, None, STRETCH_S * 2)
+    assert (last.left_s_min is not None) is is_told and last.rate > 0
 
 
 def test_what_is_done_counts_whole_also_when_it_was_done_before() -> None:
@@ -36,7 +67,7 @@ def test_a_stretch_in_which_nothing_moved_has_no_end() -> None:
     meter = WaveMeter({T0: 1000}, 1)
     for now, left in ((0.0, 1000), (STRETCH_S, 500), (STRETCH_S * 2, 500)):
         last = meter.update(1, NONE, {T0: left}, None, now)
-    assert (last.left_s_min, last.left_s_max) == (5.0, None)
+    assert (last.left_s_min, last.left_s_max) == (STRETCH_S, None)
 
 
 def test_only_the_last_minute_counts() -> None:
