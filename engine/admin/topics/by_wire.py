@@ -286,7 +286,7 @@ class WireTopicChanger:
                     for name in names:
                         await self._wait_for_broker(broker_id, name, is_known)
         except (TimeoutError, Unreachable, NotFound) as error:
-            self._cluster.observe(f"not every broker knows it yet ({error or 'slow'})")
+            self._cluster.observe(f"not every broker knows it yet ({str(error) or 'a broker is slow to hear of it'})")
 
     async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
         while True:
