@@ -82,6 +82,9 @@ def footer_items(screen: MainScreen) -> list[KeyItem]:
     shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
     shown.sort(key=lambda action: not action.pages)
     return [
-        KeyItem(key_label(action.keys[0]), action.title.lower(), action.id, not screen.why_not(action))
+        KeyItem(
+            key_label(action.keys[0]), action.title.lower(), action.id, not screen.why_not(action),
+            stays=action.id in ("help", "quit"),
+        )
         for action in shown
-    ]
+    ]  # fmt: skip

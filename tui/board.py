@@ -142,6 +142,12 @@ class Board:
         return frozenset(broker.id for broker in self.brokers)
 
     @property
+    def silent(self) -> frozenset[int]:
+        """Brokers that are registered and do not answer."""
+        words = self.frame.words if self.frame is not None else {}
+        return frozenset(broker for broker in self.live if broker in words and words[broker].trouble)
+
+    @property
     def broker_ids(self) -> list[int]:
         """All brokers, those among them that are down and hold replicas."""
         return sorted(self.live | set(self.replicas))

@@ -16,7 +16,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC: "the topic's partitions (:t {})",
     Operation.LIST_BROKERS: "screen Brokers (2)",
     Operation.ALTER_CONFIGS: "settings (A) of the topic or broker",
-    Operation.ELECT_PREFERRED_OF_ALL: "an election (E) on the overview",
+    Operation.ELECT_PREFERRED_OF_ALL: "an election (E) of the preferred leaders",
     Operation.ELECT_UNCLEAN: "an unclean election (U) of the partitions",
     Operation.LIST_REASSIGNMENTS: "screen Reassignments (6)",
     Operation.VERIFY_REASSIGNMENT: "screen Reassignments (6)",

@@ -9,20 +9,28 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from engine.local.cluster import ClusterStatus
 
+_STOPPED = "stopped (SIGSTOP)"
+
 
 def _alive_tone(value: object) -> Tone | None:
-    return Tone.GOOD if value is True else Tone.BAD
+    return Tone.GOOD if value in (True, "yes") else Tone.BAD
+
+
+def _shown_alive(*, is_alive: bool, is_paused: bool) -> str:
+    return _STOPPED if is_paused else "yes" if is_alive else "no"
 
 
 _COLUMNS = (
-    Column("id", Kind.NUMBER),
+    Column("id"),
     Column("alive", Kind.FLAG, tone=_alive_tone),
     Column("pid", Kind.NUMBER),
     Column("host"),
     Column("port", Kind.NUMBER),
     Column("rack"),
     Column("log_dirs", Kind.LIST),
+    Column("paused", Kind.FLAG),
 )
+_SHOWN = (Column("id", Kind.NUMBER), Column("alive", tone=_alive_tone), *_COLUMNS[2:-1])
 
 
 def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ...]:
@@ -37,16 +45,33 @@ def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ..
 
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
     """What runs where; where no exit code is given it says whether all of it does."""
-    rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs) for b in status.brokers]
-    table = Table(_COLUMNS, rows)
-    zookeeper = status.zookeeper if status.zookeeper_alive else f"{status.zookeeper} (not running)"
+    rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused) for b in status.brokers]
+    shown = [
+        (b.id, _shown_alive(is_alive=b.alive, is_paused=b.paused), *row[2:-1])
+        for b, row in zip(status.brokers, rows, strict=True)
+    ]
+    host, _, port = status.zookeeper.partition("/")[0].rpartition(":")
+    server = (
+        "zookeeper",
+        status.zookeeper_alive,
+        status.zookeeper_pid,
+        host,
+        int(port),
+        None,
+        (),
+        status.zookeeper_paused,
+    )
+    zookeeper = status.zookeeper
+    if not status.zookeeper_alive or status.zookeeper_paused:
+        zookeeper += f" ({_STOPPED if status.zookeeper_paused else 'not running'})"
     pairs = [
         ("zookeeper", zookeeper),
         ("bootstrap servers", status.bootstrap_servers),
         ("folder", status.dir),
     ]
-    is_whole = status.zookeeper_alive and all(broker.alive for broker in status.brokers)
-    sections = (Section(body=Fields(pairs)), Section(body=table))
+    parts = [(status.zookeeper_alive, status.zookeeper_paused), *((b.alive, b.paused) for b in status.brokers)]
+    is_whole = all(is_alive and not is_paused for is_alive, is_paused in parts)
+    sections = (Section(body=Fields(pairs)), Section(body=Table(_SHOWN, shown)))
     if exit_code is None:
         exit_code = ExitCode.DONE if is_whole else ExitCode.BAD_ANSWER
-    return Report(status, table, sections, notes, exit_code)
+    return Report(status, Table(_COLUMNS, [*rows, server]), sections, notes, exit_code)

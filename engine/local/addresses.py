@@ -27,11 +27,19 @@ def own_loopback_address() -> str:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen on this address now."""
+    """Whether a server could listen on this address now.
+
+    Raises:
+        OperationError: the host is a name that nobody knows.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
+        except socket.gaierror as error:
+            raise OperationError(
+                f"the name {host} cannot be resolved", hint="look at its spelling, or give an address of this machine"
+            ) from error
         except OSError:
             return False
         return True
@@ -41,7 +49,7 @@ def free_port(host: str, preferred: int | None = None) -> int:
     """Return a port below 32768 on which nobody listens: the preferred one if it is free, else a random one.
 
     Raises:
-        OperationError: a hundred random ports were all taken, or the address is not one of this machine.
+        OperationError: a hundred random ports were all taken, the address is not of this machine, or the name unknown.
     """
     if preferred is not None and is_free(host, preferred):
         return preferred

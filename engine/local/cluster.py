@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,8 @@ class BrokerStatus:
     rack: str | None
     log_dirs: tuple[str, ...]
     alive: bool
+    paused: bool
+    """It lives, but all of it stands still (SIGSTOP)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class ClusterStatus:
     bootstrap_servers: str
     dir: str
     brokers: tuple[BrokerStatus, ...]
+    zookeeper_pid: int | None = None
+    zookeeper_paused: bool = False
 
 
 class LocalCluster:
@@ -154,7 +159,8 @@ class LocalCluster:
         self._refuse_if_running()
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="klamm-local-"))
-        self.directory.mkdir(parents=True, exist_ok=True)
+        directory, is_new = self.directory, not self.directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
         try:
             self._zookeeper = self._make_zookeeper()
             self._zookeeper.launch()
@@ -170,6 +176,10 @@ class LocalCluster:
             self.wait_until_serving(self.broker_ids)
         except BaseException:
             self.stop()
+            if is_new:
+                # Logs are kept: they say why it did not start.
+                with suppress(OSError):
+                    directory.rmdir()
             raise
 
     def stop(self, timeout_s: float = 15.0) -> None:
@@ -248,12 +258,15 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         """Return what runs where."""
+        server = self.zookeeper.process
         return ClusterStatus(
             self.zookeeper_connect,
             self.zookeeper.is_running,
             self.bootstrap_servers,
             str(self.directory),
             tuple(_status(broker) for broker in self.brokers.values()),
+            None if server is None or not server.is_alive else server.pid,
+            server is not None and server.is_paused,
         )
 
     # Its ZooKeeper
@@ -463,4 +476,5 @@ def _default_settings(broker_count: int) -> dict[str, str]:
 def _status(broker: LocalBroker) -> BrokerStatus:
     spec = broker.spec
     log_dirs = tuple(str(path) for path in spec.log_dirs)
-    return BrokerStatus(spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive)
+    is_paused = broker.is_paused
+    return BrokerStatus(spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive, is_paused)

@@ -251,7 +251,7 @@ class Session:
             self._handler.break_connection()
             done, _ = await asyncio.wait([ended], timeout=_GRACE_S)
         if not done:
-            _log.warning("A connection to ZooKeeper did not end in time; its thread ends by itself.")
+            _log.debug("A connection to ZooKeeper did not end in time; its thread ends by itself.")
 
     def _stop(self, ended: asyncio.Future[None]) -> None:
         """Runs in a thread of its own."""

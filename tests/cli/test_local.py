@@ -42,7 +42,7 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         found = status.json
         assert set(found) >= {"zookeeper", "bootstrap_servers", "dir", "brokers"}
         assert [(b["id"], b["rack"], b["alive"]) for b in found["brokers"]] == [(0, "a", True), (1, "b", True)]
-        assert set(found["brokers"][0]) == {"id", "pid", "host", "port", "rack", "log_dirs", "alive"}
+        assert set(found["brokers"][0]) == {"id", "pid", "host", "port", "rack", "log_dirs", "alive", "paused"}
         assert json.loads((tmp_path / ".klamm" / "local.json").read_text())["zookeeper"] == found["zookeeper"]
 
         # Commands in this folder find the cluster by themselves.
@@ -81,6 +81,10 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
 
 def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
     assert run("local", "kill", "zookeeper", "--signal", "STOP").code == 0
+    stopped = run("local", "status", "-o", "json")
+    assert (stopped.code, stopped.json["zookeeper_alive"], stopped.json["zookeeper_paused"]) == (1, True, True)
+    assert "(stopped (SIGSTOP))" in run("local", "status", "-o", "table").out
+    assert [row.split("\t")[0] for row in run("local", "status", "-o", "plain").out.splitlines()][-1] == "zookeeper"
     assert run("local", "kill", "zookeeper", "--signal", "CONT").code == 0
     killed = run("local", "kill", "zookeeper", "-o", "json")
     assert (killed.code, killed.json["zookeeper_alive"]) == (0, False)

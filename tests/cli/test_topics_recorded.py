@@ -141,6 +141,13 @@ def test_kafkas_own_words_work(recorded: Recorded, capsys: Capture) -> None:
         (["describe", "absent"], "error: topic 'absent' does not exist"),
         (["describe", "absent", "lag"], "error: topic 'absent' does not exist"),
         (["describe", "x.*y"], "error: topic 'x.*y' does not exist"),
+        (
+            ["describe", "la*"],
+            "error: topic 'la*' does not exist\nhint: patterns are regular expressions, such as 'la.*'; ",
+        ),
+        (["describe", "*"], "error: neither a topic's name nor a regular expression"),
+        (["describe", "lags"], "error: topic 'lags' does not exist\nhint: did you mean lag? list the topics with: "),
+        (["delete", "lags", "--yes"], "error: topic 'lags' does not exist\nhint: did you mean lag? "),
         (["describe", "a["], "error: neither a topic's name nor a regular expression"),
         (["describe", "--topics-with-overrides", "--unavailable-partitions"], "error: --topics-with-overrides cannot"),
     ],

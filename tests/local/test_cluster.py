@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -230,6 +232,18 @@ def test_unknown_broker_is_told_with_those_that_are_there() -> None:
     with pytest.raises(OperationError, match="no broker 5") as caught:
         LocalCluster(2).broker(5)
     assert caught.value.hint == "its brokers are none"
+
+
+def test_a_name_that_nobody_knows_is_told_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nameless(socket.socket):
+        def bind(self, address: Any) -> None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.socket", Nameless)
+    cluster = LocalCluster(1, directory=tmp_path / "new", host="nohost")
+    with pytest.raises(OperationError, match="the name nohost cannot be resolved"):
+        cluster.start()
+    assert not (tmp_path / "new").exists()
 
 
 def test_several_log_dirs_and_own_settings(tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str)
         assert all(width_of(one) <= width for one in lines), texts(lines)
 
 
+def test_a_silent_broker_is_not_counted_as_up() -> None:
+    feed = fake_feed("live", plays=False)
+    feed.cluster.silence(2)
+    board = board_of(feed, 8)
+    overview, summary = (
+        "\n".join(texts(lines))
+        for lines in (overview_lines(board, 120, 40), brokers.PAGE.summary(View(board, Location("brokers")), WIDTH))
+    )
+    known = len(board.broker_ids)
+    assert f"{known - 1} of {known} answer" in summary and " up" not in summary.splitlines()[0]
+    assert "Brokers answer" in overview and f"{known - 1} of {known}" in overview and "Brokers up" not in overview
+    assert "1 silent broker  broker 2" in overview
+
+
 def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
     feed = fake_feed("live", plays=False)
     board = board_of(feed, 8)

@@ -183,8 +183,8 @@ def _summary(view: View, width: int) -> list[Line]:
     if frame is None or not board.has_metadata:
         return [line((why_empty(view, "brokers"), Tone.QUIET))]
     total = board.total
-    live, known = len(board.live), len(board.broker_ids)
-    alive = (f"{live} of {known} up", Tone.GOOD if live == known else Tone.BAD)
+    well, known = len(board.live - board.silent), len(board.broker_ids)
+    alive = (f"{well} of {known} {'answer' if board.silent else 'up'}", Tone.GOOD if well == known else Tone.BAD)
     moves = leadership(frame, total).moves
     elsewhere = total.led_elsewhere.total()
     share = elsewhere / total.partitions if total.partitions else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.admin.health.report import HealthReason, HealthStatus, Severity
+from engine.admin.health.report import Check, HealthReason, HealthStatus, Severity
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
@@ -78,9 +78,12 @@ def _reason(reason: HealthReason, width: int) -> list[Line]:
     tone = Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN
     examples = ", ".join(plain(example) for example in reason.examples[:3])
     more = ", …" if reason.count > min(3, len(reason.examples)) else ""
+    name = reason.check.value.replace("_", " ")
+    if reason.count == 1 and reason.check is not Check.SEVERAL_CONTROLLERS:
+        name = name.removesuffix("s")
     told = line(
         (f"{count(reason.count):>4} ", tone),
-        (reason.check.value.replace("_", " "), tone),
+        (name, tone),
         (f"  {examples}{more}", Tone.PLAIN),
     )
     advice = line((f"     {spelled(reason.check.advice)}", Tone.QUIET))
@@ -117,13 +120,14 @@ def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
         return count(value), Tone.QUIET if value == 0 and tone is not Tone.STRONG else tone
 
     controller = NOTHING if cluster is None or cluster.controller_id == NO_CONTROLLER else str(cluster.controller_id)
-    missing = len(board.broker_ids) - len(board.live)
-    brokers = f"{len(board.live)} of {len(board.broker_ids)}" if cluster is not None else NOTHING
+    answering, silent = len(board.live - board.silent), bool(board.silent)
+    brokers = f"{answering} of {len(board.broker_ids)}" if cluster is not None else NOTHING
+    missing = answering < len(board.broker_ids)
     min_isr_known = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
     in_per_s = board.in_per_s
     return [
         ("Controller", (controller, Tone.STRONG if controller != NOTHING else Tone.BAD)),
-        ("Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
+        ("Brokers answer" if silent else "Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
         ("Topics", number(len(board.topics))),
         ("Partitions", number(total.partitions)),
         ("Offline", number(total.leaderless, Tone.BAD)),

@@ -167,6 +167,8 @@ class KeyItem:
     action_id: str
     is_enabled: bool = True
     is_current: bool = False
+    stays: bool = False
+    """Others make room for it."""
 
 
 class KeyBar(_Toned, Widget):
@@ -200,13 +202,13 @@ class KeyBar(_Toned, Widget):
             return full
         if any(item.is_current for item in self._items):
             return [(item, item.title if item.is_current else "") for item in self._items]
-        pieces, used = [], 0
-        for item, title in full:
-            used += cell_len(item.key) + cell_len(title) + 3
+        used, shown = 0, set[KeyItem]()
+        for item in sorted(self._items, key=lambda item: not item.stays):
+            used += cell_len(item.key) + cell_len(item.title) + 3
             if used > self.size.width:
                 break
-            pieces.append((item, title))
-        return pieces
+            shown.add(item)
+        return [(item, title) for item, title in full if item in shown]
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""

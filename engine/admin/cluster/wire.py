@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,9 @@ _JUST_NOW_S = 1.0
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
+
+_UNRESOLVED = " (the name cannot be resolved)"
+_CHECK_NAME = "look at the spelling of the name, and at the name servers of this machine"
 
 NO_CONTROLLER_HINT = Phrase(
     "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
@@ -354,7 +358,7 @@ class WireCluster:
         raise Unreachable(
             "no broker can be reached",
             where=", ".join(absent) or None,
-            hint=START_IT,
+            hint=_CHECK_NAME if absent and all(one.endswith(_UNRESOLVED) for one in absent) else START_IT,
         )
 
     async def _look_further(self, tried: Iterable[tuple[str, int]], absent: list[str]) -> list[tuple[str, int]]:
@@ -376,7 +380,8 @@ class WireCluster:
         try:
             client = await self._client(host, port)
         except Unreachable as error:
-            absent.append(f"{error.where}")
+            is_unknown = isinstance(getattr(error.__cause__, "__cause__", None), socket.gaierror)
+            absent.append(f"{error.where}{_UNRESOLVED if is_unknown else ''}")
             return None
         await self.version(client, ApiKey.METADATA)
         return client

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.cluster.errors import Unreachable
@@ -69,7 +70,12 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
         return {broker_id: Unknown.of_code(response.error_code) if failed else partly[broker_id]}
 
     answers = await ask_all(wire, brokers, of_brokers, ask, batch=1, patience_s=patience_s)
-    failures = {broker_id: answer for broker_id, answer in answers.items() if isinstance(answer, Unknown)}
+    failures = {
+        # Whoever tells of it names the broker.
+        broker_id: replace(answer, message=answer.message.removesuffix(f": broker {broker_id}"))
+        for broker_id, answer in answers.items()
+        if isinstance(answer, Unknown)
+    }
     # While a coordinator moves, two brokers may list the same group.
     groups = {group.group: group for listed in partly.values() for group in listed}
     return GroupListing(tuple(groups[name] for name in sorted(groups)), failures, await _leaderless(wire))

@@ -10,6 +10,7 @@ from engine.admin.health.report import EXAMPLES_MAX, Check, HealthFacts, HealthR
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 IMBALANCE_PERCENT_MAX = 10
@@ -129,7 +130,7 @@ def assess(
         findings=[
             *_controller(facts),
             (Check.MISSING_BROKERS, _missing_brokers(topics)),
-            (Check.SILENT_BROKERS, [f"broker {b}: {why}" for b, why in sorted(facts.silent_brokers.items())]),
+            (Check.SILENT_BROKERS, _silent_brokers(facts)),
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
             *((check, topics.found.get(check, [])) for check in _OF_TOPICS),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
@@ -163,6 +164,17 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
     counts = sorted(topics.missing.items())
     return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
+
+
+def _silent_brokers(facts: HealthFacts) -> list[str]:
+    """Say how many partitions each leads: nobody reads or writes those until it answers or another leads."""
+    if not facts.silent_brokers:
+        return []
+    led = Counter(partition.leader for topic in facts.snapshot.topics for partition in topic.partitions)
+    return [
+        f"broker {broker}: {why}; it leads {counted(led[broker], 'partition')}"
+        for broker, why in sorted(facts.silent_brokers.items())
+    ]
 
 
 def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:

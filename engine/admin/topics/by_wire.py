@@ -229,7 +229,8 @@ class WireTopicChanger:
         known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         missing = selection.unmatched(known)
         if missing and not if_exists:
-            raise topic_not_found(missing)
+            there = await self._wire.metadata(None, broker_id=controller)
+            raise topic_not_found(missing, [topic.name for topic in there.topics if topic.name])
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
@@ -285,7 +286,7 @@ class WireTopicChanger:
                     for name in names:
                         await self._wait_for_broker(broker_id, name, is_known)
         except (TimeoutError, Unreachable, NotFound) as error:
-            self._cluster.observe(f"not every broker knows it yet ({error or 'slow'})")
+            self._cluster.observe(f"not every broker knows it yet ({str(error) or 'a broker is slow to hear of it'})")
 
     async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
         while True:

@@ -242,7 +242,7 @@ class ZkTopicChanger:
         known = await self._kafka.topics.get_all_topics()
         missing = selection.unmatched(known)
         if missing and not if_exists:
-            raise topic_not_found(missing)
+            raise topic_not_found(missing, known)
         internal = [name for name in selection.names if name in INTERNAL_TOPICS]
         if internal:
             message = f"topic {internal[0]} is a kafka internal topic and is not allowed to be marked for deletion"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import NotFound, Unreachable
+from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.configs.values import UNKNOWN_SETTINGS_HINT, known_configs
 from engine.admin.topics.access import TopicReader
@@ -118,8 +119,15 @@ async def read_selected(reader: TopicReader, selection: TopicSelection, *, if_ex
     topics = await reader.topics(names)
     missing = selection.unmatched([topic.name for topic in topics])
     if missing and not if_exists:
-        raise topic_not_found(missing)
+        raise topic_not_found(missing, await _names(reader))
     return topics
+
+
+async def _names(reader: TopicReader) -> list[str]:
+    """Return the topics that a person may have meant, where they can be told."""
+    with suppress(AdminError):
+        return [entry.topic for entry in await reader.names()]
+    return []
 
 
 def describe(topic: TopicSnapshot, partitions: Sequence[PartitionSnapshot] | None = None) -> TopicDescription:

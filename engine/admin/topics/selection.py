@@ -11,8 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.remedies import SEE_TOPICS
+from engine.admin.cluster.remedies import SEE_TOPICS, Phrase, Words
 from engine.common.topic_names import invalid_topic_name
+
+_GLOB = re.compile(r"(?<![\\.)\]}])\*")
+"""A star that a shell would take for any text: nothing stands before it that a regular expression would repeat so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,26 @@ def select_topics(texts: Sequence[str]) -> TopicSelection:
         try:
             patterns.append(re.compile("|".join(parts)))
         except re.error as error:
-            raise BadRequest(f"neither a topic's name nor a regular expression ({error})", where=text) from error
+            raise BadRequest(
+                f"neither a topic's name nor a regular expression ({error})", where=text, hint=_hint(text, ())
+            ) from error
     return TopicSelection(tuple(dict.fromkeys(names)), tuple(patterns))
 
 
-def topic_not_found(missing: Sequence[str]) -> NotFound:
-    """Return the error for topics that were named and are not there."""
+def topic_not_found(missing: Sequence[str], known: Iterable[str] = ()) -> NotFound:
+    """Return the error for topics that were named and are not there; ``known`` are those that are."""
     if len(missing) == 1:
         message = f"topic {missing[0]!r} does not exist"
     else:
         message = f"topics do not exist: {', '.join(missing)}"
-    return NotFound(message, hint=SEE_TOPICS)
+    return NotFound(message, hint=_hint(missing[0], known))
+
+
+def _hint(missing: str, known: Iterable[str]) -> Words:
+    from difflib import get_close_matches
+
+    if (pattern := _GLOB.sub(".*", missing)) != missing:
+        return Phrase(f"patterns are regular expressions, such as {pattern!r}; ", SEE_TOPICS)
+    if close := get_close_matches(missing, known):
+        return Phrase(f"did you mean {' or '.join(close)}? ", SEE_TOPICS)
+    return SEE_TOPICS

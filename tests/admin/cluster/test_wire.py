@@ -31,6 +31,7 @@ from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic, delete_topics
 from engine.common.errors import ErrorCode
 from engine.network.client import BrokerClient
+from engine.network.errors import ConnectFailed
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -166,6 +167,20 @@ def test_both_are_named_when_nobody_can_be_found_either() -> None:
             await wire.nodes()
         await wire.close()
         assert str(told.value.where) == f"{first.host}:{first.port}, zoo:2181"
+
+    play(scene)
+
+
+def test_a_name_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(client: BrokerClient) -> None:
+        raise ConnectFailed("cannot connect", address=client.address) from socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    async def scene(_: ScriptedCluster, __: WireCluster) -> None:
+        monkeypatch.setattr(BrokerClient, "connect", connect)
+        with pytest.raises(Unreachable, match="no broker can be reached") as told:
+            await WireCluster([("nohost", 19099)]).nodes()
+        assert str(told.value.where) == "nohost:19099 (the name cannot be resolved)"
+        assert str(told.value.hint).startswith("look at the spelling of the name")
 
     play(scene)
 

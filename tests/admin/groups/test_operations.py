@@ -126,7 +126,7 @@ def test_a_frozen_broker_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) 
         listing = await list_groups(wire, patience_s=0)
         assert ([group.group for group in listing.groups], list(listing.failures)) == (["g2"], [1])
         message = unlisted(1, listing.failures[1]).message
-        assert message == "the groups of broker 1 are not known: no answer within 1 s: broker 1"
+        assert message == "the groups of broker 1 are not known: no answer within 1 s"
         ends = await end_offsets(wire, [TopicPartition("t", 0), TopicPartition("t", 1)], patience_s=0)
         assert [isinstance(end, Unknown) for end in ends.values()] == [False, True]
 
@@ -154,7 +154,7 @@ def test_a_frozen_broker_uses_up_its_time_once(monkeypatch: pytest.MonkeyPatch) 
         frozen = world.cluster.brokers[1].answers
         frozen |= {key: lambda _: SILENCE for key in frozen if key is not ApiKey.METADATA}
         found = await describe(cluster, all_of())
-        assert told(found.failures) == [("the groups of broker 1 are not known: no answer within 2 s: broker 1", None)]
+        assert told(found.failures) == [("the groups of broker 1 are not known: no answer within 2 s", None)]
         ((group, rows),) = [(group.group, group.partitions) for group in found.groups]
         assert (group, [(row.log_end_offset, row.error) for row in rows]) == (
             "g2",

@@ -209,6 +209,15 @@ def test_what_brokers_and_zookeeper_say() -> None:
     assert [reason.severity for reason in seen.reasons][:2] == [Severity.CRITICAL] * 2
 
 
+def test_of_a_silent_broker_it_is_told_how_much_it_leads() -> None:
+    silent = {0: "no answer within 5 s", 2: "no answer within 5 s"}
+    led = facts(partition((0, 1)), partition((0, 1)), partition((1, 0)), silent_brokers=silent)
+    assert found(led)[Check.SILENT_BROKERS] == (
+        "broker 0: no answer within 5 s; it leads 2 partitions",
+        "broker 2: no answer within 5 s; it leads 0 partitions",
+    )
+
+
 def test_a_move_to_a_dead_broker_is_told_first() -> None:
     going = PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1))
     stuck = PartitionSnapshot(0, ReplicaAssignment((7, 0, 1), (7,), (1,)), 0, (0, 1))
