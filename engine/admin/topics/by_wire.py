@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
@@ -229,8 +230,11 @@ class WireTopicChanger:
         known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         missing = selection.unmatched(known)
         if missing and not if_exists:
-            there = await self._wire.metadata(None, broker_id=controller)
-            raise topic_not_found(missing, [topic.name for topic in there.topics if topic.name])
+            there: list[str] = []
+            with suppress(AdminError):
+                every = await self._wire.metadata(None, broker_id=controller)
+                there = [topic.name for topic in every.topics if topic.name]
+            raise topic_not_found(missing, there)
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
