@@ -65,6 +65,8 @@ class ScriptedMoves:
         """``before`` or ``after`` the controller has begun what it was asked for, it hangs up."""
         self.silent: set[int] = set()
         """Brokers that do not answer questions about settings."""
+        self.without_dirs: set[int] = set()
+        """Brokers that hang up when they are asked for their log dirs."""
         self.futures: dict[tuple[TopicPartition, int], str] = {}
         """Replicas on their way to another log dir."""
         self.dirs: dict[tuple[TopicPartition, int], str] = {}
@@ -181,8 +183,10 @@ class ScriptedMoves:
             results.append(DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs))
         return DescribeConfigsResponse(results=results)
 
-    def _log_dirs(self, broker: ScriptedBroker, _: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    def _log_dirs(self, broker: ScriptedBroker, _: DescribeLogDirsRequest) -> DescribeLogDirsResponse | object:
         """What comes from another broker has not come yet."""
+        if broker.id in self.without_dirs:
+            return HANG_UP
         dirs: dict[str, list[DescribeLogDirsTopic]] = {DIR: [], OTHER_DIR: []}
         for (topic, partition), found in self._assignments.items():
             if broker.id in found.origin_replicas:

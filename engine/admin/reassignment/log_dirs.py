@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, NotFound, Refused
+from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
@@ -41,11 +41,15 @@ class ReplicaPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogDirs:
-    """What brokers told of their log dirs; ``dirs`` by broker, only of those that answered."""
+    """What brokers told of their log dirs; ``dirs`` by broker, only of those that told them.
+
+    ``silent`` are those that could not be reached, or did not answer in time.
+    """
 
     dirs: Mapping[int, frozenset[str]]
     offline: Mapping[int, tuple[str, ...]]
     places: Mapping[Replica, ReplicaPlace]
+    silent: frozenset[int] = frozenset()
 
 
 async def read_log_dirs(
@@ -56,6 +60,7 @@ async def read_log_dirs(
     dirs: dict[int, frozenset[str]] = {}
     offline: dict[int, tuple[str, ...]] = {}
     places: dict[Replica, ReplicaPlace] = {}
+    silent: set[int] = set()
     request = DescribeLogDirsRequest(topics=None if partitions is None else _topics(partitions))
     for broker in sorted(brokers):
         try:
@@ -63,11 +68,13 @@ async def read_log_dirs(
                 response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
         except AdminError as error:
             cluster.observe(f"broker {broker} did not tell its log dirs: {error}")
+            if isinstance(error, Unreachable):
+                silent.add(broker)
             continue
         dirs[broker] = frozenset(result.log_dir for result in response.results if result.error_code == ErrorCode.NONE)
         offline[broker] = tuple(result.log_dir for result in response.results if result.error_code != ErrorCode.NONE)
         places |= _places(broker, response)
-    return LogDirs(dirs, offline, places)
+    return LogDirs(dirs, offline, places, frozenset(silent))
 
 
 def check_log_dirs(plan: Sequence[PartitionMove], found: LogDirs) -> None:

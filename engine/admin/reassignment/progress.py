@@ -86,7 +86,7 @@ class ProgressMeter:
         if status.remaining_bytes is not None:
             return status.remaining_bytes
         last = self._seen[-1][1].get(status.name, 0) if self._seen else 0
-        return self._totals.get(status.name, 0) - last
+        return self._totals.get(status.name, status.total_bytes or 0) - last
 
     def _progress(self, name: TopicPartition | None, now_s: float) -> MoveProgress:
         total = sum(self._totals.values()) if name is None else self._totals.get(name, 0)

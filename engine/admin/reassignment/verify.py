@@ -104,7 +104,7 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
         cluster.observe(f"no sizes: {error}")
         return statuses
     return [
-        _measured(held_up(with_log_dirs(status, move, dirs), found, live), move, found, dirs)
+        _measured(held_up(with_log_dirs(status, move, dirs), found, live, dirs.silent), move, found, dirs)
         for move, status in zip(plan, statuses, strict=True)
     ]
 
@@ -187,18 +187,34 @@ async def clear_finished(
 
 
 def held_up(
-    status: PartitionStatus, found: Mapping[TopicPartition, PartitionSnapshot], live: Collection[int]
+    status: PartitionStatus,
+    found: Mapping[TopicPartition, PartitionSnapshot],
+    live: Collection[int],
+    silent: Collection[int] = (),
 ) -> PartitionStatus:
-    """Say which brokers a partition waits for that are dead: until they come back it gets no further."""
+    """Say which brokers a partition waits for, dead or ``silent``: until they are back it gets no further."""
     partition = found.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
         return status
-    adding = partition.assignment.adding_replicas
-    dead = [broker for broker in adding if broker not in partition.isr and broker not in live]
-    if not dead:
+    coming = _coming(partition)
+    dead = [broker for broker in coming if broker not in live]
+    if dead:
+        return replace(status, reason=f"{HELD_UP} {_brokers(dead)}")
+    wanted = dict.fromkeys((partition.leader, *coming))
+    hanging = [broker for broker in wanted if broker in silent]
+    if not hanging:
         return status
-    who = "broker" if len(dead) == 1 else "brokers"
-    return replace(status, reason=f"{HELD_UP} {who} {', '.join(map(str, dead))}")
+    verb = "does" if len(hanging) == 1 else "do"
+    return replace(status, reason=f"waits for {_brokers(hanging)}, which {verb} not answer")
+
+
+def _coming(partition: PartitionSnapshot) -> list[int]:
+    """Return the brokers whose new replica is not in sync yet."""
+    return [broker for broker in partition.assignment.adding_replicas if broker not in partition.isr]
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
 
 
 def _measured(
@@ -212,18 +228,18 @@ def _measured(
     if status.state is not ReassignmentState.IN_PROGRESS or partition is None:
         return status
     remaining = remaining_bytes(status.name, partition, dirs)
-    if remaining is None:
-        return status
     between = [
         place
         for broker, path in move.wanted_dirs.items()
         if (place := dirs.places.get((move.name, broker))) is not None and place.future_dir == path
     ]
+    inside = sum(max(0, place.size_bytes - place.future_bytes) for place in between)
     copies = len(partition.assignment.adding_replicas)
+    total = copies * _full_size(status.name, partition, dirs) + sum(place.size_bytes for place in between)
     return replace(
         status,
-        remaining_bytes=remaining + sum(max(0, place.size_bytes - place.future_bytes) for place in between),
-        total_bytes=copies * _full_size(status.name, partition, dirs) + sum(place.size_bytes for place in between),
+        remaining_bytes=None if remaining is None else remaining + inside,
+        total_bytes=total or None if remaining is None else total,
     )
 
 
@@ -234,16 +250,19 @@ def _full_size(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs
 
 
 def remaining_bytes(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int | None:
-    """Return how many bytes the replicas that come still have to copy; None where no present replica told its size."""
+    """Return how many bytes the replicas that come still have to copy.
+
+    None where no present replica told its size, or the broker of one that comes did not answer.
+    """
     assignment = partition.assignment
     sizes = [
         place.size_bytes
         for broker in assignment.origin_replicas
         if (place := dirs.places.get((name, broker))) is not None
     ]
-    if not sizes:
+    coming = _coming(partition)
+    if not sizes or any(broker not in dirs.dirs for broker in coming):
         return None
     full = max(sizes)
-    coming = [broker for broker in assignment.adding_replicas if broker not in partition.isr]
     there = [place.size_bytes if (place := dirs.places.get((name, broker))) else 0 for broker in coming]
     return sum(max(0, full - size) for size in there)

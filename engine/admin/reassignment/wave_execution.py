@@ -346,7 +346,7 @@ class _Execution:
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
-                raise _Stop(f"the copy has stalled: {told} for {self.settings.stall_s:g} s")
+                raise _Stop(f"the copy has stalled for {self.settings.stall_s:g} s: {told}")
             await self._throttle.wait(self._waiting(wave), pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 

@@ -52,6 +52,7 @@ class WaveMeter:
         self._wave_count = wave_count
         self._seen: deque[tuple[float, int]] = deque()
         self._moved_at_first: int | None = None
+        self._last_moved: dict[TopicPartition, int] = {}
 
     def update(
         self,
@@ -96,7 +97,10 @@ class WaveMeter:
         if name in done:
             return size
         left = remaining.get(name)
-        return 0 if left is None else max(0, size - left)
+        if left is not None:
+            self._last_moved[name] = max(0, size - left)
+        # Of what moves and is not told now, what was told last still holds.
+        return self._last_moved.get(name, 0) if name in remaining else 0
 
     def _rate(self) -> float:
         """Return the mean rate of the last while, or of all that was seen where that is shorter."""

@@ -10,6 +10,7 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.reassignment.generate import generate_plan
+from engine.admin.reassignment.log_dirs import LogDirs, ReplicaPlace
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassignment.plan_file import (
     PartitionMove,
@@ -20,7 +21,7 @@ from engine.admin.reassignment.plan_file import (
 )
 from engine.admin.reassignment.plan_file import plan_text as written
 from engine.admin.reassignment.progress import ProgressMeter
-from engine.admin.reassignment.verify import held_up
+from engine.admin.reassignment.verify import held_up, remaining_bytes
 from engine.common.assignment import assign_replicas
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -182,3 +183,34 @@ def test_a_partition_that_waits_for_a_dead_broker_says_so() -> None:
     moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
     assert held_up(moving, {FOO0: partition}, {0, 1}).reason == "waits for dead broker 3"
     assert held_up(moving, {FOO0: partition}, {0, 1, 3}).reason is None
+
+
+@pytest.mark.parametrize(
+    ("silent", "reason"),
+    [
+        ({3}, "waits for broker 3, which does not answer"),
+        ({0}, "waits for broker 0, which does not answer"),
+        ({0, 1, 3}, "waits for brokers 0, 3, which do not answer"),
+        ({1}, None),
+    ],
+)
+def test_a_partition_that_waits_for_a_silent_broker_says_so(silent: set[int], reason: str | None) -> None:
+    """Broker 0 leads and broker 3 copies; broker 1 has nothing to do with it."""
+    partition = PartitionSnapshot(0, ReplicaAssignment((3, 0, 1), (3,), (1,)), 0, (0, 1))
+    moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
+    assert held_up(moving, {FOO0: partition}, {0, 1, 3}, silent).reason == reason
+
+
+def test_what_a_silent_broker_has_to_copy_is_not_known() -> None:
+    partition = PartitionSnapshot(0, ReplicaAssignment((3, 0, 1), (3,), (1,)), 0, (0, 1))
+    places = {(FOO0, 0): ReplicaPlace("/d", 1000), (FOO0, 1): ReplicaPlace("/d", 900)}
+    silent = LogDirs({0: frozenset({"/d"}), 1: frozenset({"/d"})}, {}, places)
+    assert remaining_bytes(FOO0, partition, silent) is None
+    answers = replace(silent, dirs={**silent.dirs, 3: frozenset({"/d"})})
+    assert remaining_bytes(FOO0, partition, answers) == 1000
+    assert remaining_bytes(FOO0, replace(partition, isr=(0, 1, 3)), silent) == 0
+
+
+def test_a_copy_to_a_broker_that_never_answered_has_a_size_and_no_progress() -> None:
+    seen = ProgressMeter().update([replace(status(None), total_bytes=1000)], 1.0)
+    assert (seen.overall.moved_bytes, seen.overall.total_bytes) == (0, 1000)

@@ -357,6 +357,16 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(
     play(scene)
 
 
+def test_a_stalled_copy_names_the_broker_that_does_not_answer(play: Callable[[Scene], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.watcher.on_show = lambda progress: stage.moves.without_dirs.add(2)
+        result = await stage.execute(FIRST, stall_s=0.5)
+        told = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
+        assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
+
+    play(scene)
+
+
 def test_a_stalled_copy_stops_and_keeps_its_throttle(play: Callable[[Scene], None]) -> None:
     async def scene(stage: Stage) -> None:
         stage.watcher.on_show = lambda progress: None

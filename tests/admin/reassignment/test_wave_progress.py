@@ -82,3 +82,12 @@ def test_only_the_last_minute_counts() -> None:
 def test_unknown_sizes_stay_unknown() -> None:
     found = WaveMeter({T0: None, T1: 5}, 1).update(1, frozenset({T1}), {}, None, 0.0)
     assert (found.moved_bytes, found.total_bytes, found.left_s_min, found.done_count) == (None, None, None, 1)
+
+
+def test_a_broker_that_falls_silent_takes_nothing_back() -> None:
+    meter = WaveMeter({T0: 1000, T1: 1000}, 1)
+    meter.update(1, NONE, {T0: 400, T1: 1000}, None, 0.0)
+    silent = meter.update(1, NONE, {T0: None, T1: None}, None, 1.0)
+    assert (silent.moved_bytes, silent.rate) == (600, 0.0)
+    assert meter.update(1, NONE, {T0: 300, T1: None}, None, 2.0).moved_bytes == 700
+    assert meter.update(1, NONE, {T1: None}, None, 3.0).moved_bytes == 0, "T0 was cancelled"
