@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.main import get_command
 
 from cli.exit_codes import ExitCode
@@ -26,6 +27,11 @@ _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of
 
 Every command takes -o json|jsonl|csv|yaml|plain, --quiet, --verbose, --timeout and --help with examples.
 """
+
+
+_NO_COMMAND = re.compile(r"No such command '(.*?)'\.( Did you mean .*)?")
+"""Typer's words for a wrong command of a group."""
+_QUOTED = re.compile("'([^']+)'")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -83,8 +89,22 @@ def _root(
     """Take the options of ``klamm`` itself; all of them act by themselves."""
 
 
+def _worded(error: ClickException) -> str:
+    """Return what is wrong in the words that klamm has for it everywhere, without far-fetched proposals."""
+    if isinstance(error, NoSuchOption):
+        from difflib import get_close_matches
+
+        close = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
+        return error.message + (f"; did you mean {' or '.join(close)}?" if close else "")
+    message = error.format_message()
+    if (found := _NO_COMMAND.fullmatch(message)) is None:
+        return message
+    close = _QUOTED.findall(found[2] or "")
+    return f"no such command: {found[1]}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+
+
 def _usage_failure(error: ClickException) -> Failure:
-    message = error.format_message().strip()
+    message = _worded(error).strip()
     context = error.ctx if isinstance(error, UsageError) else None
     where = context.command_path if context is not None else None
     hint = f"{where} --help" if where is not None else None

@@ -59,8 +59,8 @@ def card_rows(score: Score) -> list[tuple[str, Figure, Figure]]:
     """Return the measures of the brokers that remain, each before and after."""
     old, new = score.before, score.after
     return [
-        ("replicas, fullest less emptiest", old.replica_range, new.replica_range),
-        ("leaders, fullest less emptiest", old.leader_range, new.leader_range),
+        ("replicas, most minus fewest", old.replica_range, new.replica_range),
+        ("leaders, most minus fewest", old.leader_range, new.leader_range),
         ("bytes, deviation from the mean", _percent(old.bytes_cv), _percent(new.bytes_cv)),
         ("rack violations", old.rack_violations, new.rack_violations),
         ("replicas above their topic's share", old.topic_excess, new.topic_excess),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,7 @@ _NEEDS = Needs(cluster=True, changes=True, bounded=False)
 )
 async def demote(
     invocation: Invocation,
-    ids: Annotated[str, typer.Argument(metavar="ID,…", help="The brokers that shall lead nothing.")],
+    ids: Annotated[str, typer.Argument(metavar="ID,…", help="The brokers to take leadership away from.")],
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: demoted-TIME.json]")
     ] = None,
@@ -57,6 +58,8 @@ async def demote(
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
             wanted = await read_demotion(cluster, brokers)
+        for broker in wanted.dead:
+            invocation.talk.warn(f"broker {broker} is not alive")
         for name, reason in wanted.stuck.items():
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
         what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
@@ -125,8 +128,12 @@ async def _reorder(
         previews = await preview_election(cluster, ElectionType.PREFERRED, scope) if elections else []
     if not prepared.has_work and not any(one.is_needed for one in previews):
         invocation.talk.say("nothing to do: this is already the case")
-        return elections_report([one.as_result() for one in previews])
+        report = elections_report([one.as_result() for one in previews])
+        return report if previews else replace(report, notes=())
     lines = [str(one) for one in prepared.planned] or preview_lines(previews)
+    if invocation.is_dry_run and prepared.planned:
+        # The report lists them.
+        lines = []
     if not invocation.confirm(f"{what}: {len(elections)} partition{'' if len(elections) == 1 else 's'}", lines):
         return planned_report(prepared.planned, None)
     if prepared.has_work:

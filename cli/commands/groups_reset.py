@@ -110,7 +110,8 @@ async def reset_offsets(
         code = _tell(invocation, plan)
         able = plan.able
         rows = [one for group_plan in able for one in group_plan.resets]
-        details = planned_lines(rows) if execute else ()
+        # They are for who is asked; the report lists them anyway.
+        details = planned_lines(rows) if execute and not invocation.is_confirmed else ()
         change = f"reset {_counted(plan)} in {cluster.target.title}"
         if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
             path = rollback_file or new_rollback_path("offsets", ".csv")

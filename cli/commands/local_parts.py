@@ -28,7 +28,7 @@ ZOOKEEPER = "zookeeper"
 _SIGNALS = ("KILL", "STOP", "CONT", "TERM")
 
 Part = Annotated[str, typer.Argument(metavar="ID|zookeeper", help="The broker's id, or the word zookeeper.")]
-NewId = Annotated[int, typer.Argument(metavar="ID", help="The new broker's id.")]
+NewId = Annotated[int | None, typer.Argument(metavar="ID", help="The new broker's id.")]
 
 
 @group.command(
@@ -134,7 +134,7 @@ def kill(
 )
 def add(
     invocation: Invocation,
-    broker: NewId,
+    broker: NewId = None,
     rack: Annotated[str | None, typer.Option("--rack", metavar="NAME", help="Its rack.")] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of this broker; may be repeated.")
@@ -142,7 +142,12 @@ def add(
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report | None:
     """Start one more broker, and wait until it serves."""
+    from engine.common.errors import OperationError
+
     cluster = found_cluster(invocation, directory)
+    if broker is None:
+        free = max(cluster.brokers, default=-1) + 1
+        raise OperationError("no ID is given", hint=f"the next free one: klamm local add {free}")
     if not invocation.goes_ahead(f"start one more broker with the id {broker}"):
         return None
     cluster.add_broker(broker, rack=rack, config=parsed_settings(config))

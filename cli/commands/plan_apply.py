@@ -68,25 +68,23 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "wave_replicas": (
         Annotated[
             int,
-            typer.Option(metavar="N", min=1, help="At most so many replicas in a wave into a broker, and out of one."),
+            typer.Option(metavar="N", min=1, help="Replicas per wave into a broker, and out of one, at most."),
         ],
         10,
     ),
     "wave_bytes": (
-        Annotated[
-            _Size, typer.Option(metavar="SIZE", help="At most so many bytes in a wave into a broker, and out of one.")
-        ],
+        Annotated[_Size, typer.Option(metavar="SIZE", help="Bytes per wave into a broker, and out of one, at most.")],
         None,
     ),
     "stall": (
-        Annotated[str, typer.Option(metavar="TIME", help="A copy without a byte of progress for so long stops it.")],
+        Annotated[str, typer.Option(metavar="TIME", help="Stop if a copy makes no progress for this long.")],
         "5m",
     ),
     "lock_timeout": (
         Annotated[
             str,
             typer.Option(
-                metavar="TIME", help="So long the lock outlives a klamm that was killed; 6s or more by the wire."
+                metavar="TIME", help="How long the lock outlives a klamm that was killed; at least 6s over the wire."
             ),
         ],
         "10s",

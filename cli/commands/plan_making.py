@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHARED: dict[str, tuple[Any, Any]] = {
-    "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What shall be level: replicas,leaders,bytes.")),
+    "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What to balance: replicas,leaders,bytes.")),
     "topic": (list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only these topics move.")),
     "exclude_topic": (
         list[str] | None, typer.Option("--exclude-topic", metavar="REGEX", help="These count as load and do not move."),
@@ -40,8 +40,8 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes if known]"),
     ),
     "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Of bytes, around their share.")),
-    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="The best part in so many moves.")),
-    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="The best part in so many bytes.")),
+    "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")),
+    "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="Copy at most SIZE.")),
     "capacity": (
         Path | None, typer.Option("--capacity", metavar="FILE", help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"),
     ),
@@ -242,7 +242,7 @@ _strategy(
     "move",
     """Move topics to a list of brokers, with the fewest moves: what is there already stays.""",
     ("klamm plan move --topic orders --brokers 4,5,6 --out plan.json",),
-    {"brokers": Annotated[str, typer.Option("--brokers", metavar="LIST", help="Brokers that shall hold the topics.")]},
+    {"brokers": Annotated[str, typer.Option("--brokers", metavar="LIST", help="Brokers to hold the topics.")]},
     lambda values: {"brokers": _ids(values["brokers"], "--brokers")},
 )
 _strategy(

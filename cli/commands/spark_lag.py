@@ -44,7 +44,7 @@ def lag(
         typer.Option("--profile", metavar="NAME", help="A profile's cluster, of several; instead of --cluster."),
     ] = None,
     time_lag: Annotated[bool, typer.Option("--time-lag", help="Read the times of unread records, too.")] = False,
-    samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="End after so many.")] = None,
+    samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Stop after N samples.")] = None,
     chunks: Annotated[
         int, typer.Option("--chunks", metavar="N", min=1, max=999, help="Tasks and files a sample, of a new folder.")
     ] = 2,

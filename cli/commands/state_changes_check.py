@@ -52,7 +52,7 @@ def check(
     window: Annotated[
         str, typer.Option("--window", metavar="DURATION", help="What comes again within it is flapping.")
     ] = "10m",
-    examples: Annotated[int, typer.Option("--examples", metavar="N", min=0, help="Show so many of each kind.")] = 3,
+    examples: Annotated[int, typer.Option("--examples", metavar="N", min=0, help="How many of each kind to show.")] = 3,
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="warning|critical", help="What makes the exit code 1.")
     ] = "warning",

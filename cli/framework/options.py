@@ -149,7 +149,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     """
     import sys
 
-    output = _output(values["output"], is_terminal(sys.stdout))
+    output = _output(values["output"], needs, is_tty=is_terminal(sys.stdout))
     if output is OutputFormat.PROMETHEUS and not needs.metrics:
         raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
     if output is OutputFormat.MARKDOWN and needs.streams:
@@ -181,11 +181,11 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     )
 
 
-def _output(name: str | None, is_tty: bool) -> OutputFormat:
+def _output(name: str | None, needs: Needs, *, is_tty: bool) -> OutputFormat:
     if name is None:
         return default_format(is_terminal=is_tty)
     try:
         return OutputFormat(name)
     except ValueError:
-        known = ", ".join(_FORMATS)
+        known = ", ".join(OutputFormat if needs.metrics else _FORMATS)
         raise UsageError(f"--output must be one of {known}, not {name!r}") from None

@@ -14,7 +14,7 @@ from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat
 from cli.output.report import Report
 
-Watch = Annotated[bool, typer.Option("--watch", help="Tell again after every --interval, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat every --interval until Ctrl-C.")]
 Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Of --watch: 2s, 1m.")]
 
 

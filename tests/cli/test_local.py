@@ -60,6 +60,8 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         assert run("local", "start", "1", "--config", "num.io.threads=3").code == 0
         assert "num.io.threads=3" in (tmp_path / ".klamm/broker-1/server.properties").read_text()
         _zookeeper_can_be_hurt_too(run)
+        nameless = run("local", "add")
+        assert (nameless.code, "klamm local add 2" in nameless.err) == (2, True)
         assert run("local", "add", "4", "--rack", "c", "--config", "num.io.threads=2").code == 0
         assert run("local", "wait", "4", "-o", "json").json["brokers"][2]["rack"] == "c"
         assert run("local", "controller").out.strip() in ("0", "1", "4")

@@ -60,7 +60,10 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
     ("words", "message", "hint"),
     [
         (["topisc", "list"], "no such command: topisc; did you mean topics or top?: klamm", "klamm --help"),
-        (["topics", "lst"], "no such command 'lst'", "klamm topics --help"),
+        (["topics", "lst"], "no such command: lst; did you mean list?: klamm topics", "klamm topics --help"),
+        (["topics", "xyzzy"], "no such command: xyzzy: klamm topics", "klamm topics --help"),
+        (["topics", "describe", "t", "--partiton", "3"], "no such option: --partiton: klamm topics", "--help"),
+        (["topics", "list", "--snapshto", "f"], "no such option: --snapshto; did you mean --snapshot?", "--help"),
         (["topics", "list", "--frobnicate"], "no such option: --frobnicate", "klamm topics list --help"),
         (["topics", "create", "t", "--partitions", "x"], "'x' is not a whole number", "klamm topics create --help"),
         (["zk", "tree", "--depth", "-1"], "-1 is not at least 0", "klamm zk tree --help"),

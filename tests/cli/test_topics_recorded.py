@@ -158,6 +158,12 @@ def test_what_is_not_there_is_code_2(recorded: Recorded, capsys: Capture, words:
     assert ran.err.startswith(message)
 
 
+def test_a_dry_run_of_a_demotion_says_who_is_dead(recorded: Recorded, capsys: Capture) -> None:
+    words = ("brokers", "demote", "1", "--dry-run", "--zookeeper", recorded("leaderless"))
+    ran = in_process(*words, capture=capsys)
+    assert ran.err.startswith("warning: broker 1 is not alive\n"), ran.err
+
+
 def test_if_exists(recorded: Recorded, capsys: Capture) -> None:
     ran = in_process(
         "topics", "describe", "absent", "--if-exists", "--zookeeper", recorded("leaderless"), capture=capsys

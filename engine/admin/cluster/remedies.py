@@ -165,6 +165,9 @@ def words(part: Part) -> Words:
 # What several nouns advise.
 SEE_TOPICS = Phrase("list the topics with: ", Operation.LIST_TOPICS)
 START_IT = Phrase("is it running there? look at the address, or start one here: ", Operation.START_LOCAL_CLUSTER)
+UNRESOLVED = " (the name cannot be resolved)"
+"""Stands behind the address."""
+CHECK_NAME = "look at the spelling of the name, and at the name servers of this machine"
 GIVE_TIME = Phrase("give it more time with ", Give(Parameter.TIMEOUT))
 NAME_ZOOKEEPER = Phrase(
     "give ",

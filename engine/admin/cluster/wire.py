@@ -18,7 +18,16 @@ from typing import Any, cast
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import AdminError, AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
-from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, START_IT, Operation, Parameter, Phrase
+from engine.admin.cluster.remedies import (
+    CHECK_NAME,
+    GIVE_TIME,
+    SEE_TOPICS,
+    START_IT,
+    UNRESOLVED,
+    Operation,
+    Parameter,
+    Phrase,
+)
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_CONTROLLER, Node
 from engine.network.client import BrokerClient
@@ -38,9 +47,6 @@ _JUST_NOW_S = 1.0
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
-
-_UNRESOLVED = " (the name cannot be resolved)"
-_CHECK_NAME = "look at the spelling of the name, and at the name servers of this machine"
 
 NO_CONTROLLER_HINT = Phrase(
     "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
@@ -358,7 +364,7 @@ class WireCluster:
         raise Unreachable(
             "no broker can be reached",
             where=", ".join(absent) or None,
-            hint=_CHECK_NAME if absent and all(one.endswith(_UNRESOLVED) for one in absent) else START_IT,
+            hint=CHECK_NAME if absent and all(one.endswith(UNRESOLVED) for one in absent) else START_IT,
         )
 
     async def _look_further(self, tried: Iterable[tuple[str, int]], absent: list[str]) -> list[tuple[str, int]]:
@@ -381,7 +387,7 @@ class WireCluster:
             client = await self._client(host, port)
         except Unreachable as error:
             is_unknown = isinstance(getattr(error.__cause__, "__cause__", None), socket.gaierror)
-            absent.append(f"{error.where}{_UNRESOLVED if is_unknown else ''}")
+            absent.append(f"{error.where}{UNRESOLVED if is_unknown else ''}")
             return None
         await self.version(client, ApiKey.METADATA)
         return client

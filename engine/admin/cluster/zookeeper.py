@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import Unreachable
-from engine.admin.cluster.remedies import START_IT, Give, Parameter, Phrase
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
@@ -48,21 +49,28 @@ async def open_zookeeper(
     )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
-        if not done and not await _somebody_listens(connect):
-            raise Unreachable("ZooKeeper cannot be reached", where=connect, hint=Phrase(START_IT, instead))
+        unknown: list[str] = []
+        if not done and not await _somebody_listens(connect, unknown):
+            where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if unknown else (connect, START_IT)
+            raise Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
         return await opening
     finally:
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
 
 
-async def _somebody_listens(connect: str) -> bool:
+async def _somebody_listens(connect: str, unknown: list[str]) -> bool:
+    """Return whether anybody does; ``unknown`` gets the names that cannot be resolved."""
+
     async def look(host: str, port: int) -> bool:
         try:
             async with asyncio.timeout(_LOOK_S):
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             return True
+        except socket.gaierror:
+            unknown.append(host)
+            return False
         except OSError:
             return False
         writer.close()

@@ -41,6 +41,8 @@ def find_checkpoints(root: Location) -> list[Location]:
     """
     try:
         found = list(_below(root, _DEPTH_MAX))
+    except NotADirectoryError as error:
+        raise NotFound("a checkpoint is a folder, and this is a file", where=root.shown) from error
     except _GONE as error:
         raise NotFound("no such folder", where=root.shown) from error
     except PermissionError as error:

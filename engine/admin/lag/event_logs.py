@@ -122,7 +122,7 @@ def _stories_of(log: Location) -> list[_Story]:
                     _take(stories, line, log.shown, f"{file}: line {number}")
     except CorruptFileError as error:
         hint = "name a log of the folder spark.eventLog.dir, or the query's checkpoint instead"
-        raise BadRequest(str(error), where=log.shown, hint=hint) from error
+        raise BadRequest(str(error).removeprefix(f"{log.shown}: "), where=log.shown, hint=hint) from error
     except PermissionError as error:
         raise BadRequest("may not be read", where=log.shown, hint=READ_ACCESS) from error
     except OSError as error:

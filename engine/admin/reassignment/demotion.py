@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -30,11 +30,13 @@ class Demotion:
         moves: partitions whose order of replicas changes.
         elections: those that the brokers lead; their preferred leaders are elected once the order has changed.
         stuck: those that the brokers have to go on leading, with the reason.
+        dead: those of the brokers that are not alive.
     """
 
     moves: tuple[PartitionMove, ...]
     elections: tuple[TopicPartition, ...]
     stuck: Mapping[TopicPartition, str]
+    dead: tuple[int, ...] = ()
 
 
 async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
@@ -50,7 +52,8 @@ async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
     unknown = sorted(set(brokers) - known)
     if unknown:
         raise BadRequest(f"no broker has the id {unknown[0]}", hint=f"brokers: {', '.join(map(str, sorted(known)))}")
-    return plan_demotion(partitions, frozenset(brokers), live)
+    planned = plan_demotion(partitions, frozenset(brokers), live)
+    return replace(planned, dead=tuple(sorted(set(brokers) - live)))
 
 
 def plan_demotion(

@@ -10,6 +10,7 @@ import pytest
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.remedies import CHECK_NAME
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, open_zookeeper
 from engine.local.addresses import own_loopback_address
@@ -25,6 +26,21 @@ def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:
     assert time.monotonic() - started < CONNECT_TIMEOUT_MAX_S
     assert "is it running there?" in str(told.value.hint)
     assert "side=wire" not in str(told.value.hint)
+
+
+def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def still_opening(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def unresolved(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("engine.admin.cluster.zookeeper._open", still_opening)
+    monkeypatch.setattr("asyncio.open_connection", unresolved)
+    with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as told:
+        asyncio.run(open_zookeeper("nohost:2181/kafka", timeout_s=0.1))
+    assert str(told.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
+    assert str(told.value.hint) == CHECK_NAME
 
 
 def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:

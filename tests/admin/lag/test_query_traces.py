@@ -194,6 +194,9 @@ def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
     assert found(f"file://{tmp_path}/b") == [f"file://{tmp_path}/b"]
     with pytest.raises(NotFound, match="no such folder"):
         found(f"{tmp_path}/absent")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotFound, match="a checkpoint is a folder, and this is a file"):
+        found(f"{tmp_path}/file")
     with pytest.raises(NotFound, match="nothing matches that pattern"):
         found(f"{tmp_path}/absent*")
     with pytest.raises(BadRequest, match="there is no checkpoint of a Spark query"):
