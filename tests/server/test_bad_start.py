@@ -96,7 +96,13 @@ def test_data_in_use_and_id_in_use(tmp_path: Path, host: str, zk_chroot: str) ->
 
 
 def test_a_terminal_that_closes_ends_the_broker_in_order(tmp_path: Path, host: str, zk_chroot: str) -> None:
-    with BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot)) as broker:
+    # The tests themselves may run under nohup, which their children inherit.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        broker = BrokerProgram(tmp_path, settings(tmp_path, host, zk_chroot))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with broker:
         broker.wait_until_started()
         broker.process.send_signal(signal.SIGHUP)
         assert broker.process.wait(60) == 0
