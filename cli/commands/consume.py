@@ -28,6 +28,45 @@ _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1
 READER_CHECK_S = 0.5
 
 
+TopicNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TOPIC", help="Names, or patterns that match whole names.", autocompletion=complete_topics),
+]
+StartOffset = Annotated[
+    str | None,
+    typer.Option("--offset", metavar="OFFSET", help="Start at: a number, -N before the end, earliest or latest."),
+]
+StartTime = Annotated[
+    str | None, typer.Option("--from-time", metavar="TIME", help="Start at this time (ISO 8601, or milliseconds).")
+]
+LineFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="TEXT",
+        help="%t topic, %p partition, %o offset, %T time in ms, %k key, %s value, %h headers, %K %S lengths.",
+    ),
+]
+GroupToJoin = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="G",
+        help="Join this group: continue at its committed offsets, commit what was printed.",
+        autocompletion=complete_groups,
+    ),
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="[FIELD=]REGEX",
+        help="Only records that match in key or value, or in key=, value= or header.NAME=; may be repeated.",
+    ),
+]
+
+
 @single_command(
     "consume",
     needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
@@ -41,64 +80,31 @@ READER_CHECK_S = 0.5
 )
 async def command(
     invocation: Invocation,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC", help="Names, or patterns that match whole names.", autocompletion=complete_topics
-        ),
-    ] = None,
+    names: TopicNames = None,
     topic: Annotated[list[str] | None, typer.Option("--topic", "--include", hidden=True)] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the oldest record; by default only new ones come.")
     ] = False,
-    offset: Annotated[
-        str | None,
-        typer.Option("--offset", metavar="OFFSET", help="Start at: a number, -N before the end, earliest or latest."),
-    ] = None,
-    from_time: Annotated[
-        str | None, typer.Option("--from-time", metavar="TIME", help="Start at this time (ISO 8601, or milliseconds).")
-    ] = None,
+    offset: StartOffset = None,
+    from_time: StartTime = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", metavar="N", help="Stop after so many records.")
+        int | None, typer.Option("--max-messages", "-n", metavar="N", help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at what is the end now; starts at the oldest record.")
     ] = False,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", metavar="MS", help="Stop when nothing has come for so long.")
+        int | None, typer.Option("--timeout-ms", metavar="MS", help="Stop after this time without a record.")
     ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="TEXT",
-            help="%t topic, %p partition, %o offset, %T time in ms, %k key, %s value, %h headers, %K %S lengths.",
-        ),
-    ] = None,
+    pattern: LineFormat = None,
     isolation: Annotated[
         str, typer.Option("--isolation", metavar="LEVEL", help="read-uncommitted or read-committed.")
     ] = "read-uncommitted",
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            metavar="G",
-            help="Join this group: continue at its committed offsets, commit what was printed.",
-            autocompletion=complete_groups,
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="[FIELD=]REGEX",
-            help="Only records that match in key or value, or in key=, value= or header.NAME=; may be repeated.",
-        ),
-    ] = None,
+    group: GroupToJoin = None,
+    only: Filters = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not decode Kafka's internal topics.")] = False,
 ) -> None:
     """Print records, one a line: the value, or with -o jsonl all fields.

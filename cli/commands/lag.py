@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,34 @@ _LOOKS = 3
 _FAIL_ON = ("stall", "warn", "unknown")
 
 
+OnlyTopics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="REGEX", help="Only these topics: names or patterns; may be repeated."),
+]
+SampleCount = Annotated[
+    int | None,
+    typer.Option("--samples", metavar="N", min=1, help="How many samples to take.  [default: 1, or 3 if a group lags]"),
+]
+ServeAt = Annotated[
+    str | None,
+    typer.Option("--serve", metavar="[HOST]:PORT", help="Serve metrics to Prometheus there, until Ctrl-C."),
+]
+HistoryFile = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", help="Keep samples in this file, and use those of earlier runs."),
+]
+Isolation = Annotated[
+    str,
+    typer.Option("--isolation", metavar="LEVEL", help="read-committed: measure lag up to the first open transaction."),
+]
+FailOn = Annotated[
+    str,
+    typer.Option("--fail-on", metavar="stall|warn|unknown", help="The least status that makes the exit code 1."),
+]
+GroupIds = Annotated[list[str] | None, typer.Option("--group", metavar="G", help="A group id; may be repeated.")]
+SampleInterval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two samples: 30s, 2m.")]
+
+
 @single_command(
     "lag",
     needs=Needs(cluster=True, bounded=False, metrics=True),
@@ -49,47 +77,21 @@ _FAIL_ON = ("stall", "warn", "unknown")
 async def command(
     invocation: Invocation,
     groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.  [default: all]")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="G", help="A group id; may be repeated.")
-    ] = None,
+    group: GroupIds = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups; this is the default.")] = False,
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="REGEX", help="Only these topics: names or patterns; may be repeated."),
-    ] = None,
+    topic: OnlyTopics = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show every partition.")] = False,
     not_ok: Annotated[bool, typer.Option("--not-ok", help="Hide what is OK.")] = False,
-    interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME", help="Time between two samples: 30s, 2m.")
-    ] = "5s",
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            "--samples", metavar="N", min=1, help="How many samples to take.  [default: 1, or 3 if a group lags]"
-        ),
-    ] = None,
+    interval: SampleInterval = "5s",
+    samples: SampleCount = None,
     watch: Annotated[bool, typer.Option("--watch", help="Report again after every interval, until Ctrl-C.")] = False,
-    serve: Annotated[
-        str | None,
-        typer.Option("--serve", metavar="[HOST]:PORT", help="Serve metrics to Prometheus there, until Ctrl-C."),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", metavar="FILE", help="Keep samples in this file, and use those of earlier runs."),
-    ] = None,
+    serve: ServeAt = None,
+    history: HistoryFile = None,
     no_time_lag: Annotated[bool, typer.Option("--no-time-lag", help="Do not read the times of records.")] = False,
-    isolation: Annotated[
-        str,
-        typer.Option(
-            "--isolation", metavar="LEVEL", help="read-committed: measure lag up to the first open transaction."
-        ),
-    ] = "read-uncommitted",
-    fail_on: Annotated[
-        str,
-        typer.Option("--fail-on", metavar="stall|warn|unknown", help="The least status that makes the exit code 1."),
-    ] = "stall",
+    isolation: Isolation = "read-uncommitted",
+    fail_on: FailOn = "stall",
 ) -> Report | None:
     """Show which groups and Spark queries are behind, by how much, for how long, and whether they catch up.
 
@@ -133,18 +135,16 @@ async def command(
     view = _View(invocation, topics, fails_on, partitions, not_ok, keeps_all=bool(named))
     async with open_cluster(invocation) as cluster, _stores(invocation) as others:
         traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
-        meter = LagMeter(
-            cluster,
-            scope if are_groups_told else None,
-            lambda name: topics.is_all or bool(topics.choose([name])),
-            options,
-            traces,
-        )
+        meter = LagMeter(cluster, scope if are_groups_told else None, _is_meant(topics), options, traces)
         if listen is not None:
             await _serve(meter, view, interval_s, listen)
         if watch:
             await _watch(meter, view, interval_s)
         return await view.report(cluster, await _measure(invocation, meter, interval_s, options.looks_max))
+
+
+def _is_meant(topics: TopicSelection) -> Callable[[str], bool]:
+    return lambda name: topics.is_all or bool(topics.choose([name]))
 
 
 def _traces(

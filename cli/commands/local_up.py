@@ -30,6 +30,31 @@ if TYPE_CHECKING:
 OWN_ADDRESS = "own"
 
 
+BrokerSettings = Annotated[
+    list[str] | None,
+    typer.Option("--broker-config", metavar="ID:K=V", help="A setting of one broker; may be repeated."),
+]
+Host = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Where all of it listens; 'own': a loopback address of its own."),
+]
+FirstPort = Annotated[
+    int | None,
+    typer.Option("--port", metavar="P", min=1, max=65535, help="The first broker's; by default 9092 or a free one."),
+]
+ZooKeeperPort = Annotated[
+    int | None,
+    typer.Option("--zookeeper-port", metavar="P", min=1, max=65535, help="By default 2181 or a free one."),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of every broker; may be repeated.")
+]
+TakesCommands = Annotated[
+    bool,
+    typer.Option("--stdin", help="Take further commands on stdin, and end with it or with who started this."),
+]
+
+
 @group.command(
     "up",
     needs=Needs(changes=True, bounded=False),
@@ -52,17 +77,9 @@ def up(
         bool, typer.Option("--temporary", help="In a new folder, which goes with the cluster; its brokers are killed.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back once it serves; end it with down.")] = False,
-    stdin: Annotated[
-        bool,
-        typer.Option("--stdin", help="Take further commands on stdin, and end with it or with who started this."),
-    ] = False,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of every broker; may be repeated.")
-    ] = None,
-    broker_config: Annotated[
-        list[str] | None,
-        typer.Option("--broker-config", metavar="ID:K=V", help="A setting of one broker; may be repeated."),
-    ] = None,
+    stdin: TakesCommands = False,
+    config: Settings = None,
+    broker_config: BrokerSettings = None,
     racks: Annotated[
         str | None, typer.Option("--racks", metavar="A,B,…", help="Racks of the brokers, in turn.")
     ] = None,
@@ -73,22 +90,9 @@ def up(
     fsync: Annotated[
         bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")
     ] = True,
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="Where all of it listens; 'own': a loopback address of its own."
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="P", min=1, max=65535, help="The first broker's; by default 9092 or a free one."
-        ),
-    ] = None,
-    zookeeper_port: Annotated[
-        int | None,
-        typer.Option("--zookeeper-port", metavar="P", min=1, max=65535, help="By default 2181 or a free one."),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: FirstPort = None,
+    zookeeper_port: ZooKeeperPort = None,
 ) -> Report | ExitCode:
     """Start a ZooKeeper and brokers, and wait until they serve.
 

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 _IDLE_S = 10.0
 
 
+ConsumerConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--consumer.config", "--consumer-config", metavar="FILE", help="Take bootstrap.servers from this file."
+    ),
+]
+
+
 @group.command(
     "consumer",
     needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
@@ -68,12 +76,7 @@ async def consumer(
     ] = False,
     reporting_interval: ReportingInterval = 5000,
     hide_header: Annotated[bool, typer.Option("--hide-header", help="Print no header.")] = False,
-    consumer_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--consumer.config", "--consumer-config", metavar="FILE", help="Take bootstrap.servers from this file."
-        ),
-    ] = None,
+    consumer_config: ConsumerConfigFile = None,
     threads: Annotated[int | None, typer.Option("--threads", "--num-fetch-threads", hidden=True)] = None,
     socket_buffer_size: Annotated[int | None, typer.Option("--socket-buffer-size", hidden=True)] = None,
     date_format: Annotated[str | None, typer.Option("--date-format", hidden=True)] = None,

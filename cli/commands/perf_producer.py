@@ -34,6 +34,32 @@ if TYPE_CHECKING:
     from engine.admin.perf.templates import Templates
 
 
+RecordSize = Annotated[
+    int | None,
+    typer.Option("--record-size", metavar="BYTES", min=1, help="Length of the values, which are random letters."),
+]
+CountingValues = Annotated[
+    bool,
+    typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes each batch anew, which is slower."),
+]
+EncodedAnew = Annotated[
+    bool,
+    typer.Option("--fresh", help="Encode every record anew, as an application does; this measures the tool too."),
+]
+Linger = Annotated[
+    int | None,
+    typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]"),
+]
+ProducerSettingsGiven = Annotated[
+    list[str] | None,
+    typer.Option("--producer-props", metavar="NAME=VALUE…", help="Producer settings, by Kafka's names."),
+]
+ProducerConfigFile = Annotated[
+    Path | None,
+    typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of such settings."),
+]
+
+
 @group.command(
     "producer",
     needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False, streams=True),
@@ -52,26 +78,15 @@ async def producer(
     num_records: Annotated[
         int | None, typer.Option("--num-records", metavar="N", min=1, help="How many records to send in all.")
     ] = None,
-    record_size: Annotated[
-        int | None,
-        typer.Option("--record-size", metavar="BYTES", min=1, help="Length of the values, which are random letters."),
-    ] = None,
+    record_size: RecordSize = None,
     payload_file: Annotated[
         Path | None, typer.Option("--payload-file", metavar="FILE", help="Take values at random from this file.")
     ] = None,
     payload_delimiter: Annotated[
         str, typer.Option("--payload-delimiter", metavar="TEXT", help="What separates values in that file.")
     ] = "\\n",
-    payload_monotonic: Annotated[
-        bool,
-        typer.Option(
-            "--payload-monotonic", help="Send values 0, 1, 2 …; this encodes each batch anew, which is slower."
-        ),
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Encode every record anew, as an application does; this measures the tool too."),
-    ] = False,
+    payload_monotonic: CountingValues = False,
+    fresh: EncodedAnew = False,
     duration: Duration = None,
     start_at: StartAt = None,
     throughput: Annotated[
@@ -84,18 +99,9 @@ async def producer(
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", metavar="BYTES", help="Before compression.  [default: 16384]")
     ] = None,
-    linger_ms: Annotated[
-        int | None,
-        typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]"),
-    ] = None,
-    producer_props: Annotated[
-        list[str] | None,
-        typer.Option("--producer-props", metavar="NAME=VALUE…", help="Producer settings, by Kafka's names."),
-    ] = None,
-    producer_config: Annotated[
-        Path | None,
-        typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of such settings."),
-    ] = None,
+    linger_ms: Linger = None,
+    producer_props: ProducerSettingsGiven = None,
+    producer_config: ProducerConfigFile = None,
     reporting_interval: ReportingInterval = 5000,
     print_metrics: PrintMetrics = False,
     transactional_id: Annotated[str | None, typer.Option("--transactional-id", hidden=True)] = None,

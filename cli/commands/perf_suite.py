@@ -28,6 +28,35 @@ _QUICK_DEADLINE_S = 105.0
 """The last case, and taking its topic away, are over within two minutes."""
 
 
+ExperimentNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--experiment",
+        metavar="NAME",
+        help="producers, record-size, partitions, replicas, consumers or pair; may be repeated.  [default: all]",
+    ),
+]
+SecondsEach = Annotated[
+    str | None,
+    typer.Option("--seconds", metavar="TIME", help="How long each case loads the cluster.  [default: 10s; 2s]"),
+]
+ProducerBytes = Annotated[
+    int,
+    typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Most bytes that a producer sends in a case."),
+]
+MinFree = Annotated[
+    int,
+    typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop if less of a broker's disk is free."),
+]
+EarlierRun = Annotated[
+    Path | None,
+    typer.Option("--compare", metavar="FILE", help="Compare the rates with those of an earlier run (-o json)."),
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates into a .svg or .html file.")
+]
+
+
 @group.command(
     "suite",
     needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False),
@@ -41,33 +70,12 @@ _QUICK_DEADLINE_S = 105.0
 async def suite(
     invocation: Invocation,
     quick: Annotated[bool, typer.Option("--quick", help="Run fewer and shorter cases, within two minutes.")] = False,
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--experiment",
-            metavar="NAME",
-            help="producers, record-size, partitions, replicas, consumers or pair; may be repeated.  [default: all]",
-        ),
-    ] = None,
-    seconds: Annotated[
-        str | None,
-        typer.Option("--seconds", metavar="TIME", help="How long each case loads the cluster.  [default: 10s; 2s]"),
-    ] = None,
-    producer_bytes: Annotated[
-        int,
-        typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Most bytes that a producer sends in a case."),
-    ] = 2_000_000_000,
-    min_free: Annotated[
-        int,
-        typer.Option("--min-free", metavar="PERCENT", min=1, max=99, help="Stop if less of a broker's disk is free."),
-    ] = 10,
-    compare: Annotated[
-        Path | None,
-        typer.Option("--compare", metavar="FILE", help="Compare the rates with those of an earlier run (-o json)."),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates into a .svg or .html file.")
-    ] = None,
+    experiment: ExperimentNames = None,
+    seconds: SecondsEach = None,
+    producer_bytes: ProducerBytes = 2_000_000_000,
+    min_free: MinFree = 10,
+    compare: EarlierRun = None,
+    plot: PlotFile = None,
 ) -> Report:
     """Measure what a cluster can carry, one experiment after the other, each with its own topic.
 

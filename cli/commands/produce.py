@@ -46,7 +46,7 @@ async def command(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
     ] = None,
     null_marker: Annotated[
-        str | None, typer.Option("--null-marker", metavar="TEXT", help="A key or value that reads so is null.")
+        str | None, typer.Option("--null-marker", metavar="TEXT", help="Send null for a key or value with this text.")
     ] = None,
     input_format: Annotated[
         str, typer.Option("--input", metavar="lines|jsonl", help="jsonl: what consume -o jsonl prints.")

@@ -39,6 +39,19 @@ LogDirRate = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="All reassignments in the cluster.")]
 
 
+Additional = Annotated[
+    bool,
+    typer.Option("--additional", help="Start even if other reassignments are running, and change their throttle."),
+]
+FactorChange = Annotated[
+    bool,
+    typer.Option(
+        "--allow-replication-factor-change/--disallow-replication-factor-change",
+        help="Start even if partitions get more or fewer replicas.",
+    ),
+]
+
+
 @group.command(
     "execute",
     needs=Needs(cluster=True, changes=True, bounded=False),
@@ -53,17 +66,8 @@ async def execute(
     reassignment_json_file: PlanFile,
     throttle: BrokerRate = None,
     replica_alter_log_dirs_throttle: LogDirRate = None,
-    additional: Annotated[
-        bool,
-        typer.Option("--additional", help="Start even if other reassignments are running, and change their throttle."),
-    ] = False,
-    allow_replication_factor_change: Annotated[
-        bool,
-        typer.Option(
-            "--allow-replication-factor-change/--disallow-replication-factor-change",
-            help="Start even if partitions get more or fewer replicas.",
-        ),
-    ] = False,
+    additional: Additional = False,
+    allow_replication_factor_change: FactorChange = False,
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,
