@@ -37,6 +37,7 @@ from tui.operations.operation import EXPECTED, Outcome, command_text, failure_te
 from tui.operations.plan_commands import making_words, running_words
 from tui.plan_offers import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
+from tui.saving import write_new
 from tui.solver import solve_apart
 from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.state.plan_run import PlanRunState, RunState
@@ -141,8 +142,11 @@ class PlanDesk:
             self._screen.tell(failure_text(error), is_error=True)
 
     def open(self, path: Path) -> None:
-        """Read a plan file and show it."""
-        self._show(read_plan_file(path))
+        """Read a plan file, beside the event loop, and show it."""
+        self._screen.run_worker(self._open(path), name="open a plan", group="open a plan", exclusive=True)
+
+    async def _open(self, path: Path) -> None:
+        self._show(await asyncio.to_thread(read_plan_file, path))
 
     def ask_what_to_open(self) -> None:
         """Let a person name a file."""
@@ -175,8 +179,7 @@ class PlanDesk:
         plan = self.plan
         assert plan is not None
         if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
-            with path.open("x", encoding="utf-8") as file:
-                file.write(plan.text)
+            write_new(path, plan.text)
         self.plan = plan.saved_as(path)
         self._screen.draw(is_new_data=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,23 @@ from tui.operations.operation import command_text
 
 if TYPE_CHECKING:
     from tui.main_screen import MainScreen
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet.
+
+    Raises:
+        OSError: it is there, or cannot be written whole; then no part of it stays.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 class Saving:
@@ -90,8 +108,7 @@ class Saving:
                 text = screen.app.export_screenshot(title="klamm top")
             else:
                 text = (as_csv if kind == "csv" else as_json)(model.rows.columns, model.shown)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+            write_new(path, text)
         except OSError as error:
             screen.tell(f"not written: {error}", is_error=True)
             return None

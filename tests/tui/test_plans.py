@@ -177,6 +177,7 @@ def test_without_a_plan_or_a_cluster_each_key_says_why(tmp_path: Path) -> None:
                 await driven.press(action.keys[0])
                 assert driven.app.screen is driven.main, action.id
         driven.main.desk.open(kafka)
+        await driven.until(lambda: driven.main.desk.plan is not None)
         await driven.press("w")
         assert driven.app.screen is driven.main, "a file of Kafka's form is not ours to write"
         assert "a file of Kafka's form tells no more" in driven.text

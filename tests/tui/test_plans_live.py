@@ -181,6 +181,7 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.press("o")
         await driven.type("plan.json")
         await driven.press("enter")
+        await driven.until(lambda: driven.main.desk.plan is not None)
         await driven.press("A")
         await driven.type("15000")
         await driven.press("ctrl+g")
@@ -234,6 +235,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
 
     async def scene(driven: Driven) -> None:
         driven.main.desk.open(path)
+        await driven.until(lambda: driven.main.desk.plan is not None)
         for action in driven.app.session.registry.on_page("plans"):
             if action.changes:
                 assert driven.main.why_not(action) == "started with --read-only", action.id
@@ -274,6 +276,7 @@ def test_the_lock_of_another_operator_and_a_drift_are_told(
 
     async def scene(driven: Driven) -> None:
         driven.main.desk.open(path)
+        await driven.until(lambda: driven.main.desk.plan is not None)
         async with (
             Cluster(target_of(three_brokers), timeout_s=20) as cluster,
             operator_lock(cluster, Holder("somebody@elsewhere", "2026-01-01T00:00:00Z", "apply other.json")),

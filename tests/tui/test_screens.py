@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
 from tui.log_ring import LogRing
+from tui.saving import write_new
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar
 
@@ -299,6 +301,22 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         await driven.until(lambda: any("not written" in n.message for n in driven.app._notifications))
 
     shown("live", look, folder=tmp_path / "absent")
+
+
+def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> None:
+    """A limit of the process stands for the disk: both end a write half-way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_new(tmp_path / "view.json", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "view.json").write_text("mine")
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "view.json", "x")
+    assert (tmp_path / "view.json").read_text() == "mine"
 
 
 def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
