@@ -88,7 +88,8 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             where=invocation.waited_for or invocation.cluster_name,
             hint="give it more time with --timeout SECONDS; --verbose shows who was asked, and who answered",
         )
-    if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes:
+    # A member of a group commits offsets as it reads; that is not what its user has asked for.
+    if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes and invocation.is_for_change:
         return replace(
             failure,
             code=ExitCode.UNDER_WAY,

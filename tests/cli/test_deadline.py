@@ -12,6 +12,7 @@ from cli.framework.execution import execute
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
+from engine.admin.cluster.errors import Unreachable
 
 
 class SlowPerson(Talk):
@@ -41,3 +42,18 @@ def test_a_question_does_not_eat_the_time(then_s: float, code: ExitCode, capsys:
 def test_a_command_without_a_bound_may_ask_too() -> None:
     invocation = Invocation(OutputFormat.PLAIN, SlowPerson(), timeout_s=0.2)
     assert execute(invocation, asks_first, {"then_s": 0.25}, is_bounded=False) == ExitCode.DONE
+
+
+@pytest.mark.parametrize(("is_for_change", "code"), [(True, ExitCode.UNDER_WAY), (False, ExitCode.UNREACHABLE)])
+def test_only_who_meant_to_change_something_is_told_that_it_goes_on(
+    is_for_change: bool, code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A consumer of a group has committed offsets: for its user that was no change."""
+
+    async def loses_the_cluster(invocation: Invocation) -> None:
+        invocation.has_sent_changes, invocation.is_for_change = True, is_for_change
+        raise Unreachable("no leader for 30 s")
+
+    invocation = Invocation(OutputFormat.PLAIN, Talk())
+    assert execute(invocation, loses_the_cluster, {}, is_bounded=False) == code
+    assert ("what was sent" in capsys.readouterr().err) == is_for_change
