@@ -63,6 +63,7 @@ def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str 
         FieldNeeded("tolerance", "Tolerance", "", "10: percent around the mean; empty: 5"),
         FieldNeeded("capacity", "Capacities", "", "TOML file of what brokers may hold"),
         FieldNeeded("time_limit", "Time limit", "", "30s for the solver; empty: none"),
+        FieldNeeded("dead", "Dead brokers", "", "keep their replicas there; empty: move them"),
     ]
     return Ask(f"Plan: {STRATEGIES[strategy]}", tuple(fields), partial(_wish, strategy, folder))
 
@@ -124,6 +125,7 @@ def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWi
                 broker_capacities=brokers,
                 log_dir_capacities=log_dirs,
                 time_limit_s=_time_limit(values["time_limit"]),
+                keep_dead=_keeps_dead(values["dead"]),
                 **({} if own is None else own.read(values["argument"], own.label.lower())),
             ),
             path_named(folder, capacity) if capacity else None,
@@ -140,6 +142,12 @@ def _tolerance(text: str) -> float:
     if not 0 <= percent < math.inf:
         raise BadRequest(f"the tolerance takes a percentage from 0 on, such as 10, not {text.strip()!r}")
     return percent
+
+
+def _keeps_dead(text: str) -> bool:
+    if text.strip().lower() not in ("", "keep"):
+        raise BadRequest(f"dead brokers takes keep, or nothing, not {text.strip()!r}")
+    return bool(text.strip())
 
 
 def _time_limit(text: str) -> float | None:

@@ -159,10 +159,11 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
         ask = ask_for_plan(strategy, tmp_path, text, "orders")
         assert ("argument" in values(ask)) == (strategy in arguments)
         given = {"max_bytes": "2k", "throttle": "1M", "exclude_brokers": "9", "tolerance": "10%", "time_limit": "1m"}
+        given["dead"] = "keep"
         wish = ask.build(values(ask, capacity="c.toml", **given))
         options = PlanOptions(
             topics=("orders",), max_bytes=2000, throttle=1_000_000, exclude_brokers=(9,), tolerance_percent=10,
-            time_limit_s=60, broker_capacities=(BrokerCapacity(4, 2 * 10**12),), **own,
+            time_limit_s=60, keep_dead=True, broker_capacities=(BrokerCapacity(4, 2 * 10**12),), **own,
         )  # fmt: skip
         assert wish == PlanWish(strategy, options, capacities)
         assert making_words(strategy, wish.options, capacity_file=wish.capacity_file)[-2:] == [
@@ -187,6 +188,7 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
         (Strategy.REBALANCE, {"tolerance": "-1"}, "the tolerance takes a percentage from 0 on"),
         (Strategy.REBALANCE, {"tolerance": "nan"}, "the tolerance takes a percentage from 0 on"),
         (Strategy.REBALANCE, {"time_limit": "soon"}, "time limit: "),
+        (Strategy.REBALANCE, {"dead": "move"}, "dead brokers takes keep, or nothing"),
         (Strategy.REBALANCE, {"capacity": "absent.toml"}, "the capacities cannot be read"),
         (Strategy.REBALANCE, {"capacity": "bad.toml"}, "nobody knows 'disks'"),
     ],
