@@ -11,6 +11,7 @@ from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.lines import line
 from tui.operations.operation import EXPECTED, failure_text
+from tui.recorded_feed import RecordedFeed
 
 if TYPE_CHECKING:
     from tui.main_screen import MainScreen
@@ -44,6 +45,7 @@ def ask_for_cluster(screen: MainScreen) -> None:
 async def _switch(screen: MainScreen, name: str) -> None:
     from engine.admin.cluster.target import Naming, resolve_target
 
+    before = screen.dashboard.session.feed
     try:
         # One broken profile must not keep anybody from the others.
         target = resolve_target(Naming(cluster=name), screen.dashboard.session.environment, Path.cwd())
@@ -53,3 +55,5 @@ async def _switch(screen: MainScreen, name: str) -> None:
         screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", lines))
         return
     screen.begin_anew()
+    if isinstance(before, RecordedFeed):
+        screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")

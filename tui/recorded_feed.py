@@ -22,7 +22,7 @@ class RecordedFeed:
 
     def __init__(self, feed: Feed, path: Path) -> None:
         self._feed = feed
-        self._path = path
+        self.path = path
         self._writer: FrameWriter | None = FrameWriter(path, feed.status.name)
         self.trouble = ""
         """Why nothing is written any more; empty where it goes on."""
@@ -71,7 +71,7 @@ class RecordedFeed:
         try:
             self._writer.write(frame)
         except OSError as error:
-            self.trouble = f"the recording {self._path} has ended: {error.strerror or error}"
+            self.trouble = f"the recording {self.path} has ended: {error.strerror or error}"
             log.exception("the recording has ended")
             self._writer.close()
             self._writer = None

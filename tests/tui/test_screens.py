@@ -20,6 +20,7 @@ from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
 from tui.log_ring import LogRing
+from tui.recorded_feed import RecordedFeed
 from tui.saving import write_new
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar
@@ -417,8 +418,10 @@ def test_another_cluster_of_the_profiles_is_chosen_and_a_broken_one_is_told(tmp_
         await driven.sees("Cluster bad cannot be opened")
         await driven.press("escape")
         assert driven.app.session.feed is driven.feed
+        recorded = driven.app.session.feed = RecordedFeed(driven.feed, tmp_path / "now.rec")
         await driven.press("3", "ctrl+o", "1")
-        await driven.until(lambda: driven.app.session.feed is not driven.feed)
+        await driven.until(lambda: driven.app.session.feed is not recorded)
+        await driven.until(lambda: any("now.rec has ended" in n.message for n in driven.app._notifications))
         await driven.sees("✖ CRITICAL")
         assert driven.text.splitlines()[0].startswith(" klamm dev › Overview")
 
