@@ -26,6 +26,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         timeout_s=invocation.timeout_s,
         zookeeper_trouble=invocation.zookeeper_trouble,
     )
+    invocation.awaited = cluster.awaited
     with engine_log_told(invocation.talk):
         async with cluster:
             try:

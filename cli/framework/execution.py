@@ -28,6 +28,7 @@ CommandResult = Report | ExitCode | int | None
 CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 
+WAIT_TOLD_S = 2.0
 LOOK_AT_ALL = "look before you go on: klamm cluster health"
 
 
@@ -113,10 +114,15 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
     async def bounded() -> CommandResult:
         if not is_bounded:
             return await coroutine
-        async with asyncio.timeout(invocation.timeout_s) as limit:
-            now = asyncio.get_running_loop().time
-            invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
-            return await coroutine
+        telling = asyncio.create_task(_tell_waits(invocation), name="tell waits")
+        try:
+            async with asyncio.timeout(invocation.timeout_s) as limit:
+                now = asyncio.get_running_loop().time
+                invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
+                return await coroutine
+        finally:
+            telling.cancel()
+            invocation.talk.clear()
 
     work = bounded()
     try:
@@ -129,6 +135,20 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
         for one in (work, coroutine):
             if inspect.getcoroutinestate(one) == inspect.CORO_CREATED:
                 one.close()
+
+
+async def _tell_waits(invocation: Invocation) -> None:
+    """Say on a terminal whom the command waits for, once that takes longer than a person expects."""
+    import asyncio
+
+    while True:
+        await asyncio.sleep(1.0)
+        silent = invocation.awaited(WAIT_TOLD_S)
+        if silent:
+            names = ", ".join(sorted(silent))
+            invocation.talk.show(f"waiting for {names}, silent for {max(silent.values()):.0f} s …")
+        else:
+            invocation.talk.clear()
 
 
 @contextmanager

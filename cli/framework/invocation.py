@@ -76,6 +76,8 @@ class Invocation:
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
+    awaited: Callable[[float], dict[str, float]] = lambda least_s: {}
+    """Whom the cluster waits for, for at least so many seconds, and for how many."""
     is_terminated: bool = False
     """TERM has asked it to end."""
     waited_for: str | None = None
@@ -190,6 +192,7 @@ class Invocation:
         """Write a report on stdout and its notes on stderr."""
         from cli.output.printer import print_report
 
+        self.talk.clear()
         with data_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:

@@ -41,6 +41,7 @@ class Talk:
     def __init__(self, verbosity: Verbosity = Verbosity.NORMAL, *, is_json: bool = False) -> None:
         self.verbosity = verbosity
         self.is_json = is_json
+        self._has_line = False
 
     @property
     def is_verbose(self) -> bool:
@@ -50,6 +51,20 @@ class Talk:
     def can_ask(self) -> bool:
         """Whether a person is there to answer: both ends of the conversation are terminals."""
         return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+    def show(self, text: str) -> None:
+        """Show on a terminal what is going on, in a line that goes with the next word."""
+        if self.verbosity > Verbosity.QUIET and not self.is_json and is_terminal(sys.stderr):
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+            self._has_line = True
+
+    def clear(self) -> None:
+        """Take away the line that ``show`` has left."""
+        if self._has_line:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._has_line = False
 
     def say(self, text: str) -> None:
         if self.verbosity > Verbosity.QUIET:
@@ -75,6 +90,7 @@ class Talk:
     def ask(self, question: str, *, is_yes_default: bool) -> bool:
         """Ask a yes-or-no question; an empty answer is the default, the end of input is no."""
         choice = "[Y/n]" if is_yes_default else "[y/N]"
+        self.clear()
         with _interruptible():
             sys.stderr.write(f"{question} {choice} ")
             sys.stderr.flush()
@@ -89,5 +105,6 @@ class Talk:
         return f"\x1b[{codes}m{text}\x1b[0m" if has_colour(sys.stderr) else text
 
     def _write(self, text: str) -> None:
+        self.clear()
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -179,9 +179,13 @@ class Cluster:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
+    def awaited(self, least_s: float) -> dict[str, float]:
+        """Return which brokers have been waited for, for at least so many seconds, and for how many."""
+        return {} if self._wire is None else self._wire.waits.silent(least_s)
+
     def kept_waiting_longest(self) -> str | None:
         """Return the broker that was waited for longest when the time ran out; None where no broker was."""
-        return None if self._wire is None else self._wire.kept_waiting_longest()
+        return None if self._wire is None else self._wire.waits.longest()
 
     @property
     def has_sent_changes(self) -> bool:

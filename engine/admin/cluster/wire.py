@@ -28,6 +28,7 @@ from engine.admin.cluster.remedies import (
     Parameter,
     Phrase,
 )
+from engine.admin.cluster.waits import Waits
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_CONTROLLER, Node
 from engine.network.client import BrokerClient
@@ -43,7 +44,6 @@ FindAddresses = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
 """Finds further brokers of the cluster, host and port of each."""
 
 RETRY_PAUSE_S = 0.1
-_JUST_NOW_S = 1.0
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
 """After so long without a word from one bootstrap broker the next is tried as well."""
@@ -111,8 +111,7 @@ class WireCluster:
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
-        self._cut_short: list[tuple[float, float, str]] = []
-        """Requests that were given up: when, after how many seconds, and who had not answered."""
+        self.waits = Waits()
         """What shows the outcome of changes that were sent and not answered, or not yet."""
         self.change_count = 0
         """How many changes were sent, answered or not."""
@@ -310,12 +309,6 @@ class WireCluster:
         client = None if node is None else self._clients.get((node.host, node.port))
         return client is not None and client.is_connected
 
-    def kept_waiting_longest(self) -> str | None:
-        """Return who had been silent for longest when the caller's time ran out, which has just happened."""
-        now = time.monotonic()
-        just_now = [(waited_s, address) for ended, waited_s, address in self._cut_short if now - ended < _JUST_NOW_S]
-        return max(just_now)[1] if just_now else None
-
     async def close(self) -> None:
         """Close all connections."""
         clients, self._clients, self._any = list(self._clients.values()), {}, None
@@ -416,7 +409,8 @@ class WireCluster:
         async with self._connecting.setdefault((host, port), asyncio.Lock()):
             if not client.is_connected:
                 try:
-                    await client.connect()
+                    with self.waits.on(client.address):
+                        await client.connect()
                 except NetworkError as error:
                     raise unreachable(error) from error
                 self._observe(f"connected to {host}:{port}")
@@ -425,7 +419,8 @@ class WireCluster:
     async def version(self, client: BrokerClient, key: ApiKey) -> int:
         """Return the version that a request to this broker will have."""
         try:
-            return await client.version_for(key)
+            with self.waits.on(client.address):
+                return await client.version_for(key)
         except NetworkError as error:
             raise unreachable(error) from error
 
@@ -441,18 +436,19 @@ class WireCluster:
         started = time.monotonic()
         is_sent = False
         try:
-            version = await client.version_for(request.api_key, version_max=version_max)
+            with self.waits.on(client.address):
+                version = await client.version_for(request.api_key, version_max=version_max)
             is_sent = True
-            with self._noted_until_answered(look):
+            with self.waits.on(client.address), self._noted_until_answered(look):
                 response = await client.send(request, version, timeout_ms=timeout_ms)
         except NetworkError as error:
             if look is not None and is_sent and isinstance(error, _LOSSES):
                 raise _outcome_unknown(error, look) from error
             raise unreachable(error) from error
         except asyncio.CancelledError:
-            now = time.monotonic()
-            self._observe(f"{client.address} had not answered {_name(request)} after {now - started:.1f} s")
-            self._cut_short.append((now, now - started, client.address))
+            waited_s = time.monotonic() - started
+            self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
+            self.waits.cut_short(client.address, waited_s)
             raise
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")

@@ -434,11 +434,11 @@ def test_whoever_kept_the_command_waiting_is_known_when_its_time_is_over() -> No
         second = cluster.brokers[1]
         second.answers[ApiKey.LIST_OFFSETS] = lambda _: SILENCE
         await wire.nodes()
-        assert wire.kept_waiting_longest() is None
+        assert wire.waits.longest() is None
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await wire.call_broker(second.id, ListOffsetsRequest())
-        assert wire.kept_waiting_longest() == f"{second.host}:{second.port}"
+        assert wire.waits.longest() == f"{second.host}:{second.port}"
 
     play(scene)
 

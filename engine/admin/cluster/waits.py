@@ -1,0 +1,46 @@
+"""Whom a command waits for: what a person is told meanwhile, and when its time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_JUST_NOW_S = 1.0
+
+
+class Waits:
+    """The brokers that have been asked and have not answered yet."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[object, tuple[str, float]] = {}
+        self._cut_short: list[tuple[float, float, str]] = []
+
+    @contextmanager
+    def on(self, address: str) -> Iterator[None]:
+        """Wait inside for an address."""
+        key = object()
+        self._awaited[key] = address, time.monotonic()
+        try:
+            yield
+        finally:
+            del self._awaited[key]
+
+    def cut_short(self, address: str, waited_s: float) -> None:
+        """Note that somebody who had been waited for so long is not waited for any more."""
+        self._cut_short.append((time.monotonic(), waited_s, address))
+
+    def silent(self, least_s: float) -> dict[str, float]:
+        """Return the addresses that have been silent for at least so many seconds, and for how many."""
+        now = time.monotonic()
+        found: dict[str, float] = {}
+        for address, since in self._awaited.values():
+            if now - since >= least_s:
+                found[address] = max(found.get(address, 0.0), now - since)
+        return found
+
+    def longest(self) -> str | None:
+        """Return who had been silent for longest when the caller's time ran out, which has just happened."""
+        now = time.monotonic()
+        just_now = [(waited_s, address) for ended, waited_s, address in self._cut_short if now - ended < _JUST_NOW_S]
+        return max(just_now)[1] if just_now else None
