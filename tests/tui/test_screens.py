@@ -53,7 +53,7 @@ def test_the_overview_says_how_the_cluster_is_and_why() -> None:
         driven.feed.cluster.kill(2)
         await driven.tick()
         await driven.sees("✖ CRITICAL")
-        assert "missing brokers  broker 2: 34 replicas" in driven.text
+        assert "1 missing broker  broker 2: 34 replicas" in driven.text
         assert "2 of 3" in driven.text
         assert driven.lines_with("broker down")
 
