@@ -62,6 +62,10 @@ class Failure:
 
 def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
     """Return how ``error`` is told. ``is_accepted``: the cluster had accepted a change before it happened."""
+    if isinstance(error, BaseExceptionGroup):
+        # Of what was done side by side one error is told, and rather one that is no bug.
+        found = [failure_of(one, is_accepted=is_accepted) for one in error.exceptions]
+        return next((one for one in found if one.code is not ExitCode.INTERNAL), found[0])
     if isinstance(error, TimeoutError):
         return _timed_out(error, is_accepted)
     if isinstance(error, (BrokenPipeError, ConnectionError)):

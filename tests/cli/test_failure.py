@@ -118,3 +118,9 @@ def test_a_name_that_collides_is_not_told_which_letters_are_allowed() -> None:
     message = "Topic 'a_b' collides with existing topics: a.b"
     assert "choose a name" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, message))
     assert "at most 249" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "contains one or more characters"))
+
+
+def test_of_several_errors_one_that_is_known_is_told() -> None:
+    lost = ExceptionGroup("side by side", [ValueError("a bug"), ExceptionGroup("within", [Unreachable("nobody")])])
+    assert failure_of(lost).line == "nobody"
+    assert failure_of(ExceptionGroup("side by side", [ValueError("a bug")])).code is ExitCode.INTERNAL

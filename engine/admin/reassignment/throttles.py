@@ -35,6 +35,7 @@ from engine.admin.reassignment.throttle_settings import (
     unthrottled_settings,
 )
 from engine.admin.topics.access import topic_reader
+from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
@@ -289,7 +290,7 @@ async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[in
     async def ask(broker: int) -> dict[str, str] | str:
         try:
             return await _broker_rates(cluster, broker)
-        except FAILURES as error:
+        except (*FAILURES, CoordinationError) as error:
             return str(error)
 
     async with asyncio.TaskGroup() as group:

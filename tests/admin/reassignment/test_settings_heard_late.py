@@ -15,6 +15,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
+from engine.admin.reassignment import throttles
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -40,6 +41,7 @@ from engine.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+from engine.zk.errors import SessionLost
 
 TOPIC, BROKER = 2, 4
 _SOURCE = {TOPIC: 1, BROKER: 2}
@@ -242,5 +244,23 @@ def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:
         assert settings.stored == {(BROKER, "0"): {}}
         with pytest.raises(BadRequest, match="not set"):
             await alter_entity(cluster, broker, {}, ("log.cleaner.threads",))
+
+    play(scene)
+
+
+def test_a_zookeeper_that_falls_silent_leaves_a_rate_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers are asked side by side: one error of ZooKeeper must not end the others as a bug."""
+
+    async def silent(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
+        raise SessionLost("ZooKeeper does not answer")
+
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES}
+        monkeypatch.setattr(throttles, "_broker_rates", silent)
+        cleared = await clear_throttles(cluster, frozenset(), ["t"])
+        assert cleared.brokers == ()
+        assert any("ZooKeeper does not answer" in one for one in cleared.left), cleared.left
+        assert settings.stored[(BROKER, "0")] == RATES
 
     play(scene)
