@@ -28,7 +28,10 @@ class Waits:
 
     def cut_short(self, address: str, waited_s: float) -> None:
         """Note that somebody who had been waited for so long is not waited for any more."""
-        self._cut_short.append((time.monotonic(), waited_s, address))
+        now = time.monotonic()
+        # A dashboard gives questions up for as long as it runs: what is old is of no use.
+        self._cut_short = [one for one in self._cut_short if now - one[0] < _JUST_NOW_S]
+        self._cut_short.append((now, waited_s, address))
 
     def silent(self, least_s: float) -> dict[str, float]:
         """Return the addresses that have been silent for at least so many seconds, and for how many."""

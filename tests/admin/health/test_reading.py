@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
@@ -23,6 +24,7 @@ from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 SILENCE = "no answer within 3 s"
+_LATE = "no answer to DescribeLogDirsRequest within 2000 ms"
 
 
 def _described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -111,5 +113,24 @@ def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: str) -
         assert facts.zookeeper_ms is not None
         (complaint,) = facts.unreadable_topics
         assert "/brokers/topics/damaged" in complaint
+
+    asyncio.run(run())
+
+
+def test_a_frozen_broker_takes_only_a_part_of_the_time_there_is() -> None:
+    """The rest of the answer is worth more than the whole of one broker's patience."""
+
+    async def run() -> None:
+        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+            brokers.leaders = {"t": [0]}
+            for broker in brokers.brokers:
+                broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+            brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
+            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+            async with Cluster(target, timeout_s=5) as cluster:
+                facts = await read_health_facts(cluster)
+            assert list(facts.silent_brokers) == [1]
+            assert facts.silent_brokers[1] in ("no answer within 2 s", _LATE)
 
     asyncio.run(run())

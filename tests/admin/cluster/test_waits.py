@@ -1,0 +1,38 @@
+"""Whom a command waits for, by a clock that the test sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.admin.cluster import waits
+from engine.admin.cluster.waits import Waits
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_who_is_silent_is_told_with_the_longest_wait(clock: list[float]) -> None:
+    found = Waits()
+    with found.on("a:1"):
+        clock[0] += 2
+        with found.on("a:1"), found.on("b:1"):
+            clock[0] += 1
+            assert found.silent(2.0) == {"a:1": 3.0}
+            assert found.silent(1.0) == {"a:1": 3.0, "b:1": 1.0}
+    assert found.silent(0.0) == {}
+
+
+def test_only_what_was_given_up_just_now_counts_and_is_kept(clock: list[float]) -> None:
+    found = Waits()
+    found.cut_short("old:1", 50.0)
+    clock[0] += 5
+    found.cut_short("a:1", 1.0)
+    found.cut_short("b:1", 3.0)
+    assert found.longest() == "b:1"
+    assert len(found._cut_short) == 2, "a dashboard would collect them for as long as it runs"
+    clock[0] += 5
+    assert found.longest() is None
