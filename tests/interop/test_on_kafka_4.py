@@ -15,6 +15,7 @@ from klamm_program import Ran, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from new_group_types import join_share_group, join_streams_group
 from required_tools import require
+from spark_sessions import spark
 from wire_client import WireClient
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
@@ -25,6 +26,8 @@ from engine.admin.watch.judging import facts_of
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
 from engine.protocol.apis.metadata import MetadataRequest
+
+__all__ = ["spark"]
 
 Capture = pytest.CaptureFixture[str]
 DEADLINE_S = 60.0
@@ -260,10 +263,45 @@ def _change_empty_groups(klamm: Operator) -> None:
     assert "gone" not in klamm.run("groups", "list").out.split()
 
 
+def test_speed_is_measured(klamm: Operator) -> None:
+    klamm.run("topics", "create", "fast", "--partitions", "2", "--replication-factor", "3")
+    wait_for(lambda: "fast" in klamm.run("topics", "list").out.split(), "the topic")
+    words = ("--topic", "fast", "--num-records", "2000", "--record-size", "100", "--throughput", "-1")
+    klamm.run("perf", "producer", *words, "--producer-props", "acks=all", "compression.type=zstd")
+    klamm.run("perf", "producer", *words, "--fresh")
+    assert sum(one["offset"] for one in klamm.json("offsets", "fast")) == 4000
+    klamm.run("perf", "consumer", "--topic", "fast", "--messages", "4000", "--group", "measured")
+    assert sum(end or 0 for end in _committed(klamm, "measured")) >= 4000
+    before = set(klamm.run("topics", "list").out.split())
+    cases = klamm.json("perf", "suite", "--quick", "--experiment", "pair", "--seconds", "1", "--yes")["cases"]
+    assert cases and all(one["sent_per_sec"] and one["read_per_sec"] for one in cases), cases
+    assert set(klamm.run("topics", "list").out.split()) == before, "the suite's own topics are gone"
+
+
+def test_spark_reads_and_writes(klamm: Operator, spark: Any, tmp_path: Path) -> None:
+    klamm.run("topics", "create", "rows", "--partitions", "3", "--replication-factor", "3")
+    wait_for(lambda: "rows" in klamm.run("topics", "list").out.split(), "the topic")
+    kafka = {"kafka.bootstrap.servers": klamm.servers, "topic": "rows"}
+    numbers = spark.range(600).selectExpr("cast(id as string) as key", "cast(id * 2 as string) as value")
+    numbers.write.format("klamm-kafka").options(**kafka).mode("append").save()
+    reads = {"kafka.bootstrap.servers": klamm.servers, "subscribe": "rows", "startingOffsets": "earliest"}
+    read = spark.read.format("klamm-kafka").options(**reads).load()
+    found = read.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
+    assert sorted((int(one.key), int(one.value)) for one in found) == [(n, 2 * n) for n in range(600)]
+
+    checkpoint = tmp_path / "checkpoint"
+    stream = spark.readStream.format("klamm-kafka").options(**reads).load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    lag = [one for one in klamm.json("lag", "--checkpoint", checkpoint, "--samples", "1") if one["kind"] != "group"]
+    assert [(one["kind"], one["partition_count"], one["lag"]) for one in lag] == [("checkpoint", 3, 0)], lag
+    klamm.run("spark", "commit", checkpoint, "--group", "mirrored")
+    assert sum(end or 0 for end in _committed(klamm, "mirrored")) == 600
+
+
 def test_files_of_kafka_4(klamm: Operator, kafka: KRaftCluster) -> None:
     data = kafka.nodes[0].folder / "data"
     (segment,) = (data / "__cluster_metadata-0").glob("*0.log")
-    assert "isvalid: true" in klamm.run("dump", segment).out if False else True
     told = in_process("dump", segment, capture=klamm.capture)
     assert told.code == 0 and "isvalid: true" in told.out and "isvalid: false" not in told.out
     offsets = sorted(data.glob("__consumer_offsets-*/*0.log"))
