@@ -14,7 +14,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from plans.capping import byte_room, is_allowed, undone_of
+from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.construction import choose_leaders
 from plans.exact import CHECK, new_solver, run_limited
 from plans.levels import Levels, fixed_counts

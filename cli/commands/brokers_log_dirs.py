@@ -57,9 +57,9 @@ async def log_dirs(
 ) -> Report:
     """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.
 
-    A table of more than 20 replicas shows the 20 largest, unless topics are named; other outputs have all.
-    Brokers are asked, also where only ZooKeeper is named. One that partitions are assigned to and that is not alive
-    stands there as such. Ends with 1 where a log dir has failed or a broker is missing or did not answer.
+    A table of more than 20 replicas shows the 20 largest, unless you name topics; other outputs have all. It asks
+    brokers even if you name only ZooKeeper. A broker that has partitions but is not alive is listed too. Ends with 1 if
+    a log dir has failed, or a broker is missing or does not answer.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_log_dirs import log_dirs_report, totals_report

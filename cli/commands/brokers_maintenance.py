@@ -42,9 +42,9 @@ async def demote(
 ) -> Report:
     """Take leadership away from brokers before you work on them.
 
-    They go to the end of each replica list, and another replica that is in sync is elected; the others share the
-    leaderships evenly. No data is copied. klamm brokers restore leads back. If it is interrupted, run it again: what is
-    done already is passed over. Ends with 1 if a partition has no other replica that could lead.
+    It puts them at the end of each replica list and elects another replica that is in sync; the other brokers share the
+    leaderships evenly. No data is copied. klamm brokers restore gives the leadership back. If it is interrupted, run it
+    again: it skips what is done already. Ends with 1 if a partition has no other replica that could lead.
     """
     import asyncio
 
@@ -76,15 +76,15 @@ async def demote(
 )
 async def restore(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What klamm brokers demote has written.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that klamm brokers demote wrote.")],
     rollback_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the way back is written.  [default: rollback-TIME.json]")
+        Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,
 ) -> Report:
-    """Give brokers the leadership back that klamm brokers demote has taken from them.
+    """Give brokers back the leadership that klamm brokers demote took from them.
 
-    Start them first, and wait until they are in sync: klamm cluster health --wait. A file that would copy or drop
-    replicas is refused.
+    Start them first, and wait until they are in sync: klamm cluster health --wait. It refuses a file that would copy or
+    drop replicas.
     """
     import asyncio
 

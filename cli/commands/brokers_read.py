@@ -42,17 +42,17 @@ async def describe(
     invocation: Invocation,
     ids: Annotated[
         list[int] | None,
-        typer.Argument(metavar="ID", help="Which brokers. All if none.", autocompletion=complete_brokers),
+        typer.Argument(metavar="ID", help="Which brokers. All if you name none.", autocompletion=complete_brokers),
     ] = None,
     api_versions: Annotated[
         bool,
-        typer.Option("--api-versions", help="Also the APIs that each offers, as kafka-broker-api-versions."),
+        typer.Option("--api-versions", help="Also show the APIs that each offers, like kafka-broker-api-versions."),
     ] = False,
 ) -> Report:
     """Show everything about brokers: listeners, release, partitions, what lags because of them, settings, log dirs.
 
-    Brokers that partitions are assigned to and that do not live are shown as missing. The release is guessed from the
-    APIs that a broker offers. Ends with 1 where a broker is missing, silent or has a failed log dir.
+    A broker that has partitions but is not alive is shown as missing. klamm guesses the release from the APIs that a
+    broker offers. Ends with 1 if a broker is missing, silent or has a failed log dir.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_description import broker_details_report

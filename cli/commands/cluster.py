@@ -25,7 +25,7 @@ __all__ = ["cluster_health", "cluster_load", "group"]
 async def describe(invocation: Invocation) -> Report:
     """Show cluster id, controller, brokers and how many topics there are.
 
-    Of a cluster without ZooKeeper (KRaft) also the quorum of controllers and the finalized features.
+    For a cluster without ZooKeeper (KRaft), it also shows the controller quorum and the finalized features.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers import cluster_report
@@ -53,7 +53,8 @@ async def snapshot(
 ) -> ExitCode:
     """Write the whole cluster's metadata to a file that other commands can read offline.
 
-    With --sizes brokers are asked for their log dirs; ends with 1 where one does not tell all, and says so.
+    With --sizes it also asks brokers for their log dirs; if one does not report all of them, it says so and ends with
+    1.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.snapshot_file import save_snapshot

@@ -40,7 +40,7 @@ async def health(
 ) -> Report:
     """Say whether the cluster is healthy, and why not.
 
-    Names five cases of each reason, with -v all of them. With --wait it says what it waits for, and since when.
+    It names five cases of each reason, or all of them with -v. With --wait it says what it waits for, and since when.
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
     preferred ones, replicas that share a rack without need, min.insync.replicas above the number of replicas, deletions

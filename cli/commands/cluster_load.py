@@ -21,8 +21,8 @@ from cli.output.report import Report
 async def load(invocation: Invocation, topics: TopicTexts = None, topic: TopicOptions = None) -> Report:
     """Show what each broker carries: replicas, leaders, bytes.
 
-    Leads is how many partitions it leads now, Preferred how many it is the preferred leader of. Sizes are told by the
-    brokers; one that does not answer has none.
+    Leads is how many partitions it leads now, Preferred how many it is the preferred leader of. The brokers report
+    sizes; one that does not answer has none.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_load import load_report

@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Print the script that makes your shell complete commands, options, topics and brokers.
 
-    Names of topics and brokers are asked of the cluster that the line means, for a second at most.
+    For names of topics and brokers it asks the cluster that the command line names, for a second at most.
     """
     from typer._completion_shared import get_completion_script
 

@@ -63,13 +63,13 @@ async def describe(
     ip: Ip = None,
     ip_defaults: IpDefaults = False,
     show_all: Annotated[
-        bool, typer.Option("--all", help="All that holds, with where it comes from; not only what is set.")
+        bool, typer.Option("--all", help="Show every setting in force and its source, not only those that are set.")
     ] = False,
 ) -> Report:
     """Show settings and where each comes from.
 
-    With only a type, those of all its entities that have any. Quotas and credentials are listed like settings; of a
-    credential only its iterations are shown.
+    If you name only a type, it shows every entity of that type that has settings. Quotas and credentials are listed
+    like settings; of a credential only its iterations are shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report
@@ -135,7 +135,7 @@ async def alter(
 ) -> Report:
     """Set and drop settings, all or none, and show each before and after.
 
-    Quotas are altered by the wire only. Credentials of users are not altered here.
+    Quotas can be changed only through brokers, and users' credentials not at all.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report

@@ -28,7 +28,7 @@ EntityNames = Annotated[
     typer.Option("--entity-name", metavar="NAME", help="The name, the broker's id or the address; one for each type."),
 ]
 EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="What holds for all of the type that have no settings of their own.")
+    bool, typer.Option("--entity-default", help="Defaults for all of the type without settings of their own.")
 ]
 Topic = Annotated[
     str | None,
@@ -50,8 +50,8 @@ Client = Annotated[str | None, typer.Option("--client", metavar="ID", help="Quot
 ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Quotas of all client ids.")]
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas and credentials of a user.")]
 UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Quotas of all users.")]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of an address.")]
-IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all addresses.")]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="HOST", help="Quotas of an IP address.")]
+IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Quotas of all IP addresses.")]
 
 Said = tuple[str, str | None, bool]
 """A type, a name, and whether a name or the default is meant at all."""

@@ -109,8 +109,8 @@ async def command(
 ) -> None:
     """Print records, one a line: the value, or with -o jsonl all fields.
 
-    Follows the leaders as they move; without --group it joins none and commits nothing. A pattern never means Kafka's
-    internal topics; by their names they are printed decoded, as JSON. Ends at --max-messages, --until-end,
+    Follows the leaders as they move; without --group it joins none and commits nothing. A pattern never matches Kafka's
+    internal topics; if you name one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions

@@ -28,7 +28,7 @@ def command(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of which all files are dumped.")
     ] = None,
-    files: Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, as kafka-dump-log.")] = None,
+    files: Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, as in kafka-dump-log.")] = None,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Show records, not only batches.")] = False,
     print_data_log: Annotated[bool, typer.Option("--print-data-log", help="Show keys and values too.")] = False,
     offsets_decoder: Annotated[
@@ -41,10 +41,13 @@ def command(
         bool, typer.Option("--verify-index-only", help="Compare indexes with their log, show only what is wrong.")
     ] = False,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Make the check of a starting broker, show only its result.")
+        bool,
+        typer.Option(
+            "--index-sanity-check", help="Show only the result of the check that a broker makes at its start."
+        ),
     ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", metavar="N", min=1, help="Read so much of each segment.")
+        int | None, typer.Option("--max-bytes", metavar="N", min=1, help="Read only this much of each segment.")
     ] = None,
 ) -> ExitCode:
     """Decode segments, indexes, producer snapshots, checkpoints and the small files of a log dir.

@@ -78,8 +78,8 @@ async def unclean(
 ) -> Report | None:
     """Let any live replica lead partitions that have no leader, although records may be lost.
 
-    Everything that only the dead replicas have is gone for good, also when they come back. Bring them back first if you
-    can. Partitions that have a leader are left alone.
+    Records that only the dead replicas have are lost for good, even if those replicas come back. Bring them back first
+    if you can. Partitions that have a leader are left alone.
     """
     from engine.admin.elections.values import ElectionType
 

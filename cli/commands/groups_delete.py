@@ -31,7 +31,8 @@ async def delete(
 ) -> Report:
     """Delete groups with all their committed offsets.
 
-    A group with members is refused and they are named; the others are deleted. Of a group in ZooKeeper all znodes go.
+    It refuses a group with members and names them; it deletes the others. Of a group in ZooKeeper it deletes all
+    znodes.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_groups_report
@@ -71,7 +72,7 @@ async def delete_offsets(
 ) -> Report:
     """Delete a group's committed offsets of topics.
 
-    The group may have members, but none that reads the topic. What was committed is shown.
+    The group may have members, but none that reads the topic. It shows what was committed.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report

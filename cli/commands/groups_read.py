@@ -52,9 +52,9 @@ async def list_groups(
 ) -> Report:
     """List the groups of consumers, by name.
 
-    All brokers are asked. With --zookeeper the groups of old consumers, which keep themselves below /consumers, stand
-    beside the others with the type zookeeper. Share and streams groups of Kafka 4 are listed, not described. Ends with
-    3 or 4 if a broker does not tell its groups; what the others told is shown.
+    It asks all brokers. With --zookeeper it also lists the groups of old consumers, which live below /consumers; their
+    type is zookeeper. Share and streams groups of Kafka 4 are listed, not described. Ends with 3 or 4 if a broker does
+    not report its groups; the groups of the others are shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import group_list_report
@@ -96,7 +96,7 @@ async def describe(
     """Show who is in a group and how far it has read.
 
     What is not known is shown as a dash (null in JSON) beside the reason: a deleted topic, a partition without leader,
-    a group without coordinator. A group that was named and does not exist makes it end with 2; the others are shown.
+    a group without coordinator. If a group that you name does not exist, it ends with 2 and shows the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.talk import Verbosity

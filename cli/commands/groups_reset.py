@@ -25,16 +25,17 @@ AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition t
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")]
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="As it is; where nothing is committed, behind the last record.")
+    bool, typer.Option("--to-current", help="Keep it; if nothing is committed, go behind the last record.")
 ]
 ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")]
-ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, or back by -N.")]
 ToDatetime = Annotated[
     str | None,
     typer.Option("--to-datetime", metavar="TIME", help="To the first record since 2026-11-21T12:23:04.866 (UTC)."),
 ]
 ByDuration = Annotated[
-    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by so much time from now: PT30M.")
+    str | None,
+    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record since so long ago: PT30M."),
 ]
 FromFile = Annotated[
     Path | None,
@@ -79,10 +80,10 @@ async def reset_offsets(
 ) -> Report | ExitCode:
     """Reset a group's committed offsets. A dry run unless --execute.
 
-    The group must have no members: otherwise it is refused and they are named. With --to-current --export groups are
-    read only, whatever state they are in. Offsets before the first or behind the
-    last record are moved to it, with a warning. With --execute the offsets as they are now are written to a file first,
-    which --from-file takes back. A group that cannot be reset does not block the others.
+    The group must have no members; if it has some, klamm refuses and names them. With --to-current --export it only
+    reads groups, whatever their state. It moves an offset that is before the first or behind the last record to that
+    record, with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group
+    that cannot be reset does not block the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report

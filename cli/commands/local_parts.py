@@ -50,7 +50,7 @@ def start(
 ) -> Report | None:
     """Start a broker or the ZooKeeper that was stopped or killed, and wait until it serves.
 
-    A setting that is given here wins over all others; the next start does without it.
+    A setting given here overrides all others, for this start only.
     """
     cluster = found_cluster(invocation, directory)
     overrides = parsed_settings(config)
@@ -162,7 +162,7 @@ def wait(
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report:
-    """Wait until brokers serve, and until all that run know them."""
+    """Wait until brokers serve, and until all running brokers know them."""
     cluster = found_cluster(invocation, directory)
     cluster.wait_until_serving(brokers or None)
     return _changed(cluster, "serving")

@@ -76,7 +76,9 @@ def up(
     temporary: Annotated[
         bool, typer.Option("--temporary", help="In a new folder, which goes with the cluster; its brokers are killed.")
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back once it serves; end it with down.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it serves; end it with local down.")
+    ] = False,
     stdin: TakesCommands = False,
     config: Settings = None,
     broker_config: BrokerSettings = None,
@@ -85,7 +87,7 @@ def up(
     ] = None,
     log_dirs: Annotated[int, typer.Option("--log-dirs", metavar="N", min=1, help="Log dirs of every broker.")] = 1,
     chroot: Annotated[
-        str, typer.Option("--chroot", metavar="/PATH", help="Below which all of it lives in ZooKeeper.")
+        str, typer.Option("--chroot", metavar="/PATH", help="The path in ZooKeeper below which all of it lives.")
     ] = "",
     fsync: Annotated[
         bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")

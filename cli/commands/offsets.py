@@ -31,7 +31,7 @@ async def command(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC",
-            help="Names, or regular expressions that match whole names. All if none.",
+            help="Names, or regular expressions that match whole names. All if you name none.",
             autocompletion=complete_topics,
         ),
     ] = None,
@@ -66,8 +66,8 @@ async def command(
 ) -> Report:
     """Show offsets of partitions: the end, the start, or the first record from a time on.
 
-    A partition without such a record has no offset. Ends with 1 where a partition could not be looked up, because it
-    has no leader or its leader does not answer; the others are shown.
+    A partition without such a record has no offset. Ends with 1 if it could not look up a partition because that has no
+    leader or its leader does not answer; it shows the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report

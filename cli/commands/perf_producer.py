@@ -40,11 +40,11 @@ RecordSize = Annotated[
 ]
 CountingValues = Annotated[
     bool,
-    typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes each batch anew, which is slower."),
+    typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes every batch, which is slower."),
 ]
 EncodedAnew = Annotated[
     bool,
-    typer.Option("--fresh", help="Encode every record anew, as an application does; this measures the tool too."),
+    typer.Option("--fresh", help="Encode every record by itself, as an application does; this measures the tool too."),
 ]
 Linger = Annotated[
     int | None,

@@ -220,9 +220,10 @@ _carrying_out(
     "apply",
     """Carry out a plan in waves.
 
-    Journal and way back are on the disk before anything changes. A gate before each wave stops it where a target is
-    dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You can
-    interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume goes on, from any machine that has the plan.
+    It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
+    is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
+    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume goes on, from any machine that has the
+    plan.
     """,
     (
         "klamm plan apply plan.json --dry-run",
@@ -236,14 +237,14 @@ _carrying_out(
     "resume",
     """Go on with a plan that was stopped, interrupted or killed, on this machine or on another.
 
-    It needs the plan file and the cluster, nothing else: what is done is passed over, what is under way is waited for.
-    It removes throttles that the killed run has left.
+    It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
+    throttles that the killed run left.
     """,
     ("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M"),
 )
 _carrying_out(
     "rollback",
-    """Lead every partition of a plan back to where it was, in waves: also those that are under way.""",
+    """Move every partition of a plan back to where it was, in waves, including those that are still moving.""",
     ("klamm plan rollback plan.json --dry-run", "klamm plan rollback plan.json --throttle 50M"),
     writes_way_back=False,
 )

@@ -56,9 +56,9 @@ async def check(
 ) -> Report | ExitCode:
     """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
-    The cluster is a living one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the
-    line of the plan file. A change of the cluster that does not touch the plan is a note; so is that the plan is
-    carried out already.
+    The cluster is a live one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the line
+    of the plan file. If the cluster has changed without touching the plan, or the plan is carried out already, that is
+    only a note.
     """
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
@@ -85,7 +85,7 @@ def diff(
     before: Annotated[Path, typer.Argument(metavar="OLD", help="A plan.")],
     after: Annotated[Path, typer.Argument(metavar="NEW", help="Another plan.")],
 ) -> Report:
-    """Tell in what two plans differ: partition by partition, and in their figures. Ends with 1 where they do."""
+    """Show how two plans differ, partition by partition and in their figures. Ends with 1 if they do."""
     from cli.views.plan_diff import diff_report
     from plans.comparing import compare_plans
 

@@ -204,7 +204,7 @@ _strategy(
     "decommission",
     """Empty brokers, alive or dead, so that they can go.
 
-    Without --aim only what is forced moves; with it the others are levelled, too.
+    Without --aim only what must move moves; with it, the other brokers are levelled too.
     """,
     ("klamm plan decommission 7 --out plan.json", "klamm plan decommission 7 --aim replicas,leaders"),
     {"brokers": _Brokers},

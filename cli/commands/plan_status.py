@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     examples=("klamm plan status plan.json", "klamm plan status plan.json -o json | jq .lock"),
 )
 async def status(invocation: Invocation, file: PlanArgument, journal: JournalOption = None) -> Report:
-    """Tell how far a plan or its rollback is, who holds the lock, and what the journal tells. Changes nothing."""
+    """Show how far a plan or its rollback has got, who holds the lock, and what the journal says. Changes nothing."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_status import plan_status_report
     from engine.admin.reassignment.lock import read_holder

@@ -63,7 +63,7 @@ async def command(
         bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
     ] = False,
 ) -> Report:
-    """Send a record a line from stdin, and say where they went.
+    """Send each line of stdin as a record, and say where the records went.
 
     A key decides the partition as in Kafka's own clients. Records without a key go to the partitions in turn, a batch
     to each.

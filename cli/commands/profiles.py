@@ -87,11 +87,13 @@ def add(
         str | None, typer.Option(metavar="FILE", help="A Kafka client's properties file.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
-    default: Annotated[bool, typer.Option("--default", help="Use it when nothing is named.")] = False,
+    default: Annotated[bool, typer.Option("--default", help="Use it when you name no cluster.")] = False,
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,
     logs: StateChangeLogs = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="TEXT", help="Stands beside its name.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="TEXT", help="Text that is shown beside its name.")
+    ] = None,
     colour: Annotated[
         str | None,
         typer.Option(
@@ -133,7 +135,7 @@ def add(
 
 @group.command("default", needs=Needs(changes=True), examples=("klamm profiles default dev",))
 def default(invocation: Invocation, name: Name) -> None:
-    """Make a profile the one that is used when nothing is named."""
+    """Make a profile the default, which is used when you name no cluster."""
     from engine.admin.cluster.profiles import set_default
 
     profiles = _load()

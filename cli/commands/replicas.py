@@ -31,10 +31,9 @@ async def verify(
 ) -> Report:
     """Compare every replica of every partition, batch by batch, and end.
 
-    Compared is what all replicas still have, up to the high watermark of the moment. Checksums are computed anew. In
-    compacted topics, and where brokers do not tell which are, only records that two replicas both have must be equal.
-    Ends with 1 when replicas differ, or one of them could not be read. Brokers are asked, also where only ZooKeeper is
-    named.
+    It compares what all replicas still have, up to the current high watermark, and computes the checksums itself. In
+    compacted topics, and if brokers do not say which those are, only records that two replicas both have must be equal.
+    Ends with 1 if replicas differ or one of them cannot be read. It asks brokers even if you name only ZooKeeper.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress

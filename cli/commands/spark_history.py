@@ -30,22 +30,24 @@ def history(
     groups: Annotated[
         list[str] | None, typer.Option("--group", metavar="G", help="A group's or query's name; may be repeated.")
     ] = None,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="So far back: 2h, 7d.")] = "24h",
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="So many of the worst.")] = 10,
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far back: 2h, 7d.")] = "24h",
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="How many of the worst to show.")] = 10,
     slo_lag: Annotated[
-        int | None, typer.Option("--slo-lag", metavar="N", min=0, help="More offsets behind are outside the SLO.")
+        int | None, typer.Option("--slo-lag", metavar="N", min=0, help="The most offsets behind that the SLO allows.")
     ] = None,
     slo_time_lag: Annotated[
-        str | None, typer.Option("--slo-time-lag", metavar="TIME", help="A longer wait is outside the SLO.")
+        str | None, typer.Option("--slo-time-lag", metavar="TIME", help="The longest wait that the SLO allows.")
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the lag over time.")] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="Make few files of each day's many, and end.")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Merge each day's many files into a few, and end.")
+    ] = False,
 ) -> Report:
     """Tell which groups and queries were behind most, and for how many minutes they were outside an objective (SLO).
 
     The worst come first: by minutes outside, then by the largest lag. Without --slo-lag and --slo-time-lag a reader is
     outside while its status is STALL or worse. A sample stands for the time until the next one, at most for two
-    intervals: where nobody looked, nothing is told. --compact is safe while samples are taken and read: it leaves today
+    intervals: times without samples do not count. --compact is safe while samples are taken and read: it leaves today
     (UTC) alone.
     """
     from cli.views.spark_history import compacted_report, history_report

@@ -40,9 +40,9 @@ async def jobs(
 ) -> Report:
     """List the Spark queries that left checkpoints or event logs in some places, and how each is doing.
 
-    Without a place, those that the profile names. The status is that of klamm lag, by the worst partition, where a
-    cluster is named. Without one the files tell only RUNNING and STUCK, and all else is UNKNOWN. An event log tells the
-    names of queries, which a checkpoint does not.
+    Without a place, it lists those that the profile names. With a cluster, the status is that of klamm lag, by the
+    worst partition. Without one, the files show only RUNNING and STUCK, and all else is UNKNOWN. Event logs have the
+    names of queries; checkpoints do not.
     """
     import asyncio
 
@@ -84,7 +84,7 @@ async def commit(
     """Commit where a Spark query is to a Kafka group, once, so that tools which know only groups see it.
 
     Only finished batches count. Spark never reads the group, so this moves no query. Where two sources of the query
-    read the same topic, each goes to NAME-<source>. A group that has members is refused.
+    read the same topic, each goes to NAME-<source>. It refuses a group that has members.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines

@@ -46,7 +46,7 @@ def lag(
     time_lag: Annotated[bool, typer.Option("--time-lag", help="Read the times of unread records, too.")] = False,
     samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Stop after N samples.")] = None,
     chunks: Annotated[
-        int, typer.Option("--chunks", metavar="N", min=1, max=999, help="Tasks and files a sample, of a new folder.")
+        int, typer.Option("--chunks", metavar="N", min=1, max=999, help="Tasks and files per sample, for a new folder.")
     ] = 2,
     state: Annotated[
         str | None,
@@ -58,9 +58,9 @@ def lag(
 ) -> ExitCode:
     """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
 
-    Until Ctrl-C. Started again, after a kill too, it goes on in the same folder: no sample is there twice, and one that
-    was not whole is taken again at once. A cluster or broker that does not answer is told, and leaves unknown what only
-    it can tell. klamm spark history reads the folder.
+    It runs until Ctrl-C. Start it again, even after a kill, and it goes on in the same folder: no sample is there
+    twice, and it repeats an incomplete one at once. It reports a cluster or broker that does not answer; in that
+    sample, what only that one knows is unknown. klamm spark history reads the folder.
     """
     import asyncio
 

@@ -53,8 +53,8 @@ def merge(
 ) -> Report:
     """Merge the state-change logs of many brokers by time, as a Spark job.
 
-    The answer is that of klamm state-changes merge in a pipe, byte for byte, with the same filters; the parts are read
-    in the order of their names. Executors must see logs and output under the same paths: mounted ones, s3a://, gs://,
+    It writes what klamm state-changes merge writes in a pipe, byte for byte, with the same filters; read the parts in
+    the order of their names. Executors must see logs and output under the same paths: mounted ones, s3a://, gs://,
     abfs:// or hdfs://. klamm state-changes merge reads the answer, too.
     """
     from cli.framework.failure import Failure

@@ -21,14 +21,14 @@ from cli.output.report import Column, Kind, Report, Table
 )
 def package(
     invocation: Invocation,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive; replaced where it exists.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive; replaced if it exists.")] = Path(
         "klamm-spark.zip"
     ),
 ) -> Report:
     """Write the archive with klamm's code for Spark's executors.
 
-    Give it to spark-submit with --py-files, or to a session with addPyFile. Executors need PySpark's own companions,
-    pyarrow and numpy, and no klamm. The commands of this group, and register() in a program, do this by themselves.
+    Give it to spark-submit with --py-files, or to a session with addPyFile. Executors need pyarrow and numpy, as
+    PySpark does, but not klamm. The commands of this group, and register() in a program, do this by themselves.
     """
     from engine.pipeline.archive import write_archive
 

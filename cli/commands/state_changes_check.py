@@ -50,19 +50,19 @@ def check(
     broker: Brokers = None,
     tz: Zones = None,
     window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="What comes again within it is flapping.")
+        str, typer.Option("--window", metavar="DURATION", help="A change that recurs within this time is flapping.")
     ] = "10m",
     examples: Annotated[int, typer.Option("--examples", metavar="N", min=0, help="How many of each kind to show.")] = 3,
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="warning|critical", help="What makes the exit code 1.")
     ] = "warning",
 ) -> Report:
-    """Say what happened, by the state-change logs of all brokers.
+    """Say what happened, from the state-change logs of all brokers.
 
     Names unclean elections, partitions without a leader, ISRs that flap, leadership that goes back and forth,
-    controllers that went on after being replaced, changes that a broker missed, failed log dirs. Where a cluster is
-    named by an option, the last states in the logs are held against it. Since Kafka 2.6 an ISR that its leader changes
-    is not logged by default; it shows with the controller's next word about the partition.
+    controllers that went on after being replaced, changes that a broker missed, failed log dirs. If an option names a
+    cluster, the last states in the logs are compared with it. Since Kafka 2.6, brokers by default do not log that a
+    leader has changed its ISR; it shows with the controller's next line about the partition.
     """
     import asyncio
 

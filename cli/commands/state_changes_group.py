@@ -16,16 +16,16 @@ Paths = Annotated[
     list[Path] | None,
     typer.Argument(metavar="FILE|FOLDER", help="Logs, also gzipped; folders with state-change.log files; - is stdin."),
 ]
-Logs = Annotated[str | None, typer.Option("--logs", metavar="A,B", help="Logs, as StateChangeLogMerger.")]
+Logs = Annotated[str | None, typer.Option("--logs", metavar="A,B", help="Logs, as in StateChangeLogMerger.")]
 LogsRegex = Annotated[
     str | None,
-    typer.Option("--logs-regex", metavar="FOLDER/REGEX", help="Files of a folder, as StateChangeLogMerger."),
+    typer.Option("--logs-regex", metavar="FOLDER/REGEX", help="Files of a folder, as in StateChangeLogMerger."),
 ]
 Start = Annotated[
     str | None,
-    typer.Option("--start", "--start-time", metavar="TIME", help="Not before: 2026-11-21 12:23:04,866, or 2h ago."),
+    typer.Option("--start", "--start-time", metavar="TIME", help="From this time: 2026-11-21 12:23:04,866, or 2h ago."),
 ]
-End = Annotated[str | None, typer.Option("--end", "--end-time", metavar="TIME", help="Not after; included.")]
+End = Annotated[str | None, typer.Option("--end", "--end-time", metavar="TIME", help="Up to this time, inclusive.")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only lines about this topic.")]
 Partitions = Annotated[
     list[str] | None,

@@ -48,15 +48,16 @@ def merge(
     broker: Brokers = None,
     tz: Zones = None,
     parquet: Annotated[
-        Path | None, typer.Option("--parquet", metavar="FILE", help="Write Parquet there, nothing to stdout.")
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write Parquet to this file, nothing to stdout.")
     ] = None,
 ) -> ExitCode:
     """Merge the state-change logs of many brokers by time.
 
-    Reads the lines of every Kafka since 0.8.2. In a pipe it writes the lines as they are, each with its broker before
-    it; the other formats take them apart. Lines of one millisecond stand by broker, and those of one broker as in its
-    log. A log is taken to be in order within an hour. Exits with 1 where a log is damaged, a line cannot be parsed or
-    no log names the topic, and with 2 where a log cannot be read; the rest is merged all the same.
+    Reads the lines of every Kafka since 0.8.2. In a pipe it puts the broker before each line and changes nothing else;
+    the other formats split lines into fields. Lines with the same millisecond are ordered by broker; the lines of one
+    broker keep the order of its log. A log may be out of order by up to an hour. Exits with 1 if a log is damaged, a
+    line cannot be parsed or no log names the topic, and with 2 if a log cannot be read; it merges the rest all the
+    same.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
     from engine.admin.state_changes.find_logs import find_logs

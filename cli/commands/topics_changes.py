@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics_group import IfExists, TopicOptions, TopicTexts, group
+from cli.commands.topics_group import IfExists, NamedTopics, TopicOptions, group
 from cli.exit_codes import ExitCode
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
@@ -141,7 +141,7 @@ async def alter(
 ) -> Report:
     """Add partitions to a topic, or change its settings.
 
-    Records with a key may go to another partition than before once there are more partitions.
+    With more partitions, records with a key may go to another partition than before.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
@@ -197,7 +197,7 @@ async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration) -> tuple[
 )
 async def delete(
     invocation: Invocation,
-    topics: TopicTexts = None,
+    topics: NamedTopics = None,
     topic: TopicOptions = None,
     if_exists: IfExists = False,
     wait: Wait = True,

@@ -19,7 +19,15 @@ TopicTexts = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TOPIC",
-        help="Names, or regular expressions that match whole names. All if none.",
+        help="Names, or regular expressions that match whole names. All if you name none.",
+        autocompletion=complete_topics,
+    ),
+]
+NamedTopics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names, or regular expressions that match whole names.",
         autocompletion=complete_topics,
     ),
 ]

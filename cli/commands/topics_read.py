@@ -31,7 +31,7 @@ async def list_topics(
 ) -> Report:
     """List the topics by name, with partitions, replication factor and bytes on disk over all replicas.
 
-    In a pipe the names alone: -o csv and the other formats have all of it. The brokers report sizes.
+    In a pipe it prints only the names; -o csv and the other formats have everything. The brokers report sizes.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_list_report
@@ -86,7 +86,7 @@ async def describe(
 ) -> Report:
     """Show partitions with leader, replicas and who is in sync.
 
-    Several filters together show what any of them matches.
+    With several filters it shows what any of them matches.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_report

@@ -119,6 +119,7 @@ def _found_by_segment(
         context.broker.replica_manager.partition(topic, wanted.partition_index),
         wanted.timestamp,
         wanted.max_num_offsets,
+        now_ms=context.broker.replica_manager.clock.now_ms(),
         is_consumer=request.replica_id == CONSUMER_REPLICA_ID,
         leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
     )

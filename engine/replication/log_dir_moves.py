@@ -247,7 +247,7 @@ class LogDirMoves:
 
     async def _to_its_end(self, work: Callable[[], bytes | None]) -> bytes | None:
         """Run slow work; a thread cannot be stopped, so whoever is cancelled meanwhile waits for it."""
-        running = asyncio.ensure_future(_started(self._run_slow(work)))
+        running = asyncio.create_task(_started(self._run_slow(work)), name="slow work of a move")
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -20,6 +20,7 @@ from engine.common.model import (
 from engine.replication.partition import Partition
 from engine.replication.state_changes import Breather
 from engine.runtime.offload import Offloader
+from engine.storage import log_times
 from engine.storage.log import Log
 from engine.storage.log_times import BatchToSearch
 from engine.storage.results import OffsetAtTime
@@ -47,18 +48,18 @@ class OffsetSearch:
     async def offset_for_timestamp(self, log: Log, timestamp_ms: int) -> OffsetAtTime | None:
         """Return the first record whose timestamp is at least ``timestamp_ms``, or None."""
         breather = Breather()
-        step = log.step_by_time(timestamp_ms, 0)
+        step = log_times.step_by_time(log, timestamp_ms, 0)
         while step is not None:
             found = None if step.batch is None else await self._first_record(step.batch)
             if found is not None:
                 return found
             await breather.give_way()
-            step = log.step_by_time(timestamp_ms, step.next_offset)
+            step = log_times.step_by_time(log, timestamp_ms, step.next_offset)
         return None
 
     async def offset_of_max_timestamp(self, log: Log) -> OffsetAtTime | None:
         """Return the first record that has the log's largest timestamp, or None where none has one."""
-        batch = log.newest_batch()
+        batch = log_times.newest_batch(log)
         return None if batch is None else await self._first_record(batch)
 
     async def _first_record(self, batch: BatchToSearch) -> OffsetAtTime | None:
@@ -106,7 +107,7 @@ async def offset_at_time(
 
 
 def segment_offsets_before(
-    partition: Partition, timestamp: int, max_count: int, *, is_consumer: bool, leader_only: bool
+    partition: Partition, timestamp: int, max_count: int, *, now_ms: int, is_consumer: bool, leader_only: bool
 ) -> list[int]:
     """Answer ListOffsets version 0: base offsets of segments, newest first; for consumers cut at the high watermark.
 
@@ -114,7 +115,7 @@ def segment_offsets_before(
         KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
     """
     log = partition.checked_log(-1, leader_only=leader_only)
-    offsets = log.segment_offsets_before(timestamp, max_count)
+    offsets = log_times.segment_offsets_before(log, timestamp, max_count, now_ms)
     high_watermark = log.high_watermark
     if not is_consumer or not any(offset > high_watermark for offset in offsets):
         return offsets
@@ -167,7 +168,7 @@ def _readable_end(log: Log, isolation: IsolationLevel | None) -> int:
 
 async def _found(search: OffsetSearch, log: Log, timestamp: int) -> OffsetAtTime | None:
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        return log.earliest_offset()
+        return log_times.earliest_offset(log)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         # Nothing is ever tiered here.
         return OffsetAtTime(-1, NO_TIMESTAMP, -1)

@@ -250,7 +250,7 @@ class ReplicaManager:
 
     async def _carry_out(self, jobs: Iterable[DiskJob]) -> None:
         """Do work for the disk in threads, to its end."""
-        running = [asyncio.ensure_future(self._run(job)) for job in jobs]
+        running = [asyncio.create_task(self._run(job), name="disk job") for job in jobs]
         if not running:
             return
         try:

@@ -80,10 +80,11 @@ class CleanerProcess:
     async def _started(self) -> Process:
         if self._process is None:
             # A session of its own: a Ctrl-C in the terminal is for the broker, which ends this process itself.
-            starting = asyncio.ensure_future(
+            starting = asyncio.create_task(
                 asyncio.create_subprocess_exec(
                     *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_LINE_BYTES_MAX
-                )
+                ),
+                name="start the cleaner's process",
             )
             try:
                 self._process = await asyncio.shield(starting)
@@ -98,7 +99,7 @@ class CleanerProcess:
 
 async def _to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
     """Wait for what comes soon and must not be left half done, also when the waiter is cancelled."""
-    work = asyncio.ensure_future(awaitable)
+    work = asyncio.create_task(awaitable, name="end the cleaner's process")
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -60,7 +60,7 @@ class LogUpkeep:
         self._supervisor.every(interval_ms, run, name)
 
     async def _run(self, job: DiskJob) -> None:
-        running = asyncio.ensure_future(self._offloader.run(job.run))
+        running = asyncio.create_task(self._offloader.run(job.run), name="disk job")
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:

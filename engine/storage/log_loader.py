@@ -18,7 +18,8 @@ from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.log import Log
-from engine.storage.log_core import open_segment
+from engine.storage.log_files import open_segment
+from engine.storage.partition_folder import PartitionFolder
 from engine.storage.producer_replay import rebuild_producer_state
 from engine.storage.producer_snapshots import ProducerSnapshots
 from engine.storage.producer_state import ProducerStateManager
@@ -53,8 +54,8 @@ def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, check
     folder.mkdir(parents=True, exist_ok=True)
     log = _LogLoader(folder, config, environment, checkpoints).load()
     if is_new or not checkpoints.had_clean_shutdown:
-        log.nothing_is_synced()
-        log.is_end_unsynced = not checkpoints.had_clean_shutdown
+        log.flush_state.nothing_is_synced()
+        log.flush_state.is_end_unsynced = not checkpoints.had_clean_shutdown
     return log
 
 
@@ -80,10 +81,8 @@ class _LogLoader:
         log_start_offset = max(self._checkpoints.log_start_offset, self._segments.first.base_offset)
         self._leader_epochs.truncate_from_start(self._checkpoints.log_start_offset)
         producers = self._load_producers(log_start_offset, end_offset)
-        topic_id = self._read_topic_id()
         log = Log(
-            self._topic_partition,
-            self._folder,
+            PartitionFolder(self._folder, self._topic_partition, self._read_topic_id(), self._environment),
             self._config,
             self._environment,
             self._segments,
@@ -92,7 +91,6 @@ class _LogLoader:
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
             recovery_point=recovery_point,
-            topic_id=topic_id,
         )
         for segment in self._segments:
             segment.close_file()

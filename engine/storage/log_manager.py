@@ -274,7 +274,7 @@ class LogManager:
             log = self._open(folder)
             topic_id = ids.get(log.topic_partition)
             if topic_id is not None and log.topic_id is None:
-                log.write_topic_id(topic_id)
+                log.folder.write_topic_id(topic_id)
             return log
 
         return [

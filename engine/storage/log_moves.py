@@ -106,7 +106,7 @@ def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[D
     flush = future.begin_flush()
     if flush is not None:
         yield flush
-    if current.is_folder_unsynced:
+    if current.folder.is_unsynced:
         yield SyncJob(manager, current.log_dir, [current.dir], lambda: None)
 
 
@@ -137,7 +137,7 @@ def _take_over_knowledge(current: Log, future: Log) -> None:
 def _mark_moved(manager: LogManager, log: Log) -> None:
     try:
         (log.dir / MOVED_MARK).touch()
-        log.is_folder_unsynced = True
+        log.folder.is_unsynced = True
     except OSError as error:
         message = f"Error while marking {log.topic_partition} as moved"
         manager.fail_dir(log.log_dir, message, error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.protocol.records.header import BatchHeader
 from engine.protocol.records.iterate import iter_batch_records
 from engine.storage.file_range import read_fully
-from engine.storage.log_core import LogCore
+from engine.storage.leader_epoch_cache import LeaderEpochCache
+from engine.storage.partition_folder import PartitionFolder
 from engine.storage.results import OffsetAtTime
 from engine.storage.segment import LogSegment
 from engine.storage.time_index import NO_TIMESTAMP
@@ -48,81 +49,89 @@ class TimeStep(NamedTuple):
     next_offset: int
 
 
-class LogTimes(LogCore):
-    """Questions about time that a ``Log`` answers."""
+class SearchedLog(Protocol):
+    """A log, as far as searches by time go."""
 
-    __slots__ = ()
+    @property
+    def folder(self) -> PartitionFolder: ...
 
-    def step_by_time(self, timestamp_ms: int, from_offset: int) -> TimeStep | None:
-        """Look for the next batch that has a record of at least ``timestamp_ms``; None where there is none left.
+    @property
+    def segments(self) -> tuple[LogSegment, ...]: ...
 
-        A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
-        may change between two steps. Segments without timestamps (messages of v0) count by when their file was last
-        written, as in Kafka.
+    def segments_between(self, start: int, end: int) -> list[LogSegment]:
+        """Return the segment of offset ``start`` and those that follow, as far as they begin before ``end``."""
 
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
-        """
-        self._check_online()
-        start_offset = max(from_offset, self.log_start_offset)
-        try:
-            for segment in self._segments.reaching(start_offset):
-                if segment.largest_timestamp_ms() >= timestamp_ms:
-                    step = _step(segment, timestamp_ms, start_offset)
-                    # Its only such record may be before the log's start: then Kafka gives up, and this looks on.
-                    if step is not None:
-                        return step
-        except OSError as error:
-            raise self._storage_error("searching a timestamp", error) from error
-        return None
+    @property
+    def leader_epochs(self) -> LeaderEpochCache: ...
 
-    def newest_batch(self) -> BatchToSearch | None:
-        """Return the first batch with the log's largest timestamp, or None where no record has one (KIP-734)."""
-        self._check_online()
-        try:
-            segment = max(self._segments, key=lambda one: one.load_max_timestamp().timestamp_ms)
-            timestamp_ms, offset = segment.load_max_timestamp()
-            if timestamp_ms == NO_TIMESTAMP:
-                return None
-            for position, header in segment.iter_batches(segment.offset_index.lookup(offset).position):
-                if header.max_timestamp == timestamp_ms:
-                    return BatchToSearch(_batch_bytes(segment, position, header), header, timestamp_ms, 0)
-        except OSError as error:
-            raise self._storage_error("searching the largest timestamp", error) from error
-        return None
+    @property
+    def log_start_offset(self) -> int: ...
 
-    def earliest_offset(self) -> OffsetAtTime:
-        """Return the log's start, with the epoch it was written under where the epoch cache reaches back so far."""
-        earliest = self.leader_epochs.earliest_entry
-        is_known = earliest is not None and earliest.start_offset <= self.log_start_offset
-        leader_epoch = earliest.leader_epoch if earliest is not None and is_known else None
-        return OffsetAtTime(self.log_start_offset, NO_TIMESTAMP, leader_epoch)
+    @property
+    def log_end_offset(self) -> int: ...
 
-    def latest_offset(self) -> OffsetAtTime:
-        """Return the log's end, with the latest epoch."""
-        latest = self.leader_epochs.latest_entry
-        return OffsetAtTime(self.log_end_offset, NO_TIMESTAMP, None if latest is None else latest.leader_epoch)
 
-    def segment_offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
-        """Answer ListOffsets version 0: base offsets of segments written by then, newest first, the end included.
+def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeStep | None:
+    """Look for the next batch that has a record of at least ``timestamp_ms``; None where there is none left.
 
-        ``timestamp_ms`` may be -1 (latest) or -2 (earliest).
-        """
-        try:
-            candidates = [
-                (max(segment.base_offset, self.log_start_offset), segment.last_modified_ms())
-                for segment in self._segments
-            ]
-        except OSError as error:
-            raise self._storage_error("looking at segments", error) from error
-        if self._active.segment.size_bytes > 0:
-            candidates.append((self.log_end_offset, self._environment.clock.now_ms()))
-        if timestamp_ms == EARLIEST_TIMESTAMP:
-            candidates = candidates[:1]
-        elif timestamp_ms != LATEST_TIMESTAMP:
-            last = max((index for index, (_, time_ms) in enumerate(candidates) if time_ms <= timestamp_ms), default=-1)
-            candidates = candidates[: last + 1]
-        return sorted((offset for offset, _ in candidates[-max_count:]), reverse=True) if max_count > 0 else []
+    A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
+    may change between two steps. Segments without timestamps (messages of v0) count by when their file was last
+    written, as in Kafka.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+    """
+    log.folder.check_online()
+    start_offset = max(from_offset, log.log_start_offset)
+    with log.folder.reporting("searching a timestamp"):
+        for segment in log.segments_between(start_offset, log.log_end_offset + 1):
+            if segment.largest_timestamp_ms() >= timestamp_ms:
+                step = _step(segment, timestamp_ms, start_offset)
+                # Its only such record may be before the log's start: then Kafka gives up, and this looks on.
+                if step is not None:
+                    return step
+    return None
+
+
+def newest_batch(log: SearchedLog) -> BatchToSearch | None:
+    """Return the first batch with the log's largest timestamp, or None where no record has one (KIP-734)."""
+    log.folder.check_online()
+    with log.folder.reporting("searching the largest timestamp"):
+        segment = max(log.segments, key=lambda one: one.load_max_timestamp().timestamp_ms)
+        timestamp_ms, offset = segment.load_max_timestamp()
+        if timestamp_ms == NO_TIMESTAMP:
+            return None
+        for position, header in segment.iter_batches(segment.offset_index.lookup(offset).position):
+            if header.max_timestamp == timestamp_ms:
+                return BatchToSearch(_batch_bytes(segment, position, header), header, timestamp_ms, 0)
+    return None
+
+
+def earliest_offset(log: SearchedLog) -> OffsetAtTime:
+    """Return the log's start, with the epoch it was written under where the epoch cache reaches back so far."""
+    earliest = log.leader_epochs.earliest_entry
+    is_known = earliest is not None and earliest.start_offset <= log.log_start_offset
+    leader_epoch = earliest.leader_epoch if earliest is not None and is_known else None
+    return OffsetAtTime(log.log_start_offset, NO_TIMESTAMP, leader_epoch)
+
+
+def segment_offsets_before(log: SearchedLog, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
+    """Answer ListOffsets version 0: base offsets of segments written by then, newest first, the end included.
+
+    ``timestamp_ms`` may be -1 (latest) or -2 (earliest).
+    """
+    with log.folder.reporting("looking at segments"):
+        candidates = [
+            (max(segment.base_offset, log.log_start_offset), segment.last_modified_ms()) for segment in log.segments
+        ]
+    if log.segments[-1].size_bytes > 0:
+        candidates.append((log.log_end_offset, now_ms))
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        candidates = candidates[:1]
+    elif timestamp_ms != LATEST_TIMESTAMP:
+        last = max((index for index, (_, time_ms) in enumerate(candidates) if time_ms <= timestamp_ms), default=-1)
+        candidates = candidates[: last + 1]
+    return sorted((offset for offset, _ in candidates[-max_count:]), reverse=True) if max_count > 0 else []
 
 
 def _step(segment: LogSegment, timestamp_ms: int, start_offset: int) -> TimeStep | None:

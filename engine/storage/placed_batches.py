@@ -1,6 +1,7 @@
 """Batches that have their place: offsets and leader epochs are stamped, and nothing is written yet.
 
-What a topic's settings demand of an append is here too. All of it works on values; ``log_append`` decides and writes.
+What a topic's settings demand of an append is here too. All of it works on values: ``log_append`` checks, ``Log``
+writes.
 """
 
 from __future__ import annotations

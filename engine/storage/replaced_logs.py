@@ -32,7 +32,7 @@ def unmark_moved(log: Log) -> None:
     """Remove the mark. One that cannot be removed harms nobody."""
     try:
         (log.dir / MOVED_MARK).unlink(missing_ok=True)
-        log.is_folder_unsynced = True
+        log.folder.is_unsynced = True
     except OSError as error:
         logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
 

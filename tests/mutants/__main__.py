@@ -26,11 +26,44 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 TESTED_BY = {
-    "engine/storage/producer_entry.py": ["storage/test_producers.py"],
-    "engine/storage/producer_state.py": ["storage/test_producers.py", "storage/test_log_model.py"],
+    "engine/storage/producer_entry.py": ["storage/test_producer_rules.py", "storage/test_producers.py"],
+    "engine/storage/producer_state.py": [
+        "storage/test_producer_rules.py",
+        "storage/test_producers.py",
+        "storage/test_log_model.py",
+    ],
     "engine/storage/leader_epoch_cache.py": ["storage/test_leader_epochs.py"],
-    "engine/storage/log_append.py": ["storage/test_append.py", "storage/test_producers.py"],
-    "engine/storage/placed_batches.py": ["storage/test_append.py", "storage/test_producers.py"],
+    "engine/storage/log.py": [
+        "storage/test_append.py",
+        "storage/test_producers.py",
+        "storage/test_reads.py",
+        "storage/test_retention.py",
+        "storage/test_recovery.py",
+        "storage/test_failing_disks.py",
+        "storage/test_old_formats.py",
+        "storage/test_power_failures.py",
+        "storage/test_log_model.py",
+    ],
+    "engine/storage/log_append.py": [
+        "storage/test_append.py",
+        "storage/test_producers.py",
+        "storage/test_old_formats.py",
+    ],
+    "engine/storage/flush_state.py": [
+        "storage/test_recovery.py",
+        "storage/test_producers.py",
+        "storage/test_few_descriptors.py",
+        "storage/test_failing_disks.py",
+        "storage/test_log_moves.py",
+        "storage/test_power_failures.py",
+        "storage/test_log_model.py",
+    ],
+    "engine/storage/retention.py": ["storage/test_retention.py"],
+    "engine/storage/placed_batches.py": [
+        "storage/test_append.py",
+        "storage/test_producers.py",
+        "storage/test_producer_rules.py",
+    ],
     "engine/storage/active_segment.py": [
         "storage/test_append.py",
         "storage/test_reads.py",

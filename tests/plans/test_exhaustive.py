@@ -15,7 +15,7 @@ from small_clusters import drawn_cluster
 
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem
-from plans.capping import byte_room, is_allowed, undone_of
+from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.errors import PlanError
 from plans.loads import byte_limits, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy

@@ -14,6 +14,7 @@ from engine.config.log_config import LogConfig
 from engine.protocol.records.header import iter_batches
 from engine.storage.active_segment import POSITIONS_MAX, ActiveSegment
 from engine.storage.log import Log
+from engine.storage.log_times import earliest_offset, segment_offsets_before, step_by_time
 
 SIZE = len(data_batch(b"x" * 50))
 
@@ -117,8 +118,7 @@ def test_offsets_by_time(tmp_path: Path) -> None:
     found = offset_for_timestamp(log, 0)
     assert found is not None
     assert found.offset == 6
-    assert log.earliest_offset() == (6, -1, 0)
-    assert log.latest_offset() == (10, -1, 0)
+    assert earliest_offset(log) == (6, -1, 0)
     assert offset_of_max_timestamp(log) == (9, 1090, 0)
 
 
@@ -137,7 +137,7 @@ def test_a_long_search_goes_on_in_steps(tmp_path: Path, monkeypatch: pytest.Monk
         log.append_as_leader(data_batch(b"x" * 50, timestamp_ms=timestamp_ms), 0)
     assert offset_for_timestamp(log, 110) == (30, 150, 0)
     assert offset_for_timestamp(log, 151) is None
-    step = log.step_by_time(110, 0)
+    step = step_by_time(log, 110, 0)
     assert step is not None
     assert step.batch is None
 
@@ -146,8 +146,8 @@ def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     assert offset_for_timestamp(log, 0) is None
     assert offset_of_max_timestamp(log) is None
-    assert log.earliest_offset() == log.latest_offset() == (0, -1, None)
-    assert log.segment_offsets_before(-1, 10) == [0]
+    assert earliest_offset(log) == (0, -1, None)
+    assert segment_offsets_before(log, -1, 10, now_ms=0) == [0]
 
 
 def test_times_of_kafkas_old_formats(tmp_path: Path) -> None:
@@ -167,15 +167,16 @@ def test_segment_offsets_for_the_first_version_of_list_offsets(tmp_path: Path) -
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=4 * SIZE), environment)
     for n in range(10):
         log.append_as_leader(data_batch(b"x" * 50, timestamp_ms=n), 0)
+    now_ms = environment.clock.now_ms()
     for index, segment in enumerate(log.segments):
         os.utime(segment.path, ns=(0, (1_000 + 1_000 * index) * 1_000_000))
-    assert log.segment_offsets_before(-1, 10) == [10, 8, 4, 0]
-    assert log.segment_offsets_before(-1, 2) == [10, 8]
-    assert log.segment_offsets_before(-2, 10) == [0]
-    assert log.segment_offsets_before(2_500, 10) == [4, 0]
-    assert log.segment_offsets_before(2_500, 1) == [4]
-    assert log.segment_offsets_before(999, 10) == []
-    assert log.segment_offsets_before(-1, 0) == []
+    assert segment_offsets_before(log, -1, 10, now_ms) == [10, 8, 4, 0]
+    assert segment_offsets_before(log, -1, 2, now_ms) == [10, 8]
+    assert segment_offsets_before(log, -2, 10, now_ms) == [0]
+    assert segment_offsets_before(log, 2_500, 10, now_ms) == [4, 0]
+    assert segment_offsets_before(log, 2_500, 1, now_ms) == [4]
+    assert segment_offsets_before(log, 999, 10, now_ms) == []
+    assert segment_offsets_before(log, -1, 0, now_ms) == []
 
 
 def test_positions_are_remembered_for_a_bounded_number_of_offsets(tmp_path: Path) -> None:

@@ -65,6 +65,25 @@ def test_the_log_shrinks_to_retention_bytes(tmp_path: Path) -> None:
     assert log.delete_old_segments(environment.clock.now_ms()) == 0
 
 
+def test_retention_bytes_of_zero_leave_nothing(tmp_path: Path) -> None:
+    environment = StandIn()
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1, retention_bytes=0)
+    log = filled(tmp_path / "t-0", environment, config)
+    assert log.delete_old_segments(environment.clock.now_ms()) == 5
+    assert (bases(log), log.size_bytes) == ([9], 0)
+
+
+def test_an_active_segment_without_records_stays_however_old_its_file_is(tmp_path: Path) -> None:
+    environment = StandIn()
+    log = filled(tmp_path / "t-0", environment, LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=5000))
+    log.roll()
+    much_later_ms = log.active_segment.last_modified_ms() + 3_600_000
+    assert log.delete_old_segments(much_later_ms) == 5
+    assert log.delete_old_segments(much_later_ms) == 0
+    assert bases(log) == [9]
+    assert log.append_as_leader(data_batch(b"next"), 0).first_offset == 9
+
+
 def test_what_is_not_replicated_stays(tmp_path: Path) -> None:
     environment = StandIn()
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=0), environment)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from engine.storage.log import Log
+from engine.storage.log_times import newest_batch, step_by_time
 from engine.storage.results import OffsetAtTime
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> OffsetAtTime | None:
     """Return the first record whose timestamp is at least ``timestamp_ms``, or None."""
-    step = log.step_by_time(timestamp_ms, 0)
+    step = step_by_time(log, timestamp_ms, 0)
     while step is not None:
         found = None if step.batch is None else step.batch.first_record()
         if found is not None:
             return found
-        step = log.step_by_time(timestamp_ms, step.next_offset)
+        step = step_by_time(log, timestamp_ms, step.next_offset)
     return None
 
 
 def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
     """Return the first record that has the log's largest timestamp, or None where none has one."""
-    batch = log.newest_batch()
+    batch = newest_batch(log)
     return None if batch is None else batch.first_record()

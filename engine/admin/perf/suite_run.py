@@ -143,12 +143,17 @@ class Suite:
         start = time.time() + self._options.lead_s
         async with asyncio.TaskGroup() as group:
             sending = [
-                group.create_task(self._workers.produce(topic, case.record_bytes, duration_s, count_max, start))
-                for _ in range(producers)
+                group.create_task(
+                    self._workers.produce(topic, case.record_bytes, duration_s, count_max, start),
+                    name=f"perf suite: producer {number}",
+                )
+                for number in range(producers)
             ]
             reading = [
-                group.create_task(self._workers.consume(topic, read_count, duration_s, start))
-                for _ in range(case.consumers)
+                group.create_task(
+                    self._workers.consume(topic, read_count, duration_s, start), name=f"perf suite: consumer {number}"
+                )
+                for number in range(case.consumers)
             ]
         after = None if self._pids is None else cpu_seconds(self._pids)
         result = _summed(case, [one.result() for one in sending], [one.result() for one in reading])
@@ -199,7 +204,7 @@ class Suite:
     async def _clean_up(self) -> None:
         """Take away what is left of the topics, also where everything is being cancelled."""
         if self._made:
-            await asyncio.shield(asyncio.ensure_future(self._delete_what_is_there()))
+            await asyncio.shield(asyncio.create_task(self._delete_what_is_there(), name="perf suite: clean up"))
         self.left_topics = list(self._made)
 
     async def _delete_what_is_there(self) -> None:
