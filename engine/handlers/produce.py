@@ -70,6 +70,9 @@ _WITHOUT_LOG_START = frozenset(
 )
 """What a log refuses without telling where it begins; with its other refusals it tells."""
 
+RECORD_ERRORS_MAX = 10_000
+"""So many refused records one answer names: each partition of a request may have a batch full of them."""
+
 ADMIN_CLIENT_ID = "__admin_client"
 """Whoever says so as its client id may write internal topics: Kafka's rule for tools that mend them."""
 
@@ -145,8 +148,10 @@ def _answer(
 ) -> ProduceResponse | Deferred | object:
     if request.acks == 0:
         return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
-    if outcome.has_refused and context.api_version >= 10:
-        _name_new_leaders(context, response)
+    if outcome.has_refused:
+        _name_few_records(response)
+        if context.api_version >= 10:
+            _name_new_leaders(context, response)
     if outcome.waiting:
         operation = DelayedProduce(request.timeout_ms, outcome.waiting, response)
         keys = [w.partition.topic_partition for w in outcome.waiting]
@@ -351,6 +356,16 @@ def _refuse(
         for batch_index, message in record_errors
     ]
     return answer
+
+
+def _name_few_records(response: ProduceResponse) -> None:
+    """Bound the answer: from ``RECORD_ERRORS_MAX`` on refused batches are told without their records."""
+    room = RECORD_ERRORS_MAX
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if len(answer.record_errors) > room:
+                answer.record_errors = []
+            room -= len(answer.record_errors)
 
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:

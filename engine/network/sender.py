@@ -1,7 +1,8 @@
 """Writes answers to a plain TCP connection: bytes, and ranges of files that never enter this process.
 
 It writes to the transport's descriptor itself, and waits for room on a duplicate of it, for event loops allow no second
-watcher on a transport's own descriptor. The transport's write buffer is never used, so the order is kept.
+watcher on a transport's own descriptor. The transport's write buffer is never used, so the order is kept. A thread
+reads first what is not in memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from engine.network.cold_ranges import PORTION_BYTES, bring_in, is_cached, read_if_cached
 from engine.protocol.codec import Outgoing
 from engine.runtime.descriptors import descriptors_for_duplicates
 
@@ -32,6 +34,7 @@ TURN_BYTES_MAX = 4 * 1024 * 1024
 
 
 SOCKET_FULL = -1
+NOT_IN_MEMORY = -2
 
 
 class FileRangeLike(Protocol):
@@ -52,10 +55,12 @@ class RangeTruncated(OSError):
 class _Range:
     """A range under way."""
 
-    __slots__ = ("position", "remaining", "source")
+    __slots__ = ("cached_until", "position", "remaining", "source")
 
     def __init__(self, source: FileRangeLike) -> None:
         self.source = source
+        self.cached_until = 0
+        """Before this position it was in memory a moment ago, and is sent without asking again."""
         self.position = source.position
         self.remaining = source.size_bytes
 
@@ -64,6 +69,7 @@ class Sender:
     """The outgoing side of one connection."""
 
     __slots__ = (
+        "_cold",
         "_descriptors_max",
         "_fd",
         "_loop",
@@ -97,6 +103,8 @@ class Sender:
         self._on_error = on_error
         self._socket: socket.socket | None = None
         self._queue: deque[memoryview | _Range] = deque()
+        self._cold: _Range | None = None
+        """The head of the queue while a thread reads it."""
         self.queued_bytes = 0
         self.is_waiting = False
         self.last_progress_s = 0.0
@@ -121,14 +129,13 @@ class Sender:
             except OSError as error:
                 self._on_error(error)
                 return
-        if not self.is_waiting:
+        if not self.is_waiting and self._cold is None:
             self._pump()
 
     def close(self) -> None:
         """Drop what is queued and let go of the duplicate descriptor."""
-        if self.is_waiting and self._socket is not None:
-            self._loop.remove_writer(self._socket.fileno())
-        self.is_waiting = False
+        self._wait_no_more()
+        self._cold = None
         self._queue.clear()
         self.queued_bytes = 0
         if self._socket is not None:
@@ -150,9 +157,13 @@ class Sender:
             start = position
             size_bytes = source.size_bytes
             if size_bytes < SENDFILE_BYTES_MIN and size_bytes <= room:
-                room -= size_bytes
-                copied += _read(source, source.position, size_bytes)
-                continue
+                data = read_if_cached(source.fd, size_bytes, source.position)
+                if data is not None:
+                    room -= size_bytes
+                    copied += data
+                    continue
+                # What follows waits for this one.
+                room = 0
             if copied:
                 self._enqueue(memoryview(copied))
                 copied = bytearray()
@@ -163,34 +174,48 @@ class Sender:
         if copied:
             self._enqueue(memoryview(copied))
 
-    def _pump(self) -> None:
-        """Send queued chunks until all are gone, the socket is full, or this connection's turn is over."""
-        was_waiting = self.is_waiting
+    def _pump(self, *, was_held_up: bool = False) -> None:
+        """Send queued chunks until all are gone, something has to be waited for, or this connection's turn is over."""
+        was_held_up = was_held_up or self.is_waiting
         budget = TURN_BYTES_MAX
         try:
             if self._socket is None:
                 self._socket = self._duplicate()
             while self._queue and budget > 0:
                 sent = self._send_head(self._socket)
-                if sent == SOCKET_FULL:
+                if sent < 0:
                     break
                 self.queued_bytes -= sent
                 budget -= sent
-                if was_waiting:
+                if was_held_up:
                     self.last_progress_s = time.monotonic()
         except OSError as error:
             self.close()
             self._on_error(error)
             return
-        if self._queue:
+        if self._cold is not None:
+            self._wait_no_more()
+        elif self._queue:
             self._wait()
-        elif was_waiting:
-            self._loop.remove_writer(self._socket.fileno())
-            self.is_waiting = False
-            self._release_scarce()
-            self._on_drained()
         else:
+            self._wait_no_more()
             self._release_scarce()
+            if was_held_up:
+                self._on_drained()
+
+    def _bring_in(self, head: _Range, size_bytes: int) -> None:
+        """Have the next part of a range read in a thread, and go on when it is in memory."""
+        self._cold = head
+
+        def brought_in(_: object) -> None:
+            # This keeps the file open, too, for as long as the thread reads it.
+            if self._cold is head:
+                self._cold = None
+                head.cached_until = head.position + size_bytes
+                self._pump(was_held_up=True)
+
+        reading = asyncio.wrap_future(bring_in(head.source.fd, head.position, size_bytes), loop=self._loop)
+        reading.add_done_callback(brought_in)
 
     def _duplicate(self) -> socket.socket:
         fd = os.dup(self._fd)
@@ -209,19 +234,27 @@ class Sender:
             self.is_waiting = True
             self._loop.add_writer(self._socket.fileno(), self._pump)
 
+    def _wait_no_more(self) -> None:
+        if self.is_waiting and self._socket is not None:
+            self._loop.remove_writer(self._socket.fileno())
+        self.is_waiting = False
+
     def _gather(self) -> None:
         """Put what is small at the head of the queue together, for one system call."""
         queue = self._queue
         gathered = bytearray()
         while queue and len(gathered) < GATHERED_BYTES_MAX and _is_small(queue[0]):
             head = queue[0]
-            gathered += head if isinstance(head, memoryview) else _read(head.source, head.position, head.remaining)
+            data = head if isinstance(head, memoryview) else _read(head)
+            if data is None:
+                break
+            gathered += data
             queue.popleft()
         if gathered:
             queue.appendleft(memoryview(gathered))
 
     def _send_head(self, sock: socket.socket) -> int:
-        """Send as much of the first chunk as the socket takes; return the number of bytes, or SOCKET_FULL."""
+        """Send as much of the first chunk as the socket takes; return the number of bytes, or what is waited for."""
         if len(self._queue) > 1 and _is_small(self._queue[0]):
             self._gather()
         head = self._queue[0]
@@ -229,7 +262,10 @@ class Sender:
             if isinstance(head, memoryview):
                 sent = sock.send(head, socket.MSG_MORE if len(self._queue) > 1 else 0)
             else:
-                sent = os.sendfile(sock.fileno(), head.source.fd, head.position, head.remaining)
+                size_bytes = self._sendable(head)
+                if size_bytes == 0:
+                    return NOT_IN_MEMORY
+                sent = os.sendfile(sock.fileno(), head.source.fd, head.position, size_bytes)
         except BlockingIOError:
             return SOCKET_FULL
         if isinstance(head, memoryview):
@@ -246,6 +282,16 @@ class Sender:
             self._queue.popleft()
         return sent
 
+    def _sendable(self, head: _Range) -> int:
+        """Return how much of a range can be sent without waiting for the disk; for 0, a thread reads it by now."""
+        if head.cached_until <= head.position:
+            size_bytes = min(head.remaining, PORTION_BYTES)
+            if not is_cached(head.source.fd, head.position, size_bytes):
+                self._bring_in(head, size_bytes)
+                return 0
+            head.cached_until = head.position + size_bytes
+        return min(head.remaining, head.cached_until - head.position)
+
 
 def _is_small(chunk: memoryview | _Range) -> bool:
     if isinstance(chunk, _Range):
@@ -253,9 +299,15 @@ def _is_small(chunk: memoryview | _Range) -> bool:
     return len(chunk) < GATHERED_CHUNK_BYTES_MAX
 
 
-def _read(source: FileRangeLike, position: int, size_bytes: int) -> bytes:
-    """Read a small range; a file that ends early cannot be answered for any more."""
-    data = os.pread(source.fd, size_bytes, position)
-    if len(data) != size_bytes:
-        raise RangeTruncated(f"the file ended {size_bytes - len(data)} bytes early")
+def _read(head: _Range) -> bytes | bytearray | None:
+    """Read a small range; None where the disk would have to be waited for.
+
+    Raises:
+        RangeTruncated: the file has ended early and cannot be answered for any more.
+    """
+    if head.cached_until < head.position + head.remaining:
+        return read_if_cached(head.source.fd, head.remaining, head.position)
+    data = os.pread(head.source.fd, head.remaining, head.position)
+    if len(data) != head.remaining:
+        raise RangeTruncated(f"the file ended {head.remaining - len(data)} bytes early")
     return data

@@ -13,6 +13,7 @@ from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
 from engine.handlers.produce_checks import checked_records
@@ -331,5 +332,23 @@ def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
             assert only(ask(w, 1, mixed((TP.topic, 0, OLD), acks=-2))).error_code == ErrorCode.INVALID_RECORD
+
+    run_virtual(check)
+
+
+def test_an_answer_names_a_limited_number_of_refused_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.handlers.produce.RECORD_ERRORS_MAX", 5)
+    batch = data_batch(b"a", b"b", key=None)
+
+    async def check() -> None:
+        async with world(tmp_path, 1, log_config=LogConfig(cleanup_policy=("compact",))) as w:
+            for index in range(4):
+                await w.lead(1, topic_partition=TopicPartition(TP.topic, index))
+            response = ask(w, 1, mixed(*((TP.topic, index, batch) for index in range(4))))
+            if asyncio.iscoroutine(response):
+                response = await response
+            answers = [answer for topic in response.responses for answer in topic.partition_responses]
+            assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_RECORD] * 4
+            assert [len(answer.record_errors) for answer in answers] == [2, 2, 0, 0]
 
     run_virtual(check)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, Sender
+from engine.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, Sender
 from engine.protocol.codec import Outgoing
 from engine.storage.file_range import FileRange, OpenFile
 
@@ -56,21 +58,22 @@ def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
 ) -> None:
     here, there = pair
     read_bytes = 0
-    pread = os.pread
+    preadv = os.preadv
 
-    def counted(fd: int, size: int, position: int) -> bytes:
+    def counted(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
         nonlocal read_bytes
-        read_bytes += size
-        return pread(fd, size, position)
+        read = preadv(fd, buffers, position, flags)
+        read_bytes += read
+        return read
 
-    monkeypatch.setattr(os, "pread", counted)
+    monkeypatch.setattr(os, "preadv", counted)
 
     async def run() -> None:
         out, expected = answer(data, [SENDFILE_BYTES_MIN - 1] * 300)
         drained = asyncio.Event()
         sender = Sender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail)
         sender.send(out)
-        assert read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
+        assert 0 < read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
         queued = sender.queued_bytes
         assert len(expected) - 1_000_000 < queued < len(expected)
         received = await asyncio.to_thread(_read, there, len(expected))
@@ -101,6 +104,141 @@ def test_ranges_of_all_sizes_arrive_in_order(
             expected += more + bytes(plain)
             sender.send(plain)
         assert await asyncio.to_thread(_read, there, len(expected)) == expected
+        sender.close()
+
+    asyncio.run(run())
+
+
+class SlowDisk:
+    """Stands before ``os``: nothing of a file is in memory at first, and reading it there lasts until ``may_read``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_read = threading.Event()
+        self.asked = 0
+        self._cached: set[int] = set()
+        self._preadv, self._pread, self._sendfile = os.preadv, os.pread, os.sendfile
+        monkeypatch.setattr(os, "preadv", self.preadv)
+        monkeypatch.setattr(os, "pread", self.pread)
+        monkeypatch.setattr(os, "sendfile", self.sendfile)
+
+    def _pages(self, position: int, size: int) -> set[int]:
+        return set(range(position // 4096, (position + max(size, 1) - 1) // 4096 + 1))
+
+    def _check(self, position: int, size: int) -> None:
+        if not self._pages(position, size) <= self._cached:
+            pytest.fail("the event loop waits for the disk")
+
+    def preadv(self, fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        pages = self._pages(position, len(buffers[0]))
+        if flags == os.RWF_NOWAIT and not pages <= self._cached:
+            raise BlockingIOError
+        if not flags:
+            assert threading.current_thread() is not threading.main_thread()
+            self.asked += 1
+            assert self.may_read.wait(PATIENCE_S)
+            self._cached |= pages
+        return self._preadv(fd, buffers, position)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        self._check(position, size)
+        return self._pread(fd, size, position)
+
+    def sendfile(self, to: int, fd: int, position: int, size: int) -> int:
+        self._check(position, size)
+        return self._sendfile(to, fd, position, size)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[900_000], [100], [SENDFILE_BYTES_MIN - 1] * 30, [5, 400_000, 7, 0, SENDFILE_BYTES_MIN, 20_000]]
+)
+def test_the_loop_does_not_wait_for_what_is_not_in_memory(
+    data: tuple[OpenFile, bytes],
+    pair: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[int],
+) -> None:
+    here, there = pair
+    disk = SlowDisk(monkeypatch)
+
+    async def run() -> None:
+        drained = asyncio.Event()
+        sender = Sender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail)
+        out, expected = answer(data, sizes)
+        sender.send(out)
+        sender.send(Outgoing(b"and more"))
+        expected += b"and more"
+        await _until(lambda: disk.asked)
+        assert sender.queued_bytes > 0 and not drained.is_set()
+        disk.may_read.set()
+        assert await asyncio.to_thread(_read, there, len(expected)) == expected
+        await _until(drained.is_set)
+        assert sender.queued_bytes == 0
+        sender.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_ends_while_the_disk_is_waited_for(
+    data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch)
+
+    async def run() -> None:
+        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, pytest.fail)
+        sender.send(answer(data, [500_000])[0])
+        await _until(lambda: disk.asked)
+        sender.close()
+        asked = disk.asked
+        disk.may_read.set()
+        await _until(lambda: disk.asked > asked)
+        await asyncio.sleep(0)
+        assert sender.queued_bytes == 0
+
+    asyncio.run(run())
+
+
+def test_a_file_that_ends_early_while_it_is_read(
+    data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch)
+    disk.may_read.set()
+    errors: list[OSError] = []
+
+    async def run() -> None:
+        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, errors.append)
+        out = Outgoing()
+        out.splice(FileRange(data[0], len(data[1]) - 10, 1000))
+        sender.send(out)
+        await _until(lambda: errors)
+        assert isinstance(errors[0], RangeTruncated)
+
+    asyncio.run(run())
+
+
+def test_a_file_system_that_cannot_tell_is_read_as_it_is(
+    data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in memory refuses reads that must not wait."""
+    preadv = os.preadv
+
+    def refusing(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return preadv(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", refusing)
+
+    async def run() -> None:
+        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), lambda: None, pytest.fail)
+        out, expected = answer(data, [10, 100_000, 20])
+        sender.send(out)
+        assert await asyncio.to_thread(_read, pair[1], len(expected)) == expected
         sender.close()
 
     asyncio.run(run())

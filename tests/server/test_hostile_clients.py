@@ -130,10 +130,11 @@ def test_when_they_are_gone_so_is_all_that_they_cost(broker: LocalCluster) -> No
         one_round(broker, numbers)
         wait_until_gone(pid, quiet, GONE_WITHIN_S)
         before = held_by(pid)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             most = one_round(broker, numbers)
             assert most - before.anonymous_bytes < MEMORY_AT_WORST
             wait_until_gone(pid, quiet, GONE_WITHIN_S)
+            print(f"round {number}: {held_by(pid)}, {most} bytes at worst", flush=True)
         if SOAK > 1:
             lose_networks(broker, numbers)
             wait_until_gone(pid, quiet, VANISHED_WITHIN_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -55,6 +55,7 @@ class FaultCluster:
         *,
         config: Mapping[str, str] | None = None,
         log_dir_count: int = 1,
+        commands: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
         self.host = own_loopback_address()
         self.proxies = CutProxies()
@@ -79,6 +80,7 @@ class FaultCluster:
             config=SETTINGS | dict(config or {}),
             broker_config=own,
             log_dir_count=log_dir_count,
+            commands=commands,
         )
 
     def __enter__(self) -> FaultCluster:

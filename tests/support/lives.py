@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +22,7 @@ from unittest import mock
 from cleaning import dirty, prepare, work
 from forgetful_disk import CRASHES, KILLED, Disk, Stopped, write_image
 from log_folders import NOW_MS, read_all
+from topic_life import Life, Seen, check_records
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
@@ -46,41 +46,6 @@ TOPICS = {
 }
 NAMES = [TopicPartition(topic, 0) for topic in TOPICS]
 KEYS = [b"k%d" % n for n in range(5)]
-
-
-@dataclass
-class Life:
-    """One topic from its creation to its deletion, as its clients know it."""
-
-    number: int
-    is_keyed: bool
-    topic_id: bytes
-    records: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    """Key and value of what was acknowledged and not cut since, by offset."""
-    ever: dict[int, set[tuple[bytes, bytes]]] = field(default_factory=dict)
-    """What was at an offset since the last flush, cut or not: a power failure may bring it back."""
-    start: int = 0
-    end: int = 0
-    promised: int = 0
-    """All before is on the disk, somebody was told."""
-    leader_epoch: int = 0
-    batches: list[tuple[int, int, int]] = field(default_factory=list)
-    """First offset, base sequence and count of the idempotent batches."""
-
-    def note(self, offset: int, pairs: list[tuple[bytes, bytes]]) -> None:
-        for n, pair in enumerate(pairs):
-            self.records[offset + n] = pair
-            self.ever.setdefault(offset + n, set()).add(pair)
-        self.end = offset + len(pairs)
-
-    def cut(self, offset: int) -> None:
-        self.records = {at: pair for at, pair in self.records.items() if at < offset}
-        self.batches = [one for one in self.batches if one[0] < offset]
-        self.end, self.promised = offset, min(self.promised, offset)
-
-    def promise(self) -> None:
-        self.promised = self.end
-        self.ever = {at: {pair} for at, pair in self.records.items()}
 
 
 class Lives:
@@ -402,11 +367,11 @@ class Lives:
             life.topic_id,
             dict(life.records),
             {at: set(pairs) for at, pairs in life.ever.items()},
-            life.start,
-            life.end,
-            life.promised,
-            life.leader_epoch,
-            list(life.batches),
+            start=life.start,
+            end=life.end,
+            promised=life.promised,
+            leader_epoch=life.leader_epoch,
+            batches=list(life.batches),
         )
         self._maybe[name] = later
         return later
@@ -466,22 +431,7 @@ class Lives:
         log.update_high_watermark(end)
 
     def _check_records(self, name: TopicPartition, log: Log, life: Life, later: Life, least: int | None = None) -> None:
-        now = _records(log)
-        start, end = log.log_start_offset, log.log_end_offset
-        for at, pair in now.items():
-            known = {life.records.get(at), later.records.get(at)}
-            if least is not None and at >= least:
-                known |= life.ever.get(at, set()) | later.ever.get(at, set())
-            assert pair in known, f"{name} has {pair!r} at {at}, which should be {known}"
-        least = end if least is None else min(least, end)
-        if life.is_keyed:
-            newest = {pair[0]: at for at, pair in sorted(life.records.items()) if at < least}
-            missing = [at for at in newest.values() if at >= start and at not in now]
-            missing = [at for at in missing if not any(now[o][0] == life.records[at][0] for o in now if o > at)]
-        else:
-            # Beyond the last flush a power failure may leave a hole, where the segment after it was noted first.
-            missing = [at for at in life.records if start <= at < least and at not in now]
-        assert not missing, f"{name} has lost {missing}, it has {start} to {end}"
+        check_records(name, Seen(log.log_start_offset, log.log_end_offset, _records(log)), life, later, least)
         self._check_epochs(name, log)
 
     def _check_epochs(self, name: TopicPartition, log: Log) -> None:

@@ -14,6 +14,9 @@ from engine.protocol.records.attributes import Codec, TimestampType, codec_named
 _PRODUCER = "producer"
 _SHOWN_MAX = 3
 
+REFUSED_MAX = 1000
+"""So many refused records of a batch are looked for and named: a small batch may unpack to millions."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
@@ -82,7 +85,7 @@ class RecordValidationError(KafkaError):
 
 
 def refuse_records(refused: Sequence[tuple[ErrorCode, RecordError]]) -> None:
-    """Raise the error for the refused records, if there are any.
+    """Raise the error for the refused records, if there are any; beyond ``REFUSED_MAX`` they need not be there.
 
     Raises:
         RecordValidationError: INVALID_TIMESTAMP when any record is refused for its timestamp, else INVALID_RECORD.
@@ -90,15 +93,17 @@ def refuse_records(refused: Sequence[tuple[ErrorCode, RecordError]]) -> None:
     if not refused:
         return
     errors = [error for _, error in refused]
+    named = errors[:REFUSED_MAX]
     if any(code is ErrorCode.INVALID_TIMESTAMP for code, _ in refused):
         raise RecordValidationError(
-            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", named
         )
+    total = f"more than {REFUSED_MAX}" if len(errors) > REFUSED_MAX else str(len(errors))
     shown = "; ".join(f"record {error.batch_index}: {error.message}" for error in errors[:_SHOWN_MAX])
     raise RecordValidationError(
         ErrorCode.INVALID_RECORD,
-        f"One or more records have been rejected: {len(errors)} record errors in total, the first of them: {shown}",
-        errors,
+        f"One or more records have been rejected: {total} record errors in total, the first of them: {shown}",
+        named,
     )
 
 

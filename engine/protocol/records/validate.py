@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.common.errors import ErrorCode, KafkaError
 from engine.protocol.records import layout
 from engine.protocol.records.append_checks import check_batch, invalid_append
-from engine.protocol.records.append_rules import AppendRules, RecordError, refuse_records
+from engine.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordError, refuse_records
 from engine.protocol.records.attributes import Codec, TimestampType
 from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.checksum import stamp_crc
@@ -119,10 +119,10 @@ class _Append:
             if message.magic != source.magic:
                 what = f"magic {message.magic} of the record does not match magic {source.magic} around it"
                 refused.append((ErrorCode.INVALID_RECORD, RecordError(index, what)))
-                continue
-            what_is_wrong = self._fault(index, message.key, message.timestamp_ms, source.timestamp_type)
-            if what_is_wrong is not None:
-                refused.append(what_is_wrong)
+            elif (fault := self._fault(index, message.key, message.timestamp_ms, source.timestamp_type)) is not None:
+                refused.append(fault)
+            if len(refused) > REFUSED_MAX:
+                break
         refuse_records(refused)
         codec = source.codec if self.rules.codec is None else self.rules.codec
         return self._prepared(
@@ -155,6 +155,8 @@ class _Append:
             fault = self._fault(index, record.key, record.timestamp_ms, header.timestamp_type)
             if fault is not None:
                 refused.append(fault)
+            if len(refused) > REFUSED_MAX:
+                break
         refuse_records(refused)
 
     def _fault(

@@ -9,7 +9,7 @@ import pytest
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.protocol.records import layout
-from engine.protocol.records.append_rules import AppendRules, RecordValidationError
+from engine.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordValidationError
 from engine.protocol.records.batch import (
     BatchHeader,
     Codec,
@@ -25,7 +25,7 @@ from engine.protocol.records.batch import (
 from engine.protocol.records.buffers import Buffer
 from engine.protocol.records.compression import compress
 from engine.protocol.records.legacy import encode_message, encode_message_set
-from engine.protocol.records.validate import PreparedRecords, check_batch, prepare_append
+from engine.protocol.records.validate import PreparedRecords, _Append, check_batch, prepare_append
 
 NOW = 1_700_000_000_000
 RECORDS = [
@@ -242,6 +242,24 @@ def test_an_inner_message_with_a_wrong_checksum_is_corrupt() -> None:
     with pytest.raises(KafkaError) as caught:
         prepare(data)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("encode", [encode_batch, lambda records: encode_message_set(records, 1, codec=Codec.GZIP)])
+def test_no_more_records_are_looked_at_than_are_named(encode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 100 kB unpacks to millions of records that may all be refused: the answer would take gigabytes."""
+    looked_at = 0
+    fault = _Append._fault
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looked_at
+        looked_at += 1
+        return fault(*arguments)
+
+    monkeypatch.setattr(_Append, "_fault", counted)
+    with pytest.raises(RecordValidationError, match=f"more than {REFUSED_MAX} record errors in total") as caught:
+        prepare(encode([Record(i, NOW) for i in range(5 * REFUSED_MAX)]), COMPACTED)
+    assert [error.batch_index for error in caught.value.record_errors] == list(range(REFUSED_MAX))
+    assert looked_at == REFUSED_MAX + 1
 
 
 def test_an_inner_message_of_another_magic_is_refused() -> None:

@@ -1,0 +1,64 @@
+"""Whether a part of a file is in memory, and bringing it there: what waits for a disk happens beside the event loop.
+
+Samples tell: one byte of each read-ahead window, read without waiting (Linux's ``RWF_NOWAIT``). Where the system or the
+file system does not know that, everything counts as being in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Final
+
+PORTION_BYTES: Final = 1024 * 1024
+"""So much is brought in at a time."""
+
+_SAMPLE_EVERY_BYTES: Final = 128 * 1024
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_READERS_MAX: Final = 4
+
+
+def read_if_cached(fd: int, size_bytes: int, position: int) -> bytearray | None:
+    """Return these bytes; None where some are not in memory, or not in the file."""
+    data = bytearray(size_bytes)
+    try:
+        return data if os.preadv(fd, [data], position, _NOWAIT) == size_bytes else None
+    except BlockingIOError:
+        return None
+    except OSError:
+        # The file system knows no reads that do not wait, as one in memory; or the disk fails, which this says again.
+        return data if os.preadv(fd, [data], position) == size_bytes else None
+
+
+def is_cached(fd: int, position: int, size_bytes: int) -> bool:
+    """Return whether sending this part would not wait for the disk."""
+    byte = bytearray(1)
+    try:
+        for sample in (*range(position, position + size_bytes, _SAMPLE_EVERY_BYTES), position + size_bytes - 1):
+            os.preadv(fd, [byte], sample, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def bring_in(fd: int, position: int, size_bytes: int) -> Future[None]:
+    """Read a part of a file in a thread, for nothing but to have it in memory; the file must stay open meanwhile."""
+    return _readers().submit(_read_through, fd, position, size_bytes)
+
+
+def _read_through(fd: int, position: int, size_bytes: int) -> None:
+    buffer = bytearray(min(size_bytes, _SAMPLE_EVERY_BYTES))
+    end = position + size_bytes
+    # What the disk refuses is refused again to whoever sends it.
+    with contextlib.suppress(OSError):
+        while position < end and (read := os.preadv(fd, [memoryview(buffer)[: end - position]], position)):
+            position += read
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READERS_MAX, thread_name_prefix="klamm-cold-range")
