@@ -53,5 +53,12 @@ def test_what_cannot_be_led_by_another_stays_and_says_why() -> None:
     assert list(found.stuck.values()) == ["no other replica is in sync"] * 2 + ["it is being reassigned"]
 
 
+def test_where_the_controller_would_wait_for_a_dead_broker_the_others_are_demoted_all_the_same() -> None:
+    held_up, free, led = partition(0, (0, 1, 4), isr=(0, 1)), partition(1, (0, 1, 2)), partition(2, (1, 4, 0), leader=0)
+    found = plan_demotion(dict([held_up, free, led]), frozenset({0}), LIVE, frozenset({4}))
+    assert found.elections == (free[0], led[0]), "an election waits for nobody"
+    assert found.stuck == {held_up[0]: "the controller would wait for broker 4, which is dead"}
+
+
 def test_partitions_of_others_are_left_alone() -> None:
     assert orders(partition(0, (1, 0)), partition(1, (2, 3))) == {}
