@@ -10,7 +10,7 @@ _JUST_NOW_S = 1.0
 
 
 class Waits:
-    """The brokers that have been asked and have not answered yet."""
+    """Who has been asked, a broker or ZooKeeper, and has not answered yet."""
 
     def __init__(self) -> None:
         self._awaited: dict[object, tuple[str, float]] = {}

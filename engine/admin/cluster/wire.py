@@ -85,12 +85,14 @@ class WireCluster:
         find_more: FindAddresses | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,
+        waits: Waits | None = None,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
 
         Args:
             find_more: is asked once, when no broker of ``bootstrap`` answers.
             complain: is told which of ``bootstrap`` gave no answer.
+            waits: is told whom it waits for.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
@@ -111,8 +113,8 @@ class WireCluster:
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
-        self.waits = Waits()
         """What shows the outcome of changes that were sent and not answered, or not yet."""
+        self.waits = waits or Waits()
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self.keeps_settings = False
