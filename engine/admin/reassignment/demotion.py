@@ -82,11 +82,11 @@ def plan_demotion(
             stuck[name] = "it is being reassigned"
         elif not able:
             stuck[name] = "no other replica is in sync"
-        elif one.preferred_leader in brokers and (away := held_up_by.intersection(one.replicas)):
+        elif one.preferred_leader not in able and (away := held_up_by.intersection(one.replicas)):
             stuck[name] = f"the controller would wait for broker {min(away)}, which is dead"
         else:
             elections.append(name)
-            if one.preferred_leader in brokers:
+            if one.preferred_leader not in able:
                 first = min(able, key=lambda broker: (leads[broker], broker))
                 leads[first] += 1
                 moves.append(PartitionMove(name, _last(one.replicas, first, brokers)))

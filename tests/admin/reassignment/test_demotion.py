@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.admin.reassignment.demotion import plan_demotion
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -44,6 +46,12 @@ def test_two_brokers_at_once_keep_their_order_at_the_end() -> None:
 def test_who_leads_without_being_preferred_is_only_elected_away() -> None:
     found = plan_demotion(dict([partition(0, (1, 0), leader=0)]), frozenset({0}), LIVE)
     assert (found.moves, found.elections) == ((), (TopicPartition("t", 0),))
+
+
+@pytest.mark.parametrize(("replicas", "isr"), [((4, 0, 1), (0, 1)), ((2, 0, 1), (0, 1))], ids=["dead", "out of sync"])
+def test_who_leads_for_a_preferred_one_that_cannot_is_taken_over_from_too(replicas: tuple, isr: tuple) -> None:
+    """An election of the preferred leader would change nothing."""
+    assert orders(partition(0, replicas, isr, leader=0)) == {0: (1, replicas[0], 0)}
 
 
 def test_what_cannot_be_led_by_another_stays_and_says_why() -> None:
