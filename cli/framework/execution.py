@@ -102,9 +102,11 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             if invocation.unanswered
             else "; ".join(invocation.left_running) or LOOK_AT_ALL,
         )
+    if failure.code is ExitCode.UNDER_WAY and isinstance(error, TimeoutError) and invocation.unanswered:
+        message = f"no answer within {invocation.timeout_s:g} s; what was sent may still happen"
+        failure = replace(failure, message=message, where=invocation.waited_for)
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
-        hint = "; ".join(invocation.left_running)
-        return Failure(failure.code, failure.kind, failure.message, failure.where, hint)
+        return replace(failure, hint="; ".join(invocation.left_running))
     return failure
 
 

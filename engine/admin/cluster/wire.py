@@ -394,7 +394,7 @@ class WireCluster:
         for address in attempts.values():
             client = self._clients.pop(address, None)
             if client is not None:
-                await client.close()
+                await client.close("it does not answer")
 
     async def _client(self, host: str, port: int) -> BrokerClient:
         client = self._clients.get((host, port))
@@ -450,7 +450,6 @@ class WireCluster:
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
             self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
-            self.waits.cut_short(client.address, waited_s)
             raise
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
