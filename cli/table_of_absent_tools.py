@@ -18,7 +18,7 @@ _FOR_KRAFT_NODES = "it prepares nodes for KRaft, and klamm starts brokers on Zoo
 
 ABSENT_TOOLS: Mapping[str, AbsentTool] = {
     "kafka-metadata-quorum": AbsentTool(
-        _QUORUM, {option: "klamm cluster describe" for option in ("describe", "--status", "--replication")}
+        _QUORUM, dict.fromkeys(("describe", "--status", "--replication"), "klamm cluster describe")
     ),
     "kafka-metadata-shell": AbsentTool("it is about KRaft; for ZooKeeper: klamm zk tree"),
     "kafka-storage": AbsentTool(_FOR_KRAFT_NODES, {"info": "klamm brokers log-dirs"}),
@@ -28,7 +28,7 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
     "kafka-transactions": AbsentTool(
         _KAFKAS_OWN,
         {
-            **{option: _TRANSACTION_STATES for option in ("list", "describe", "--transactional-id")},
+            **dict.fromkeys(("list", "describe", "--transactional-id"), _TRANSACTION_STATES),
             "describe-producers": "klamm dump shows the producers in a replica's .snapshot files",
         },
     ),
