@@ -75,7 +75,7 @@ TOOLS = (
         ("reassign",),
         {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
         changes=("execute", "cancel"),
-        defaults={"execute": ("--allow-replication-factor-change",)},
+        defaults={"execute": ("--allow-replication-factor-change", "--started-is-done")},
     ),
     KafkaTool(
         "kafka-consumer-groups",

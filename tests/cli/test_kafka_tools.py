@@ -60,12 +60,12 @@ LINES = [
     (
         "kafka-reassign-partitions --execute --reassignment-json-file f --throttle 9 --timeout 10000 --additional",
         "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional --yes"
-        " --allow-replication-factor-change",
+        " --allow-replication-factor-change --started-is-done",
     ),
     (
         "kafka-reassign-partitions --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --execute",
         "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --yes"
-        " --allow-replication-factor-change",
+        " --allow-replication-factor-change --started-is-done",
     ),
     (
         "kafka-reassign-partitions --verify --reassignment-json-file f --preserve-throttles",
