@@ -19,8 +19,9 @@ from cli.framework.failure import Failure, interrupted
 from cli.framework.root import RootGroup
 from cli.framework.stdout import closed_pipe
 from cli.framework.talk import Talk
+from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import NOT_HERE, TOOLS
+from cli.table_of_kafka_tools import TOOLS
 from engine.common.version import VERSION
 
 _HELP = """An operator's toolkit for Kafka on ZooKeeper, with a broker engine of its own.
@@ -71,7 +72,7 @@ def root_command() -> RootGroup:
     app.callback()(_root)
     command = get_command(app)
     assert isinstance(command, RootGroup)
-    command.entries, command.tools, command.not_here = ENTRIES, TOOLS, NOT_HERE
+    command.entries, command.tools, command.not_here = ENTRIES, TOOLS, ABSENT_TOOLS
     return command
 
 

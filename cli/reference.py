@@ -18,13 +18,15 @@ from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
 from cli.output.format import OutputFormat
+from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import NOT_HERE, TOOLS
+from cli.table_of_kafka_tools import TOOLS
 from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 TOOLS_PAGE = PAGE.with_name("kafka-tools.md")
 TOOL_OPTIONS = PAGE.parents[2] / "fixtures" / "kafka-tools" / "options.json"
+ABSENT_OPTIONS = TOOL_OPTIONS.with_name("absent-options.json")
 PLAN_SCHEMA = PAGE.with_name("plan.schema.json")
 
 _HEAD = """\
@@ -60,7 +62,7 @@ def page() -> str:
 def tools_page() -> str:
     """Return the page that has every option of Kafka's tools, with what it is here."""
     lines = [line for tool in TOOLS for line in _tool_options(tool)]
-    return _TOOLS_HEAD + "\n".join([*lines, *_tools_not_here()]) + "\n"
+    return _TOOLS_HEAD + "\n".join([*lines, *_tools_not_here()]).rstrip() + "\n"
 
 
 def main() -> None:
@@ -172,7 +174,18 @@ def _tools_not_here() -> Iterator[str]:
     yield "These are refused under their own names with exit code 2, whatever their options.\n"
     yield "| tool | instead, or why not |"
     yield "|---|---|"
-    yield from (f"| `{name}` | {instead} |" for name, instead in NOT_HERE.items())
+    yield from (f"| `{name}` | {_cell(tool.instead)} |" for name, tool in ABSENT_TOOLS.items())
+    yield ""
+    for name, options in json.loads(ABSENT_OPTIONS.read_text("utf-8")).items():
+        yield f"### {name}\n"
+        yield "| option | instead |"
+        yield "|---|---|"
+        yield from (f"| `{option}` | {_cell(ABSENT_TOOLS[name].instead_of(option))} |" for option in options)
+        yield ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def _commands() -> Iterator[str]:

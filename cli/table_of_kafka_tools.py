@@ -75,7 +75,7 @@ TOOLS = (
         ("reassign",),
         {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
         changes=("execute", "cancel"),
-        defaults={"execute": ("--allow-replication-factor-change",)},
+        defaults={"execute": ("--allow-replication-factor-change", "--started-is-done")},
     ),
     KafkaTool(
         "kafka-consumer-groups",
@@ -172,24 +172,3 @@ TOOLS = (
         {**_BROKER_LIST, "--timeout": Milliseconds("--timeout")},
     ),
 )
-
-_KRAFT = "it is about KRaft, and klamm about clusters on ZooKeeper"
-_NOT_YET = "klamm has nothing for it yet"
-NOT_HERE: Mapping[str, str] = {
-    "kafka-metadata-quorum": _KRAFT,
-    "kafka-metadata-shell": _KRAFT,
-    "kafka-storage": _KRAFT,
-    "kafka-features": _KRAFT,
-    "kafka-acls": _NOT_YET,
-    "kafka-delegation-tokens": _NOT_YET,
-    "kafka-transactions": _NOT_YET,
-    "kafka-mirror-maker": _NOT_YET,
-    "zookeeper-security-migration": _NOT_YET,
-    "kafka-verifiable-producer": "to put a load on a cluster: klamm perf producer",
-    "kafka-verifiable-consumer": "to read as a group: klamm perf consumer --group",
-    "kafka-e2e-latency": "for latencies: klamm perf producer --acks all",
-    "kafka-run-class": "name the tool itself, such as kafka-topics",
-    "kafka-server-stop": "it takes TERM; brokers of klamm local up end with: klamm local down",
-    "zookeeper-server-stop": "it takes TERM; what klamm local up started ends with: klamm local down",
-}
-"""Kafka's other tools, and what to do instead."""

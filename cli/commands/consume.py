@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
@@ -109,8 +110,9 @@ async def command(
 ) -> None:
     """Print records, one a line: the value, or with -o jsonl all fields.
 
-    Follows the leaders as they move; without --group it joins none and commits nothing. A pattern never matches Kafka's
-    internal topics; if you name one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end,
+    Follows the leaders as they move, and waits for one that is away: for --timeout if that is given, with --until-end
+    for 30 s. Without --group it joins none and commits nothing. A pattern never matches Kafka's internal topics; if you
+    name one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end,
     --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
@@ -133,7 +135,8 @@ async def command(
         None if from_time is None else _time_ms(from_time),
         IsolationLevel(_ISOLATIONS[isolation]),
         until_end,
-        give_up_s=invocation.timeout_s,
+        # As Kafka's consumer, it waits for a leader that is away for as long as it takes, unless told otherwise.
+        give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
     wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
     await _print_records(invocation, wanted)
@@ -169,6 +172,7 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
             _write(CSV_HEADER.encode())
         try:
             async for records in _limited(consumer, is_wanted, wanted.max_messages, wanted.timeout_ms):
+                invocation.talk.clear()
                 _write(b"".join(map(to_bytes, records)))
                 count += len(records)
         finally:
@@ -183,7 +187,7 @@ async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) 
     talk = invocation.talk
     if wanted.group is None:
         return Consumer(wire, topics, wanted.options, observe=talk.detail, complain=talk.warn)
-    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=talk.detail)
+    return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=talk.detail, complain=talk.warn)
 
 
 async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from cli.commands.reassignment_group import (
     heat_of,
     read_plan,
 )
+from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
@@ -50,6 +52,9 @@ FactorChange = Annotated[
         help="Start even if partitions get more or fewer replicas.",
     ),
 ]
+StartedIsDone = Annotated[
+    bool, typer.Option("--started-is-done", help="End with 0 once all has started, as Kafka's tool does.")
+]
 
 
 @group.command(
@@ -68,6 +73,7 @@ async def execute(
     replica_alter_log_dirs_throttle: LogDirRate = None,
     additional: Additional = False,
     allow_replication_factor_change: FactorChange = False,
+    started_is_done: StartedIsDone = False,
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,
@@ -77,8 +83,8 @@ async def execute(
     """Move partitions as a file describes.
 
     It first checks everything, and writes a rollback file before it changes anything. It marks its throttles, so that
-    --wait, or a later verify or cancel on any machine, removes them. Without --wait it ends with 5 while partitions are
-    still moving.
+    --wait, or a later verify or cancel on any machine, removes them. Without --wait or --started-is-done it ends with 5
+    while partitions are still moving.
     """
     import asyncio
 
@@ -107,7 +113,8 @@ async def execute(
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
             async with asyncio.timeout(invocation.timeout_s):
-                return statuses_report(await read_statuses(cluster, plan.moves))
+                report = statuses_report(await read_statuses(cluster, plan.moves))
+            return _ended(report, started_is_done=started_is_done)
         details = () if invocation.is_dry_run else _details(prepared)
         if not invocation.confirm(_summary(prepared, cluster.target.title), details):
             async with asyncio.timeout(invocation.timeout_s):
@@ -122,7 +129,14 @@ async def execute(
             waits=wait,
             limit_s=follow_limit_s(invocation),
         )
-    return statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
+    report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
+    return _ended(report, started_is_done=started_is_done and not wait)
+
+
+def _ended(report: Report, *, started_is_done: bool) -> Report:
+    """Return the report; what is under way counts as done for who wants only to start it."""
+    is_started = started_is_done and report.exit_code == ExitCode.UNDER_WAY
+    return replace(report, exit_code=ExitCode.DONE) if is_started else report
 
 
 @group.command(

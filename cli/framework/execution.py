@@ -29,6 +29,8 @@ CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 
 WAIT_TOLD_S = 2.0
+_LOG_WAIT_TOLD_S, _LOG_PACE_S = 10.0, 60.0
+"""Where no terminal is, and only by commands that may go on for ever: all others end with an error."""
 LOOK_AT_ALL = "look before you go on: klamm cluster health"
 
 
@@ -100,9 +102,11 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             if invocation.unanswered
             else "; ".join(invocation.left_running) or LOOK_AT_ALL,
         )
+    if failure.code is ExitCode.UNDER_WAY and isinstance(error, TimeoutError) and invocation.unanswered:
+        message = f"no answer within {invocation.timeout_s:g} s; what was sent may still happen"
+        failure = replace(failure, message=message, where=invocation.waited_for)
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
-        hint = "; ".join(invocation.left_running)
-        return Failure(failure.code, failure.kind, failure.message, failure.where, hint)
+        return replace(failure, hint="; ".join(invocation.left_running))
     return failure
 
 
@@ -112,19 +116,20 @@ def _look_first(invocation: Invocation) -> str:
 
 def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, *, is_bounded: bool) -> CommandResult:
     async def bounded() -> CommandResult:
-        if not is_bounded:
+        async with asyncio.timeout(invocation.timeout_s) as limit:
+            now = asyncio.get_running_loop().time
+            invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
             return await coroutine
-        telling = asyncio.create_task(_tell_waits(invocation), name="tell waits")
+
+    async def told() -> CommandResult:
+        telling = asyncio.create_task(_tell_waits(invocation, is_bounded=is_bounded), name="tell waits")
         try:
-            async with asyncio.timeout(invocation.timeout_s) as limit:
-                now = asyncio.get_running_loop().time
-                invocation.restart_deadline = lambda: limit.reschedule(now() + invocation.timeout_s)
-                return await coroutine
+            return await (bounded() if is_bounded else coroutine)
         finally:
             telling.cancel()
             invocation.talk.clear()
 
-    work = bounded()
+    work = told()
     try:
         import asyncio
 
@@ -137,18 +142,24 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
                 one.close()
 
 
-async def _tell_waits(invocation: Invocation) -> None:
-    """Say on a terminal whom the command waits for, once that takes longer than a person expects."""
+async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
+    """Say whom the command waits for, once that takes longer than a person expects."""
     import asyncio
 
+    can_show, next_s = invocation.talk.can_show, _LOG_WAIT_TOLD_S
     while True:
         await asyncio.sleep(1.0)
         silent = invocation.awaited(WAIT_TOLD_S)
-        if silent:
-            names = ", ".join(sorted(silent))
-            invocation.talk.show(f"waiting for {names}, silent for {max(silent.values()):.0f} s …")
-        else:
+        longest_s = max(silent.values(), default=0.0)
+        told = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
+        if not silent:
             invocation.talk.clear()
+            next_s = _LOG_WAIT_TOLD_S
+        elif can_show:
+            invocation.talk.show(f"{told} …")
+        elif not is_bounded and longest_s >= next_s:
+            invocation.talk.say(told)
+            next_s = longest_s + _LOG_PACE_S
 
 
 @contextmanager

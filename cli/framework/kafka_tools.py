@@ -88,6 +88,32 @@ class KafkaTool:
         )
 
 
+_EVERYWHERE: Mapping[str, str] = {
+    "--help": "klamm COMMAND --help",
+    "--version": "klamm --version",
+    "--bootstrap-server": "every command takes --bootstrap-server",
+    "--broker-list": "every command takes --bootstrap-server",
+    "--command-config": "every command takes --command-config",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentTool:
+    """One of Kafka's tools that has no command here; it is refused under its own name.
+
+    Attributes:
+        instead: what to use, or why there is nothing.
+        options: the same for those of its options and subcommands that have an answer of their own.
+    """
+
+    instead: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def instead_of(self, option: str) -> str:
+        """Return what to do instead of giving one of its options."""
+        return self.options.get(option) or _EVERYWHERE.get(option) or self.instead
+
+
 def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str] | None:
     """Return our words for a tool's command line, the tool's name first; None where it names no tool.
 

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from cli.framework.coercion import use_plain_coercion
 from cli.framework.command import output_taken
-from cli.framework.kafka_tools import KafkaTool, translate
+from cli.framework.kafka_tools import AbsentTool, KafkaTool, translate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RootGroup(TyperGroup):
 
     entries: Sequence[Entry] = ()
     tools: Sequence[KafkaTool] = ()
-    not_here: Mapping[str, str] = {}
+    not_here: Mapping[str, AbsentTool] = {}
     """Tools of Kafka that have no counterpart, and what to say of each."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
@@ -72,7 +72,7 @@ class RootGroup(TyperGroup):
             return None, None, args[1:]
         instead = self.not_here.get(args[0].removesuffix(".sh"))
         if command is None and instead is not None:
-            ctx.fail(f"no such command: {args[0]} ({instead})")
+            ctx.fail(f"no such command: {args[0]} ({instead.instead})")
         if command is None:
             close = self._like(args[0])
             ctx.fail(f"no such command: {args[0]}" + (f"; did you mean {' or '.join(close)}?" if close else ""))

@@ -52,9 +52,14 @@ class Talk:
         """Whether a person is there to answer: both ends of the conversation are terminals."""
         return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
+    @property
+    def can_show(self) -> bool:
+        """Whether a line can be shown that goes again."""
+        return self.verbosity > Verbosity.QUIET and not self.is_json and is_terminal(sys.stderr)
+
     def show(self, text: str) -> None:
         """Show on a terminal what is going on, in a line that goes with the next word."""
-        if self.verbosity > Verbosity.QUIET and not self.is_json and is_terminal(sys.stderr):
+        if self.can_show:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
             self._has_line = True

@@ -188,8 +188,8 @@ class BrokerClient:
             async with asyncio.timeout(limit_ms / 1000):
                 return await future
         except TimeoutError as error:
-            name = type(request).__name__
-            raise RequestTimedOut(f"no answer to {name} within {limit_ms} ms", address=self.address) from error
+            name = type(request).__name__.removesuffix("Request")
+            raise RequestTimedOut(f"no answer to {name} within {limit_ms / 1000:g} s", address=self.address) from error
 
     def post(self, request: Request, api_version: int) -> asyncio.Future[Response]:
         """Write a request now and return the future of its answer; the connection must be open."""

@@ -73,9 +73,9 @@ class ZkClient:
     ) -> None:
         self.chroot = chroot
         self.unanswered: deque[str] = deque(maxlen=10)
-        self.write_count = 0
         """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
+        self.write_count = 0
         self._watches = WatchRegistry()
         self._keeper = SessionKeeper(
             hosts,
@@ -164,6 +164,11 @@ class ZkClient:
     def session_credentials(self) -> tuple[int, bytes]:
         """Id and password of the present session: who has both can take it over."""
         return self._keeper.current().credentials
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds ZooKeeper has left all that was asked unanswered; 0 where nothing was."""
+        return self._keeper.silent_s
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """Have ``listener`` called, in the event loop, with each SessionEvent from now on."""

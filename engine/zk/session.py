@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -77,6 +78,7 @@ class _Completion:
     def set(self, value: Any = None) -> None:
         if not self._is_done:
             self._is_done = True
+            self._session.heard_at = time.monotonic()
             if self._request.watch is not None:
                 self._session.watches.armed(self._request, exists=value is not None)
             self._session.inbox.put(self._on_answer, value, None)
@@ -169,6 +171,9 @@ class Session:
         self.is_given_up = False
         """Whether it is closed because the server fell silent."""
         self.loop = asyncio.get_running_loop()
+        self.heard_at = 0.0
+        """When the newest answer came; the connection thread writes it."""
+        self._asked_at = 0.0
         self._on_state = on_state
         self._on_watch = on_watch
         self._suspended_zxid: int | None = None
@@ -211,6 +216,8 @@ class Session:
         if self.end_state is not None:
             self.loop.call_soon(on_answer, None, self.end_error())
             return
+        if self.heard_at >= self._asked_at and not self._is_asking():
+            self._asked_at = time.monotonic()
         self._kazoo._call(request, _Completion(self, request, on_answer))
 
     async def call(self, request: Request) -> Any:
@@ -227,6 +234,14 @@ class Session:
 
         self.submit(request, on_answer)
         return await future
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds answers have been waited for of which none has come; 0 where none is waited for."""
+        return max(0.0, time.monotonic() - max(self._asked_at, self.heard_at)) if self._is_asking() else 0.0
+
+    def _is_asking(self) -> bool:
+        return bool(self._kazoo._queue or self._kazoo._pending)
 
     def end_error(self) -> ZooKeeperError:
         """The error of every call on a session that is over."""

@@ -81,6 +81,11 @@ class SessionKeeper:
         """Id of the open session; 0 where there is none."""
         return self._session.id if self._session is not None and self._is_open else 0
 
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds the open session has left all questions unanswered; 0 where there are none."""
+        return self._session.silent_s if self._session is not None and self._is_open else 0.0
+
     def current(self) -> Session:
         """Return the open session; raises SessionLost where there is none now, AuthFailed where there never will be."""
         if self._session is not None and not self.is_closed and self._is_open:

@@ -44,6 +44,21 @@ def test_a_command_without_a_bound_may_ask_too() -> None:
     assert execute(invocation, asks_first, {"then_s": 0.25}, is_bounded=False) == ExitCode.DONE
 
 
+def test_who_was_not_answered_is_not_told_that_it_was_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    async def asks_in_vain(invocation: Invocation) -> None:
+        invocation.left_running = ["the controller elects; look with: klamm topics describe"]
+        invocation.has_sent_changes, invocation.waited_for = True, "h:1"
+        invocation.unanswered = ["klamm topics describe"]
+        raise TimeoutError
+
+    invocation = Invocation(OutputFormat.PLAIN, Talk(), timeout_s=2.0)
+    assert execute(invocation, asks_in_vain, {}, is_bounded=True) == ExitCode.UNDER_WAY
+    assert capsys.readouterr().err.splitlines() == [
+        "error: no answer within 2 s; what was sent may still happen: h:1",
+        "hint: the controller elects; look with: klamm topics describe",
+    ]
+
+
 @pytest.mark.parametrize(("is_for_change", "code"), [(True, ExitCode.UNDER_WAY), (False, ExitCode.UNREACHABLE)])
 def test_only_who_meant_to_change_something_is_told_that_it_goes_on(
     is_for_change: bool, code: ExitCode, capsys: pytest.CaptureFixture[str]

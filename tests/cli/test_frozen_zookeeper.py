@@ -113,6 +113,14 @@ def test_reassignments_are_planned_and_followed(servers: str, capsys: Capture, t
     )
 
 
+def test_records_are_deleted_without_the_topics_settings(servers: str, capsys: Capture) -> None:
+    """Leaders refuse topics that are only compacted, whoever asks."""
+    words = ("records", "delete", "--topic", "kept", "--partition", "0", "--before-offset", "0", "--yes")
+    ran = in_process(*words, "-b", servers, "-o", "json", "--timeout", "10", capture=capsys)
+    assert (ran.code, [one["result"] for one in ran.json]) == (0, ["nothing_to_do"]), ran.err
+    assert ran.err.startswith("warning: settings of 1 topic are not known")
+
+
 def test_replicas_are_compared_by_their_records_alone(servers: str, capsys: Capture) -> None:
     words = ("replicas", "verify", "--topic", "kept", "-o", "json", "--timeout", "10")
     ran = in_process(*words, "-b", servers, capture=capsys)

@@ -117,17 +117,27 @@ def test_while_a_silent_server_is_waited_for(
     assert (process.returncode, out, err) == (code, "", f"error: {told}\n")
 
 
-def test_on_a_terminal_a_command_says_whom_it_waits_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "whom"),
+    [
+        ("topics list -b", ""),
+        ("topics list --zookeeper", "ZooKeeper "),
+        ("cluster health -b", ""),
+        ("cluster health --zookeeper", "ZooKeeper "),
+        ("consume t -b", ""),
+    ],
+)
+def test_on_a_terminal_a_command_says_whom_it_waits_for(tmp_path: Path, words: str, whom: str) -> None:
     ours, theirs = os.openpty()
     with socket.create_server(("127.0.0.1", 0)) as server, open(ours, "rb", buffering=0) as screen:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        words = [PROGRAM, "topics", "list", "-b", address, "--timeout", "60"]
+        command = [PROGRAM, *words.split(), address, "--timeout", "60"]
         with subprocess.Popen(
-            words, cwd=tmp_path, env=environment(tmp_path), stderr=theirs, stdout=subprocess.PIPE
+            command, cwd=tmp_path, env=environment(tmp_path), stderr=theirs, stdout=subprocess.PIPE
         ) as it:
             os.close(theirs)
             told = b""
-            while f"waiting for {address}, silent for ".encode() not in told:
+            while f"waiting for {whom}{address}, silent for ".encode() not in told:
                 told += screen.read(1000)
             it.send_signal(signal.SIGINT)
             assert it.wait(30) == ExitCode.INTERRUPTED

@@ -16,11 +16,12 @@ from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Refuse, Re
 from cli.framework.root import load
 from cli.main import root_command
 from cli.reference import TOOLS_PAGE, tools_page
+from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
-from cli.table_of_kafka_tools import NOT_HERE as TOOLS_NOT_HERE
 from cli.table_of_kafka_tools import TOOLS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kafka-tools"
+ABSENT_OPTIONS = json.loads((FIXTURES / "absent-options.json").read_text("utf-8"))
 
 LINES = [
     ("kafka-topics --list --bootstrap-server h:1", "topics list --bootstrap-server h:1"),
@@ -59,12 +60,12 @@ LINES = [
     (
         "kafka-reassign-partitions --execute --reassignment-json-file f --throttle 9 --timeout 10000 --additional",
         "reassign execute --reassignment-json-file f --throttle 9 --timeout 10 --additional --yes"
-        " --allow-replication-factor-change",
+        " --allow-replication-factor-change --started-is-done",
     ),
     (
         "kafka-reassign-partitions --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --execute",
         "reassign execute --reassignment-json-file f --replica-alter-log-dirs-throttle 5 --yes"
-        " --allow-replication-factor-change",
+        " --allow-replication-factor-change --started-is-done",
     ),
     (
         "kafka-reassign-partitions --verify --reassignment-json-file f --preserve-throttles",
@@ -218,7 +219,7 @@ def test_properties_without_a_counterpart_are_refused_by_name(tmp_path: Path) ->
     assert (ran.code, "no such option: --property" in ran.err) == (2, True)
 
 
-@pytest.mark.parametrize(("tool", "instead"), TOOLS_NOT_HERE.items())
+@pytest.mark.parametrize(("tool", "instead"), [(name, tool.instead) for name, tool in ABSENT_TOOLS.items()])
 def test_a_tool_that_is_not_here_is_not_taken_for_another(
     tool: str, instead: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,7 +296,32 @@ def test_the_page_has_every_option_of_every_tool() -> None:
         table = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert [option for option in options if f"| `{option}` |" not in table] == []
     refused = page.partition("## Tools without a command here\n")[2]
-    assert [name for name, instead in TOOLS_NOT_HERE.items() if f"| `{name}` | {instead} |" not in refused] == []
+    assert [name for name in ABSENT_TOOLS if f"\n| `{name}` | " not in refused] == []
+    for name, options in ABSENT_OPTIONS.items():
+        table = refused.partition(f"### {name}\n")[2].partition("\n### ")[0]
+        assert [option for option in options if f"\n| `{option}` | " not in table] == []
+
+
+def test_what_is_told_of_an_absent_tools_option_is_about_an_option_that_it_has() -> None:
+    told = {name: set(tool.options) - set(ABSENT_OPTIONS.get(name, ())) for name, tool in ABSENT_TOOLS.items()}
+    assert {name: options for name, options in told.items() if options} == {}
+
+
+@pytest.mark.parametrize(
+    "told", sorted({told for tool in ABSENT_TOOLS.values() for told in (tool.instead, *tool.options.values())})
+)
+def test_commands_that_are_named_instead_exist_with_their_options(told: str) -> None:
+    for phrase in told.split("klamm ")[1:]:
+        words = [word.strip(":;,") for word in phrase.split(" | ")[0].split()]
+        entry = next((one for one in ENTRIES if one.name == words[0]), None)
+        if entry is None:
+            assert not words[0].islower() or words[0] in ("has", "speaks", "starts"), told
+            continue
+        command: Any = load(entry)
+        command = getattr(command, "commands", {}).get(words[1] if len(words) > 1 else "", command)
+        options = [word for word in words if word.startswith("-")]
+        known = {name for param in getattr(command, "params", ()) for name in param.opts}
+        assert set(options) <= known, told
 
 
 def test_shims_are_the_shell_names_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

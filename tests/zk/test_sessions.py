@@ -353,6 +353,25 @@ def test_a_tool_does_not_wait_for_ever_for_a_zookeeper_that_hangs() -> None:
         asyncio.run(run(server))
 
 
+def test_for_how_long_nothing_was_answered_is_known() -> None:
+    async def run(server: EmbeddedZooKeeper) -> None:
+        async with await ZkClient.connect(server.connect_string, session_timeout_ms=20_000) as client:
+            assert client.silent_s == 0.0
+            server.pause()
+            waiting = asyncio.ensure_future(client.get_many(["/", "/zookeeper"]))
+            while client.silent_s < 0.3:
+                await asyncio.sleep(0.02)
+            server.resume()
+            await waiting
+            assert client.silent_s == 0.0
+
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        try:
+            asyncio.run(asyncio.wait_for(run(server), 60))
+        finally:
+            server.resume()
+
+
 def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
     async def run(server: EmbeddedZooKeeper) -> None:
         connect = ZkClient.connect(server.connect_string, session_timeout_ms=20_000, patience_ms=15_000)

@@ -16,6 +16,7 @@ from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreac
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import ClusterTarget, Side, Source
+from engine.admin.cluster.waits import Waits
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
@@ -64,6 +65,7 @@ class Cluster:
         self.observe = observe
         self.on_read = on_read
         self.timeout_s = timeout_s
+        self.waits = Waits()
         self._zk: ZkClient | None = None
         self._has_sent = False
         self._wire: WireCluster | None = None
@@ -138,9 +140,10 @@ class Cluster:
 
         has_brokers = bool(self.target.bootstrap)
         try:
-            self._zk = await open_zookeeper(
-                self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
-            )
+            with self.waits.on(self._zookeeper_name):
+                self._zk = await open_zookeeper(
+                    self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
+                )
         except Unreachable as error:
             if not has_brokers or self.target.via is not None:
                 raise
@@ -168,6 +171,7 @@ class Cluster:
                 find_more=self._registered if self.target.bootstrap and self.target.may_ask_zookeeper else None,
                 connect_timeout_s=self.timeout_s * 0.8,
                 request_timeout_s=self.timeout_s,
+                waits=self.waits,
             )
         return self._wire
 
@@ -180,12 +184,14 @@ class Cluster:
         return list(dict.fromkeys(found))
 
     def awaited(self, least_s: float) -> dict[str, float]:
-        """Return which brokers have been waited for, for at least so many seconds, and for how many."""
-        return {} if self._wire is None else self._wire.waits.silent(least_s)
+        """Return who has been waited for, for at least so many seconds, and for how many."""
+        zookeeper_s = 0.0 if self._zk is None else self._zk.silent_s
+        silent = {self._zookeeper_name: zookeeper_s} if zookeeper_s >= least_s else {}
+        return self.waits.silent(least_s) | silent
 
     def kept_waiting_longest(self) -> str | None:
         """Return the broker that was waited for longest when the time ran out; None where no broker was."""
-        return None if self._wire is None else self._wire.waits.longest()
+        return self.waits.longest()
 
     @property
     def has_sent_changes(self) -> bool:
@@ -210,6 +216,10 @@ class Cluster:
         finally:
             if zk is not None:
                 await zk.close()
+
+    @property
+    def _zookeeper_name(self) -> str:
+        return f"ZooKeeper {self.target.zookeeper}"
 
     async def _registered(self) -> tuple[tuple[str, int], ...]:
         from engine.admin.cluster.zookeeper import registered_addresses

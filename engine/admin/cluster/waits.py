@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ _JUST_NOW_S = 1.0
 
 
 class Waits:
-    """The brokers that have been asked and have not answered yet."""
+    """Who has been asked, a broker or ZooKeeper, and has not answered yet."""
 
     def __init__(self) -> None:
         self._awaited: dict[object, tuple[str, float]] = {}
@@ -18,16 +19,18 @@ class Waits:
 
     @contextmanager
     def on(self, address: str) -> Iterator[None]:
-        """Wait inside for an address."""
-        key = object()
-        self._awaited[key] = address, time.monotonic()
+        """Wait inside for an address; who is not waited for any more is noted."""
+        key, started = object(), time.monotonic()
+        self._awaited[key] = address, started
         try:
             yield
+        except asyncio.CancelledError:
+            self._cut_short_now(address, time.monotonic() - started)
+            raise
         finally:
             del self._awaited[key]
 
-    def cut_short(self, address: str, waited_s: float) -> None:
-        """Note that somebody who had been waited for so long is not waited for any more."""
+    def _cut_short_now(self, address: str, waited_s: float) -> None:
         now = time.monotonic()
         # A dashboard gives questions up for as long as it runs: what is old is of no use.
         self._cut_short = [one for one in self._cut_short if now - one[0] < _JUST_NOW_S]

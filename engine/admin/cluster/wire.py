@@ -85,12 +85,14 @@ class WireCluster:
         find_more: FindAddresses | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,
+        waits: Waits | None = None,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
 
         Args:
             find_more: is asked once, when no broker of ``bootstrap`` answers.
             complain: is told which of ``bootstrap`` gave no answer.
+            waits: is told whom it waits for.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
@@ -111,8 +113,8 @@ class WireCluster:
         """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
-        self.waits = Waits()
         """What shows the outcome of changes that were sent and not answered, or not yet."""
+        self.waits = waits or Waits()
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self.keeps_settings = False
@@ -392,7 +394,7 @@ class WireCluster:
         for address in attempts.values():
             client = self._clients.pop(address, None)
             if client is not None:
-                await client.close()
+                await client.close("it does not answer")
 
     async def _client(self, host: str, port: int) -> BrokerClient:
         client = self._clients.get((host, port))
@@ -448,7 +450,6 @@ class WireCluster:
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
             self._observe(f"{client.address} had not answered {_name(request)} after {waited_s:.1f} s")
-            self.waits.cut_short(client.address, waited_s)
             raise
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")

@@ -8,8 +8,11 @@ group too.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Iterable, Mapping
 
+from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
@@ -59,13 +62,23 @@ class Membership:
     """One member that reads some topics. ``join`` again whenever ``heartbeat`` or ``commit`` says that it must."""
 
     def __init__(
-        self, wire: WireCluster, group: str, topics: Iterable[str], *, give_up_s: float, observe: Observer = tell_nobody
+        self,
+        wire: WireCluster,
+        group: str,
+        topics: Iterable[str],
+        *,
+        give_up_s: float,
+        observe: Observer = tell_nobody,
+        complain: Observer = tell_nobody,
     ) -> None:
+        """Make a member that is not in the group yet; ``complain`` is told why it is not taken for long."""
         self._wire = wire
         self.group = group
         self._topics = frozenset(topics)
         self._give_up_s = give_up_s
         self._observe = observe
+        self._complain = complain
+        self._trouble = "no answer"
         self._coordinator: int | None = None
         self._member_id = ""
         self._generation = -1
@@ -79,7 +92,7 @@ class Membership:
         """
         patience_s = self._give_up_s + REBALANCE_TIMEOUT_MS / 1000
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(None if math.isinf(patience_s) else patience_s):
                 partitions = await self._keep_trying()
         except TimeoutError as error:
             message = f"the group is not joined within {patience_s:g} s"
@@ -131,9 +144,10 @@ class Membership:
 
     def _is_in(self, code: ErrorCode) -> bool:
         if code in _MOVED or code in _NOT_IN_TIME:
-            self._coordinator = None
+            self._coordinator, self._trouble = None, code.name
             return True
         if code in _JOIN_ANEW:
+            self._trouble = code.name
             self._forget(code)
             return False
         refuse(code, None, f"group {self.group}")
@@ -161,10 +175,14 @@ class Membership:
         return error_code(response.error_code)
 
     async def _keep_trying(self) -> list[TopicPartition]:
+        started, is_told = time.monotonic(), False
         while True:
             partitions = await self._try_to_join()
             if partitions is not None:
                 return partitions
+            if not is_told and time.monotonic() - started >= PATIENCE_S:
+                self._complain(f"waiting for the coordinator of group {self.group}: {self._trouble}")
+                is_told = True
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _try_to_join(self) -> list[TopicPartition] | None:
@@ -181,8 +199,8 @@ class Membership:
         )
         try:
             joined = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
-        except Unreachable:
-            self._coordinator = None
+        except Unreachable as error:
+            self._coordinator, self._trouble = None, str(error)
             return None
         code = error_code(joined.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -209,8 +227,8 @@ class Membership:
         )
         try:
             synced = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
-        except Unreachable:
-            self._coordinator = None
+        except Unreachable as error:
+            self._coordinator, self._trouble = None, str(error)
             return None
         code = error_code(synced.error_code)
         if code is not ErrorCode.NONE:

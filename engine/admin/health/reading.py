@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Source
+from engine.admin.cluster.waits import Waits
 from engine.admin.health.report import HealthFacts
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import TopicReader, topic_reader
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from engine.network.client import BrokerClient
 
 PROBE_S = 5.0
+"""A broker that has not answered by then counts as silent."""
 _PROBE_SHARE = 0.4
 """Of the time of the whole command: the rest has to be read as well."""
-"""A broker that has not answered by then counts as silent."""
 _PINGS = 5
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""
@@ -71,7 +72,9 @@ async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
-    probes = await probe_brokers(facts.snapshot, cluster.target.client_properties, silent, limit_s=limit_s)
+    probes = await probe_brokers(
+        facts.snapshot, cluster.target.client_properties, silent, limit_s=limit_s, waits=cluster.waits
+    )
     return replace(
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
@@ -83,7 +86,12 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
 
 
 async def probe_brokers(
-    snapshot: ClusterSnapshot, properties: ClientProperties, silent: Mapping[int, str], *, limit_s: float = PROBE_S
+    snapshot: ClusterSnapshot,
+    properties: ClientProperties,
+    silent: Mapping[int, str],
+    *,
+    limit_s: float = PROBE_S,
+    waits: Waits | None = None,
 ) -> dict[int, BrokerProbe]:
     """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up.
 
@@ -91,7 +99,9 @@ async def probe_brokers(
     """
     async with asyncio.TaskGroup() as group:
         tasks = {
-            broker.id: group.create_task(_probe(broker, properties, limit_s), name=f"probe-{broker.id}")
+            broker.id: group.create_task(
+                _probe(broker, properties, limit_s, waits or Waits()), name=f"probe-{broker.id}"
+            )
             for broker in snapshot.brokers
             if broker.id not in silent
         }
@@ -99,7 +109,7 @@ async def probe_brokers(
     return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
-async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: float) -> BrokerProbe:
+async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: float, waits: Waits) -> BrokerProbe:
     from engine.network.client import BrokerClient
     from engine.network.errors import NetworkError
 
@@ -115,9 +125,10 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
         request_timeout_ms=limit_ms,
     )
     try:
-        async with asyncio.timeout(limit_s):
-            await client.connect()
-            return await _ask(client)
+        with waits.on(client.address):
+            async with asyncio.timeout(limit_s):
+                await client.connect()
+                return await _ask(client)
     except TimeoutError:
         return BrokerProbe(trouble=f"no answer within {limit_s:g} s")
     except (NetworkError, RemoteProtocolError, OSError) as error:

@@ -45,6 +45,9 @@ class ReassignmentChanger(Protocol):
     def is_znode(self) -> bool:
         """Whether it goes through the znode: the controller checks nothing there, and one batch goes after another."""
 
+    async def orders_wait(self) -> bool:
+        """Whether a change of order only may wait for replicas that are not in sync, as any move does."""
+
     async def check(self, targets: Targets) -> None:
         """Raise where the cluster cannot start or cancel reassignments this way; changes nothing.
 

@@ -30,6 +30,9 @@ class SnapshotReassignments:
     async def configured_brokers(self) -> set[int]:
         return set()
 
+    async def orders_wait(self) -> bool:
+        return False
+
     async def check(self, targets: Targets) -> None:
         """Whether a live cluster could do it cannot be told."""
 

@@ -35,6 +35,9 @@ class WireReassignments:
         """Only brokers that live can be asked, and only for their own settings: nobody lists the others."""
         return set()
 
+    async def orders_wait(self) -> bool:
+        return False
+
     async def check(self, targets: Targets) -> None:
         client = await self._wire.client_of(await self._wire.reachable_controller_id())
         await self._wire.version(client, ApiKey.ALTER_PARTITION_REASSIGNMENTS)

@@ -15,10 +15,14 @@ from engine.zk.client import ZkClient
 from engine.zk.errors import NodeExists
 from engine.zk.kafka_client import KafkaZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+from engine.zk.znodes.broker_znodes import BrokerRegistration
 from engine.zk.znodes.config_znodes import ConfigType
 
 ZNODE_BYTES_MAX = 1_000_000
 """ZooKeeper takes 1 MiB with its own overhead (jute.maxbuffer)."""
+
+_REGISTERED_SINCE_2_7 = 5
+"""The version of a broker's registration."""
 
 
 class ReassignmentInProgress(AdminError):
@@ -51,6 +55,13 @@ class ZnodeReassignments:
     async def configured_brokers(self) -> set[int]:
         names = await self._kafka.configs.get_entity_names(ConfigType.BROKER)
         return {int(name) for name in names if name.isdigit()}
+
+    async def orders_wait(self) -> bool:
+        """Controllers before Kafka 2.4 wait; what brokers register tells 2.7 and later."""
+        found = (await self._kafka.brokers.read_broker_registrations()).values()
+        return not all(
+            isinstance(one, BrokerRegistration) and one.json_version >= _REGISTERED_SINCE_2_7 for one in found
+        )
 
     async def check(self, targets: Targets) -> None:
         check_znode(targets)

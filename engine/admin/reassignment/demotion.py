@@ -14,6 +14,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
 from engine.admin.elections.values import ElectionScope, read_scope
+from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.topics.access import topic_reader
@@ -52,14 +53,23 @@ async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
     unknown = sorted(set(brokers) - known)
     if unknown:
         raise BadRequest(f"no broker has the id {unknown[0]}", hint=f"brokers: {', '.join(map(str, sorted(known)))}")
-    planned = plan_demotion(partitions, frozenset(brokers), live)
+    dead = known - live
+    held_up_by = dead if dead and await (await reassignment_changer(cluster)).orders_wait() else frozenset[int]()
+    planned = plan_demotion(partitions, frozenset(brokers), live, held_up_by)
     return replace(planned, dead=tuple(sorted(set(brokers) - live)))
 
 
 def plan_demotion(
-    partitions: Mapping[TopicPartition, PartitionSnapshot], brokers: frozenset[int], live: frozenset[int]
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
+    brokers: frozenset[int],
+    live: frozenset[int],
+    held_up_by: frozenset[int] = frozenset(),
 ) -> Demotion:
-    """Return what it takes. The replica in sync that leads the fewest partitions so far takes over. Pure."""
+    """Return what it takes. The replica in sync that leads the fewest partitions so far takes over. Pure.
+
+    Args:
+        held_up_by: dead brokers that the controller waits for before it changes the order of their partitions.
+    """
     moves: list[PartitionMove] = []
     elections: list[TopicPartition] = []
     stuck: dict[TopicPartition, str] = {}
@@ -72,9 +82,11 @@ def plan_demotion(
             stuck[name] = "it is being reassigned"
         elif not able:
             stuck[name] = "no other replica is in sync"
+        elif one.preferred_leader not in able and (away := held_up_by.intersection(one.replicas)):
+            stuck[name] = f"the controller would wait for broker {min(away)}, which is dead"
         else:
             elections.append(name)
-            if one.preferred_leader in brokers:
+            if one.preferred_leader not in able:
                 first = min(able, key=lambda broker: (leads[broker], broker))
                 leads[first] += 1
                 moves.append(PartitionMove(name, _last(one.replicas, first, brokers)))

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, FailureKind, NotFound, Refused
 from engine.admin.cluster.members import read_members
-from engine.admin.cluster.remedies import Operation, Parameter, Phrase, Words
+from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.rollback_file import write_rollback
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.log_dirs import (
@@ -180,6 +180,12 @@ class ExecutionWatcher(ProgressWatcher, Protocol):
         """All has begun but the partitions that were refused."""
 
 
+class WaitsForDeadBroker(AdminError):
+    """A reassignment would not end before a dead broker is back."""
+
+    kind = FailureKind.REFUSED
+
+
 async def prepare_reassignment(
     cluster: Cluster,
     plan: Sequence[PartitionMove],
@@ -195,6 +201,7 @@ async def prepare_reassignment(
 
     Raises:
         BadRequest, NotFound: a partition, broker or log dir is unknown, or a new replica's broker is dead.
+        WaitsForDeadBroker: through the znode it would never end.
         Refused: reassignments are under way and ``is_additional`` is not set, or the cluster is too old.
     """
     throttle.check()
@@ -206,7 +213,9 @@ async def prepare_reassignment(
         raise BadRequest(f"topic {deleted[0]} is being deleted", hint="take it out of the file")
     live = await (await topic_reader(cluster)).live_brokers()
     changer = await reassignment_changer(cluster)
-    warnings = _check_brokers(plan, found, live, is_strict=changer.is_znode)
+    warnings = _check_brokers(plan, found, live)
+    if changer.is_znode:
+        _check_ends(plan, found, live, orders_wait=await changer.orders_wait())
     running = await (await reassignment_reader(cluster)).running()
     _check_running(running, is_additional=is_additional, is_znode=changer.is_znode)
     changing = tuple(move for move in plan if found[move.name].assignment.target_replicas != move.replicas)
@@ -384,8 +393,6 @@ def _check_brokers(
     plan: Sequence[PartitionMove],
     found: Mapping[TopicPartition, PartitionSnapshot],
     live: Set[int],
-    *,
-    is_strict: bool,
 ) -> list[str]:
     """Return warnings of dead brokers that keep a replica; a dead one must not get any.
 
@@ -396,13 +403,37 @@ def _check_brokers(
     warnings = []
     for move in plan:
         dead = [broker for broker in move.replicas if broker not in live]
-        new = [broker for broker in dead if is_strict or broker not in found[move.name].replicas]
+        new = [broker for broker in dead if broker not in found[move.name].replicas]
         if new:
             message = f"unknown broker id {new[0]}: no live broker has it"
             raise NotFound(message, where=f"partition {move.name}", hint=f"live brokers: {known}")
         if dead:
             warnings.append(f"{move.name} keeps replicas on dead brokers: {', '.join(map(str, dead))}")
     return warnings
+
+
+def _check_ends(
+    plan: Sequence[PartitionMove],
+    found: Mapping[TopicPartition, PartitionSnapshot],
+    live: Set[int],
+    *,
+    orders_wait: bool,
+) -> None:
+    """Check that no move would wait for a dead broker: through the znode it could not be cancelled, nor others begin.
+
+    Args:
+        orders_wait: a change of order waits for all replicas, too.
+
+    Raises:
+        WaitsForDeadBroker: one would.
+    """
+    for move in plan:
+        dead = [broker for broker in move.replicas if broker not in live]
+        is_order = set(move.replicas) == set(found[move.name].assignment.target_replicas)
+        if dead and (orders_wait or not is_order):
+            hint = Phrase("start it, take the partition out of the file, or ", USE_BROKERS)
+            message = f"broker {dead[0]} is dead, and the controller would wait for it, with all other moves behind"
+            raise WaitsForDeadBroker(message, where=f"partition {move.name}", hint=hint)
 
 
 def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPartition, int]) -> None:

@@ -33,6 +33,8 @@ _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _QUEUE_MAX = 4
+_FETCH_LIMIT_S = 30.0
+"""A leader that has not answered by then is looked for anew, over a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class ConsumeOptions:
     until_end: bool = False
     """Stop at what was the end when the reading began."""
     give_up_s: float = 30.0
-    """For so long a leader may be missing or silent."""
+    """For so long a leader may be missing or silent; inf: for ever."""
     only: frozenset[TopicPartition] | None = None
     """Just these of the topics' partitions."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -76,12 +78,16 @@ class _Event(Enum):
 class _Position:
     """How far one partition has been read. Changed by the reader of its leader, and while it has none by the keeper."""
 
-    __slots__ = ("is_placed", "last_leader_id", "leader_id", "lost_since", "name", "next_offset", "stop_offset")
+    __slots__ = (
+        *("is_placed", "is_told_lost", "last_leader_id", "leader_id", "lost_since", "name", "next_offset"),
+        "stop_offset",
+    )
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         self.leader_id = self.last_leader_id = NO_LEADER
         self.lost_since: float | None = None
+        self.is_told_lost = False
         self.is_placed = False
         """Its start is known, and its end where that is wanted."""
         self.next_offset = -1
@@ -157,10 +163,7 @@ class Consumer:
             done, late = await asyncio.wait(places, timeout=ANSWER_LIMIT_S, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
-            for leader_id in sorted(places[task] for task in late):
-                some = by_leader[leader_id]
-                whom = "a leader" if leader_id == NO_LEADER else f"broker {leader_id}, which does not answer"
-                self._complain(f"{counted(len(some), 'partition')} must wait for {whom}: {some[0]} among them")
+            self._tell_waiting({places[task]: by_leader[places[task]] for task in late})
             if not done:
                 done, late = await asyncio.wait(places, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -236,7 +239,7 @@ class Consumer:
 
     async def _read(self, leader_id: int) -> None:
         """Read what a broker leads, until it leads nothing of it any more."""
-        limit_ms = int(self._options.give_up_s * 1000) + _MAX_WAIT_MS
+        limit_ms = int(min(self._options.give_up_s, _FETCH_LIMIT_S) * 1000) + _MAX_WAIT_MS
         while mine := self._led_by(leader_id):
             answers = await fetch(
                 self._wire,
@@ -265,7 +268,7 @@ class Consumer:
             position.leader_id = NO_LEADER
             self._leader_is_missing.set()
             return
-        position.lost_since = None
+        position.lost_since, position.is_told_lost = None, False
         records = self._records(position, answer)
         if records:
             await self._queue.put(records)
@@ -320,6 +323,23 @@ class Consumer:
                 position.lost_since, position.last_leader_id = now, position.leader_id
             if now - position.lost_since > self._options.give_up_s:
                 raise self._given_up(position, position.leader_id)
+        self._tell_lost(now)
+
+    def _tell_lost(self, now: float) -> None:
+        """Say once of each partition that it has had no leader that answers for some time."""
+        lost: dict[int, list[_Position]] = {}
+        for position in self._unfinished():
+            is_lost = position.lost_since is not None and now - position.lost_since >= ANSWER_LIMIT_S
+            if is_lost and not position.is_told_lost:
+                position.is_told_lost = True
+                lost.setdefault(position.leader_id, []).append(position)
+        self._tell_waiting(lost)
+
+    def _tell_waiting(self, by_leader: Mapping[int, Sequence[_Position]]) -> None:
+        for leader_id, some in sorted(by_leader.items()):
+            whom = "a leader" if leader_id == NO_LEADER else f"broker {leader_id}, which does not answer"
+            among = f": {some[0]}{' among them' if len(some) > 1 else ''}"
+            self._complain(f"{counted(len(some), 'partition')} must wait for {whom}{among}")
 
     def _given_up(self, position: _Position, leader_id: int) -> Unreachable:
         limit = f"for {self._options.give_up_s:g} s"

@@ -253,7 +253,8 @@ async def _known_leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> d
 
 
 async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
-    policies = await read_effective(await cluster.wire(), topics, "cleanup.policy")
+    # Leaders refuse it as well: it is asked here only so that all of it is refused, and with a hint.
+    policies = await read_effective(await cluster.wire(), topics, "cleanup.policy", cluster.complain)
     compacted = sorted(topic for topic, policy in policies.items() if policy is not None and "delete" not in policy)
     if compacted:
         hint = Phrase("add the policy first: ", Do(Operation.ADD_TOPIC_CONFIG, "cleanup.policy=[compact,delete]"))

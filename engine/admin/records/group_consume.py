@@ -39,12 +39,16 @@ class GroupConsumer:
         options: ConsumeOptions,
         *,
         observe: Observer = tell_nobody,
+        complain: Observer = tell_nobody,
     ) -> None:
         self._wire = wire
         self._topics = topics
         self._options = options
         self._observe = observe
-        self._membership = Membership(wire, group, topics, give_up_s=options.give_up_s, observe=observe)
+        self._complain = complain
+        self._membership = Membership(
+            wire, group, topics, give_up_s=options.give_up_s, observe=observe, complain=complain
+        )
         self._offsets: dict[TopicPartition, int] = {}
 
     async def open(self) -> None:
@@ -84,7 +88,11 @@ class GroupConsumer:
         starts = {n: one.offset for n, one in committed.items() if n in mine and isinstance(one, CommittedOffset)}
         self._offsets, self._is_at_end = {}, False
         consumer = Consumer(
-            self._wire, self._topics, replace(self._options, only=mine, starts=starts), observe=self._observe
+            self._wire,
+            self._topics,
+            replace(self._options, only=mine, starts=starts),
+            observe=self._observe,
+            complain=self._complain,
         )
         await consumer.open()
         return consumer

@@ -238,7 +238,7 @@ class WireTopicChanger:
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        await self._before_change(Phrase("the deletion goes on; look with: ", Operation.LIST_TOPICS))
+        await self._before_change(Phrase("the topics may still be deleted; look with: ", Operation.LIST_TOPICS))
         changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
         gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
         await self._wait_until_known(gone, lambda count: count is None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.admin.cluster import waits
@@ -28,10 +30,16 @@ def test_who_is_silent_is_told_with_the_longest_wait(clock: list[float]) -> None
 
 def test_only_what_was_given_up_just_now_counts_and_is_kept(clock: list[float]) -> None:
     found = Waits()
-    found.cut_short("old:1", 50.0)
+
+    def give_up(address: str, waited_s: float) -> None:
+        with pytest.raises(asyncio.CancelledError), found.on(address):
+            clock[0] += waited_s
+            raise asyncio.CancelledError
+
+    give_up("old:1", 50.0)
     clock[0] += 5
-    found.cut_short("a:1", 1.0)
-    found.cut_short("b:1", 3.0)
+    give_up("b:1", 0.9)
+    give_up("a:1", 0.1)
     assert found.longest() == "b:1"
     assert len(found._cut_short) == 2, "a dashboard would collect them for as long as it runs"
     clock[0] += 5

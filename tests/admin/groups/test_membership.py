@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import cast
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import Refused
-from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.groups import membership as membership_module
 from engine.admin.groups.membership import Membership, assign_ranges
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.protocol.apis.join_group import JoinGroupResponse
 from engine.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -72,6 +75,31 @@ class Coordinator:
     async def call_broker(self, broker_id: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
         partition = OffsetCommitResponsePartition(partition_index=0, error_code=self.code)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
+
+
+def test_who_is_not_taken_for_long_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership_module, "PATIENCE_S", 0.0)
+
+    class NotYet:
+        async def call_broker(self, *_: object, **__: object) -> JoinGroupResponse:
+            return JoinGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    class Settled(Membership):
+        async def _home(self) -> int:
+            return 0
+
+    told: list[str] = []
+
+    async def joining() -> None:
+        membership = Settled(cast("WireCluster", NotYet()), "g", ["t"], give_up_s=math.inf, complain=told.append)
+        task = asyncio.create_task(membership.join())
+        while not told:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(3 * RETRY_PAUSE_S)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(joining(), 30))
+    assert told == ["waiting for the coordinator of group g: COORDINATOR_NOT_AVAILABLE"]
 
 
 @pytest.mark.parametrize(

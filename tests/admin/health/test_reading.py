@@ -24,7 +24,7 @@ from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 SILENCE = "no answer within 3 s"
-_LATE = "no answer to DescribeLogDirsRequest within 2000 ms"
+_LATE = "no answer to DescribeLogDirs within 2 s"
 
 
 def _described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.admin.reassignment.demotion import plan_demotion
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -46,11 +48,24 @@ def test_who_leads_without_being_preferred_is_only_elected_away() -> None:
     assert (found.moves, found.elections) == ((), (TopicPartition("t", 0),))
 
 
+@pytest.mark.parametrize(("replicas", "isr"), [((4, 0, 1), (0, 1)), ((2, 0, 1), (0, 1))], ids=["dead", "out of sync"])
+def test_who_leads_for_a_preferred_one_that_cannot_is_taken_over_from_too(replicas: tuple, isr: tuple) -> None:
+    """An election of the preferred leader would change nothing."""
+    assert orders(partition(0, replicas, isr, leader=0)) == {0: (1, replicas[0], 0)}
+
+
 def test_what_cannot_be_led_by_another_stays_and_says_why() -> None:
     lonely, late, moving = partition(0, (0,)), partition(1, (0, 1), isr=(0,)), partition(2, (0, 1, 2), adding=(2,))
     found = plan_demotion(dict([lonely, late, moving]), frozenset({0}), LIVE)
     assert (found.moves, found.elections) == ((), ())
     assert list(found.stuck.values()) == ["no other replica is in sync"] * 2 + ["it is being reassigned"]
+
+
+def test_where_the_controller_would_wait_for_a_dead_broker_the_others_are_demoted_all_the_same() -> None:
+    held_up, free, led = partition(0, (0, 1, 4), isr=(0, 1)), partition(1, (0, 1, 2)), partition(2, (1, 4, 0), leader=0)
+    found = plan_demotion(dict([held_up, free, led]), frozenset({0}), LIVE, frozenset({4}))
+    assert found.elections == (free[0], led[0]), "an election waits for nobody"
+    assert found.stuck == {held_up[0]: "the controller would wait for broker 4, which is dead"}
 
 
 def test_partitions_of_others_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -19,7 +20,7 @@ from engine.admin.reassignment.access import delete_broker_settings, reassignmen
 from engine.admin.reassignment.by_snapshot import SnapshotReassignments
 from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.reassignment.by_znode import ReassignmentInProgress, ZnodeReassignments
-from engine.admin.reassignment.execute import prepare_reassignment
+from engine.admin.reassignment.execute import WaitsForDeadBroker, prepare_reassignment
 from engine.admin.reassignment.moves import ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import list_running
@@ -32,6 +33,7 @@ from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.zk.client import ZkClient
 from engine.zk.kafka_client import KafkaZkClient
+from engine.zk.znodes.broker_znodes import BrokerIdZNode
 
 T0 = TopicPartition("t1", 0)
 NO_THROTTLE = Throttle()
@@ -125,10 +127,34 @@ def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
 
 def test_through_the_znode_a_dead_broker_gets_nothing_and_nothing_is_cancelled(play: Play) -> None:
     async def scene(cluster: Cluster) -> None:
-        with pytest.raises(NotFound, match="unknown broker id 1"):
-            await prepare_reassignment(cluster, [PartitionMove(T0, (1, 0, 2))], NO_THROTTLE)
+        with pytest.raises(NotFound, match="unknown broker id 3"):
+            await prepare_reassignment(cluster, [PartitionMove(T0, (3, 0, 2))], NO_THROTTLE)
         with pytest.raises(BadRequest, match="cannot be cancelled through ZooKeeper"):
             await (await reassignment_changer(cluster)).check({T0: None})
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "version", "waits"), [((0, 2, 1), 5, False), ((0, 2, 1), 4, True), ((0, 1), 5, True)]
+)
+def test_through_the_znode_nothing_is_started_that_waits_for_a_dead_broker(
+    play: Play, replicas: tuple[int, ...], version: int, waits: bool
+) -> None:
+    """Controllers since 2.4 change the order at once; those before may wait for the dead one, and cannot be stopped."""
+
+    async def scene(cluster: Cluster) -> None:
+        zk = await cluster.zookeeper()
+        for broker in (0, 2):
+            path = BrokerIdZNode.path(broker)
+            await zk.set(path, json.dumps(json.loads((await zk.get(path))[0]) | {"version": version}).encode())
+        plan = [PartitionMove(T0, replicas)]
+        if waits:
+            with pytest.raises(WaitsForDeadBroker, match="broker 1 is dead"):
+                await prepare_reassignment(cluster, plan, NO_THROTTLE)
+        else:
+            prepared = await prepare_reassignment(cluster, plan, NO_THROTTLE)
+            assert prepared.warnings == ("t1-0 keeps replicas on dead brokers: 1",)
 
     play(scene)
 
