@@ -48,21 +48,52 @@ async def opened(connection: Connection) -> AsyncIterator[WireCluster]:
         await wire.close()
 
 
-def asked(connection: Connection, question: Callable[[WireCluster], Awaitable[T]]) -> T:
-    """Ask a cluster something, from code that is not asynchronous; ask again while leaders or brokers are missing."""
+class Asker:
+    """Asks a cluster one question after the other, from code that is not asynchronous. Connections stay open."""
 
-    async def ask() -> T:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._runner = asyncio.Runner()
+        self._wire: WireCluster | None = None
+
+    def ask(self, question: Callable[[WireCluster], Awaitable[T]]) -> T:
+        """Return the answer; ask again while leaders or brokers are missing."""
+        return self._runner.run(self._ask(question))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._runner.run(self._hang_up())
+        self._runner.close()
+
+    async def _ask(self, question: Callable[[WireCluster], Awaitable[T]]) -> T:
         deadline = time.monotonic() + PATIENCE_S
         while True:
+            # Nobody listens between two questions: a connection may have been closed meanwhile.
+            was_open = self._wire is not None
+            if self._wire is None:
+                self._wire = WireCluster(self._connection.bootstrap, properties=self._connection.properties)
             try:
-                async with opened(connection) as wire:
-                    return await question(wire)
+                return await question(self._wire)
             except (Unreachable, Refused) as error:
+                await self._hang_up()
                 if not _may_pass(error) or time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(_PAUSE_S)
+            if not was_open:
+                await asyncio.sleep(_PAUSE_S)
 
-    return asyncio.run(ask())
+    async def _hang_up(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+
+def asked(connection: Connection, question: Callable[[WireCluster], Awaitable[T]]) -> T:
+    """Ask a cluster one thing."""
+    asker = Asker(connection)
+    try:
+        return asker.ask(question)
+    finally:
+        asker.close()
 
 
 def _may_pass(error: Unreachable | Refused) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.unknown import Unknown
@@ -18,12 +19,14 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
-from engine.pipeline.columns import Frame, RecordBatch, decode
 from engine.pipeline.kafka_options import Connection
 from engine.pipeline.offset_ranges import OffsetRange
 from engine.pipeline.positions import PATIENCE_S
 from engine.protocol.apis.fetch import PartitionData
 from engine.protocol.records.header import iter_batches
+
+if TYPE_CHECKING:
+    from engine.pipeline.columns import RecordBatch
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
@@ -56,6 +59,9 @@ def read_range(task: ReadTask) -> Iterator[RecordBatch]:
         DataLost: some are gone, and that is to be told.
         Refused, Unreachable: nothing could be read for a minute, or a broker refuses.
     """
+    # The process that plans a stream imports this module, and decodes nothing.
+    from engine.pipeline.columns import Frame, decode
+
     wanted = task.range
     frame = Frame(wanted.topic, wanted.partition, wanted.start, wanted.stop, task.columns)
     is_committed = task.isolation is IsolationLevel.READ_COMMITTED

@@ -11,10 +11,10 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import start_offsets
-from engine.pipeline.columns import RecordBatch
 from engine.pipeline.kafka_options import SourceOptions, source_options
 from engine.pipeline.offset_ranges import (
     OffsetRange,
@@ -26,8 +26,11 @@ from engine.pipeline.offset_ranges import (
     split,
     to_json,
 )
-from engine.pipeline.positions import Bounds, all_known, asked, read_bounds, resolve
+from engine.pipeline.positions import Asker, Bounds, all_known, asked, read_bounds, resolve
 from engine.pipeline.reading import DataLost, ReadTask, read_range
+
+if TYPE_CHECKING:
+    from engine.pipeline.columns import RecordBatch
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class StreamPlan:
     ) -> None:
         self.options = source_options(options, is_streaming=True)
         self._columns = columns
+        self._asker = Asker(self.options.connection)
         self._clock = clock
         self._initial: Position | None = None
         self._latest: Offsets | None = None
@@ -77,7 +81,7 @@ class StreamPlan:
             async def look(wire: WireCluster) -> Position:
                 return to_json(await self._start(wire, await read_bounds(wire, self.options)))
 
-            self._initial = asked(self.options.connection, look)
+            self._initial = self._asker.ask(look)
         return self._initial
 
     def freeze(self) -> None:
@@ -96,7 +100,7 @@ class StreamPlan:
             async def begin(wire: WireCluster) -> Position:
                 return to_json(await self._start(wire, bounds))
 
-            return asked(self.options.connection, begin)
+            return self._asker.ask(begin)
         begins = from_json(start)
         if least is not None and self._target is None and self._is_held_back(begins, bounds, least):
             return start
@@ -119,11 +123,11 @@ class StreamPlan:
         async def look(wire: WireCluster) -> Offsets:
             return all_known(await start_offsets(wire, ends))
 
-        earliest = asked(self.options.connection, look)
+        earliest = self._asker.ask(look)
         return _pieces(self.options, self._columns, ranges_between(begins, ends, earliest, _data_loss(self.options)))
 
     def _look(self) -> Bounds:
-        return asked(self.options.connection, lambda wire: read_bounds(wire, self.options))
+        return self._asker.ask(lambda wire: read_bounds(wire, self.options))
 
     async def _start(self, wire: WireCluster, bounds: Bounds) -> Offsets:
         return await resolve(wire, self.options, self.options.start, bounds, name="startingOffsets")

@@ -3,6 +3,9 @@
 The connector 4.0.0 runs on PySpark 4.0.0 in an environment of its own, which ``KLAMM_BENCH_PEER_PYTHON`` names, with
 its jars in the folder ``KLAMM_BENCH_PEER_JARS``; ours runs there too, and on this environment's PySpark. Without them
 only ours is measured. ``KLAMM_BENCH_RECORDS`` records of 100 bytes in two partitions; ``KLAMM_BENCH_MB`` of logs.
+
+Streams are measured three times: a new query that finds two records, which is what a start costs; a new query that
+reads them all and ends; and batches of one running query.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +37,25 @@ ROOT = Path(__file__).parents[2]
 def main() -> None:
     """Print all figures."""
     with LocalCluster(1) as cluster:
-        fill(cluster, "read")
+        for topic, count in (("read", RECORDS), ("few", 2)):
+            create(cluster, topic)
+            fill(cluster, topic, count)
         sources(cluster)
+        running_queries(cluster)
         sinks(cluster)
     merges()
 
 
-def fill(cluster: LocalCluster, topic: str) -> None:
+def create(cluster: LocalCluster, topic: str) -> None:
+    words = ["topics", "create", topic, "--partitions", "2", "--replication-factor", "1"]
+    command = [KLAMM, *words, "-b", cluster.bootstrap_servers, "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def fill(cluster: LocalCluster, topic: str, count: int) -> None:
     bootstrap = ["-b", cluster.bootstrap_servers, "--quiet"]
     quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run(
-        [KLAMM, "topics", "create", topic, "--partitions", "2", "--replication-factor", "1", *bootstrap], **quiet
-    )
-    words = ["--num-records", str(RECORDS), "--record-size", "100", "--throughput", "-1"]
+    words = ["--num-records", str(count), "--record-size", "100", "--throughput", "-1"]
     subprocess.run([KLAMM, "perf", "producer", "--topic", topic, *words, *bootstrap], **quiet)
 
 
@@ -64,25 +74,42 @@ def contenders() -> list[tuple[str, str, str, str | None]]:
 def sources(cluster: LocalCluster) -> None:
     print(f"{RECORDS} records of 100 bytes, 2 partitions, local[2], to noop; best of {ROUNDS} warm rounds")
     print(f"{'':44} {'start s':>8} {'first s':>8} {'warm s':>8} {'M rows/s':>9}")
-    for what in ("batch", "stream"):
-        for columns in ("all", "value"):
+    for what, topic in (("batch", "read"), ("stream", "few"), ("stream", "read")):
+        for columns in ("all", "value") if topic == "read" else ("all",):
             for name, python, kind, jars in contenders():
-                given = {"what": what, "columns": columns, "topic": "read"}
-                row(f"{what}, {columns}: {name}", cluster, python, {**given, "format": kind, "jars": jars})
+                given = {"what": what, "columns": columns, "topic": topic}
+                title = f"{what}, {columns if topic == 'read' else 'two records'}: {name}"
+                records = RECORDS if topic == "read" else 0
+                row(title, cluster, python, {**given, "format": kind, "jars": jars}, records)
+
+
+def running_queries(cluster: LocalCluster) -> None:
+    """``RECORDS`` more for each batch of a query that runs."""
+    for number, (name, python, kind, jars) in enumerate(contenders()):
+        topic = f"steady-{number}"
+        create(cluster, topic)
+        fill(cluster, topic, RECORDS)
+        given = {"what": "steady", "columns": "all", "topic": topic, "format": kind, "jars": jars, "records": RECORDS}
+        row(f"running query, all: {name}", cluster, python, given, feed=lambda name=topic: fill(cluster, name, RECORDS))
 
 
 def sinks(cluster: LocalCluster) -> None:
     for number, (name, python, kind, jars) in enumerate(contenders()):
         topic = f"write-{number}"
-        words = ["topics", "create", topic, "--partitions", "2", "--replication-factor", "1"]
-        command = [KLAMM, *words, "-b", cluster.bootstrap_servers, "--quiet"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        create(cluster, topic)
         given = {"what": "sink", "topic": topic, "format": kind, "jars": jars, "records": RECORDS // 4}
         row(f"sink, key and value: {name}", cluster, python, given, records=RECORDS // 4)
 
 
-def row(name: str, cluster: LocalCluster, python: str, given: dict[str, Any], records: int = RECORDS) -> None:
-    """Run one program and print what it took: a first round, then warm ones."""
+def row(
+    name: str,
+    cluster: LocalCluster,
+    python: str,
+    given: dict[str, Any],
+    records: int = RECORDS,
+    feed: Callable[[], None] | None = None,
+) -> None:
+    """Run one program and print what it took: a first round, then warm ones. ``feed`` makes a round's records."""
     program = [python, str(Path(__file__).with_name("spark_work.py"))]
     whole = given | {"bootstrap": cluster.bootstrap_servers, "rounds": ROUNDS + 1}
     environment = os.environ | {
@@ -90,15 +117,32 @@ def row(name: str, cluster: LocalCluster, python: str, given: dict[str, Any], re
         "PYSPARK_PYTHON": python,
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
     }
-    ran = subprocess.run([*program, json.dumps(whole)], env=environment, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        told = [line for line in ran.stderr.splitlines() if re.match(r"\S*(Error|Exception)\b", line)]
-        print(f"{name:44} failed: {(told or ran.stderr.splitlines())[-1]}", flush=True)
+    told: list[str] = []
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [*program, json.dumps(whole)],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+        ) as running,
+    ):  # fmt: skip
+        assert running.stdin is not None and running.stdout is not None
+        for line in running.stdout:
+            told.append(line)
+            if line == "ready\n" and feed is not None:
+                feed()
+                running.stdin.write("go on\n")
+                running.stdin.flush()
+        running.wait()
+        errors.seek(0)
+        complaints = errors.read().splitlines()
+    if running.returncode:
+        reasons = [line for line in complaints if re.match(r"\S*(Error|Exception)\b", line)]
+        print(f"{name:44} failed: {(reasons or complaints)[-1]}", flush=True)
         return
-    told = json.loads(ran.stdout.splitlines()[-1])
-    best = min(told["seconds"][1:])
-    rate = records / best / 1e6
-    print(f"{name:44} {told['start_s']:8.1f} {told['seconds'][0]:8.2f} {best:8.2f} {rate:9.2f}", flush=True)
+    found = json.loads(told[-1])
+    best = min(found["seconds"][1:])
+    rate = f"{records / best / 1e6:9.2f}" if records else ""
+    print(f"{name:44} {found['start_s']:8.1f} {found['seconds'][0]:8.2f} {best:8.2f} {rate}", flush=True)
 
 
 def merges() -> None:

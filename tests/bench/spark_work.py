@@ -2,7 +2,8 @@
 
     python spark_work.py '{"what": "batch", "format": "klamm-kafka", ...}'
 
-It prints seconds, one number a round. klamm is found by PYTHONPATH.
+It prints seconds, one number a round. klamm is found by PYTHONPATH. ``steady`` says ``ready`` after each batch, and
+goes on when a line has come: then there are records for the next one.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ def main() -> None:
         from klamm.spark import register
 
         register(spark)
-    work = {"batch": batch, "stream": stream, "sink": sink, "start": lambda spark, given: 0.0}[given["what"]]
-    seconds = [timed(work, spark, given) for _ in range(given["rounds"])]
+    if given["what"] == "steady":
+        seconds = steady(spark, given)
+    else:
+        work = {"batch": batch, "stream": stream, "sink": sink, "start": lambda spark, given: 0.0}[given["what"]]
+        seconds = [timed(work, spark, given) for _ in range(given["rounds"])]
     spark.stop()
     print(json.dumps({"start_s": started_s, "seconds": seconds}))
 
@@ -75,6 +79,33 @@ def stream(spark: Any, given: dict[str, Any]) -> float:
         )
         query.awaitTermination()
     return 0.0
+
+
+def steady(spark: Any, given: dict[str, Any]) -> list[float]:
+    """Return what each batch of one running query takes by its own account, planning included.
+
+    A batch ends only when the records of the next one are there, so each has as many, and nothing else is at work
+    while they are read. That wait is left out.
+    """
+    waits_s: list[float] = []
+
+    def pass_on(data: Any, number: int) -> None:
+        data.write.format("noop").mode("overwrite").save()
+        begin = time.perf_counter()
+        if number + 1 < given["rounds"]:
+            print("ready", flush=True)
+            sys.stdin.readline()
+        waits_s.append(time.perf_counter() - begin)
+
+    given = given | {"options": {"startingOffsets": "earliest"}}
+    with tempfile.TemporaryDirectory() as folder:
+        writer = read(spark.readStream, given).writeStream.foreachBatch(pass_on).option("checkpointLocation", folder)
+        query = writer.trigger(processingTime="0 seconds").start()
+        query.processAllAvailable()
+        told = [one for one in query.recentProgress if one["numInputRows"]]
+        query.stop()
+    assert [one["numInputRows"] for one in told] == [given["records"]] * given["rounds"]
+    return [one["durationMs"]["triggerExecution"] / 1000 - wait for one, wait in zip(told, waits_s, strict=True)]
 
 
 def sink(spark: Any, given: dict[str, Any]) -> float:

@@ -6,15 +6,20 @@ And what is committed for it is what ``klamm groups`` shows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from query_ways import all_ways_agree, produce, start, wait_for
+from klamm_program import in_process
+from query_ways import Ends, all_ways_agree, produce, start, wait_for
 from topic_program import Program
 
+from engine.admin.lag.event_logs import BATCHES_MAX
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+
+TOPIC = "orders"
 
 
 @pytest.fixture
@@ -76,3 +81,52 @@ def _lag_while_it_stands_still(program: Program, topic: str, servers: str, check
         [{"source": "0", "topics": [topic], "partition_count": 2}],
     )
     assert job["last_commit"] is not None
+
+
+def test_all_ways_agree_while_brokers_are_killed(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of three brokers dies in turn, the controller too, while the query is in the midst of its batches."""
+    from klamm.spark_listener import LagListener
+
+    checkpoint, told = tmp_path / "checkpoint", tmp_path / "told"
+    settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
+    monkeypatch.chdir(tmp_path)
+
+    def program(*words: str | Path) -> Any:
+        return in_process(*words, capture=capsys)
+
+    def in_sync() -> list[int]:
+        (topic,) = program("topics", "describe", TOPIC, "-o", "json").json
+        return [len(partition["isr"]) for partition in topic["partitions"]]
+
+    with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:
+        servers = cluster.bootstrap_servers
+        monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", servers)
+        words = ("--partitions", "2", "--replication-factor", "3")
+        assert program("topics", "create", TOPIC, *words).code == 0
+        with closing(LagListener(told)) as listener:
+            spark.streams.addListener(listener)
+            query = start(spark, servers, TOPIC, TOPIC, checkpoint, maxOffsetsPerTrigger=40)
+            own: Ends = {}
+            try:
+                for number, victim in enumerate(cluster.broker_ids, 1):
+                    before = _read_of(query)
+                    produce(servers, TOPIC, 200)
+                    wait_for(lambda before=before: _read_of(query) > before, "the query reads")  # type: ignore[misc]
+                    cluster.kill_broker(victim)
+                    produce(servers, TOPIC, 100)
+                    query.processAllAvailable()
+                    seen, own = len(own), all_ways_agree(spark, query, program, checkpoint, told)
+                    assert len(own) - seen <= BATCHES_MAX, "so none went unchecked"
+                    assert sum(own[max(own)].values()) == number * 300
+                    cluster.start_broker(victim)
+                    wait_for(lambda: in_sync() == [3, 3], "the next one may die")
+            finally:
+                query.stop()
+                spark.streams.removeListener(listener)
+    assert len(own) >= 3 * 300 // 40
+
+
+def _read_of(query: Any) -> int:
+    return sum(progress["numInputRows"] for progress in query.recentProgress)

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
+from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
+from engine.pipeline import positions
 from engine.pipeline.kafka_options import chosen_columns, schema_text, source_options
 from engine.pipeline.offset_ranges import (
     OffsetRange,
@@ -199,6 +201,42 @@ def test_brokers_and_columns_are_asked_for_by_name() -> None:
         chosen_columns([("offset", "int")])
 
 
+class Wire:
+    """Stands for the connections to a cluster."""
+
+    made: list[Wire]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.made.append(self)
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wire, "made", [], raising=False)
+    monkeypatch.setattr(positions, "WireCluster", Wire)
+    asker = positions.Asker(source_options(GIVEN, is_streaming=True).connection)
+    failures: list[Exception] = []
+
+    async def question(wire: Any) -> Any:
+        assert not wire.is_closed
+        if failures:
+            raise failures.pop()
+        return wire
+
+    assert asker.ask(question) is asker.ask(question) is Wire.made[0]
+    failures += [Unreachable("the connection broke")]
+    assert asker.ask(question) is Wire.made[1], "it is asked again over a new one"
+    failures += [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(Refused):
+        asker.ask(question)
+    asker.ask(question)
+    asker.close()
+    assert [wire.is_closed for wire in Wire.made] == [True] * 3
+
+
 def test_spark_s_processes_that_only_ask_import_nothing_that_reads() -> None:
     """Spark starts one for the columns and one for the reader of each query, and waits for them."""
     program = f"""
@@ -210,6 +248,8 @@ source = KafkaDataSource({GIVEN})
 source.schema()
 source.streamReader(StructType().add("value", "binary"))
 print([name for name in ("numpy", "cramjam", "engine.network.client", "engine.pipeline.source") if name in sys.modules])
+import engine.pipeline.source
+print([name for name in ("numpy", "cramjam", "engine.pipeline.columns") if name in sys.modules])
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "[]\n"
+    assert ran.stdout == "[]\n[]\n"

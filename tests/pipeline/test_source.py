@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from source_rows import consumed, reader, send, spark_rows
 from wire_client import WireClient, describe_topic
 
 from engine.local.cluster import LocalCluster
@@ -49,69 +50,14 @@ def add_partitions(cluster: LocalCluster, topic: str, total: int) -> None:
                 time.sleep(0.02)
 
 
-def send(cluster: LocalCluster, topic: str, records: list[dict[str, Any]], **settings: Any) -> None:
-    """Send records and wait until all replicas have them."""
-    failures: list[Any] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "acks": "all", **settings})
-    for record in records:
-        producer.produce(topic, on_delivery=lambda error, _: failures.append(error) if error else None, **record)
-    assert producer.flush(60) == 0
-    assert not failures
-
-
-def consumed(cluster: LocalCluster, topic: str, partitions: int) -> list[tuple[Any, ...]]:
-    """Return what a plain consumer reads, by partition and offset."""
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused", "enable.partition.eof": True}
-    consumer = Consumer(settings | {"enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
-    found, ended = [], 0
-    while ended < partitions:
-        message = consumer.poll(30)
-        assert message is not None, "the consumer got nothing"
-        if message.error():
-            ended += 1
-            continue
-        kind, time = message.timestamp()
-        place = (message.partition(), message.offset())
-        found.append((*place, message.key(), message.value(), time, kind - 1, message.headers()))
-    consumer.close()
-    return sorted(found, key=lambda row: row[:2])
-
-
 @pytest.fixture
 def frame(spark: Any, live_cluster: LocalCluster) -> Callable[..., Any]:
     """Makes a data frame of a batch."""
 
     def make(**options: str) -> Any:
-        return reader(spark.read, live_cluster, **options).load()
+        return reader(spark.read, live_cluster.bootstrap_servers, **options).load()
 
     return make
-
-
-def reader(source: Any, cluster: LocalCluster, **options: str) -> Any:
-    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers} | options
-    return source.format("klamm-kafka").options(**given)
-
-
-def spark_rows(data: Any) -> list[tuple[Any, ...]]:
-    """Return rows in the form of ``consumed``."""
-    from pyspark.sql import functions as f
-
-    chosen = data.select(
-        "partition", "offset", "key", "value", f.unix_millis("timestamp").alias("time"), "timestampType", "headers"
-    )
-    return [
-        (
-            row.partition,
-            row.offset,
-            None if row.key is None else bytes(row.key),
-            None if row.value is None else bytes(row.value),
-            row.time,
-            row.timestampType,
-            [(one.key, None if one.value is None else bytes(one.value)) for one in row.headers or ()] or None,
-        )
-        for row in chosen.orderBy("partition", "offset").collect()
-    ]
 
 
 def test_every_codec_and_shape_as_a_consumer_reads_it(
@@ -124,11 +70,9 @@ def test_every_codec_and_shape_as_a_consumer_reads_it(
         shapes += [{"key": None, "value": b"no key"}, {"key": b"no value", "value": None}, {"key": b"", "value": b""}]
         shapes += [{"value": b"with headers", "headers": [("a", b"1"), ("a", None), ("ü", b"")]}]
         shapes += [{"value": b"of old", "timestamp": 1}]
-        send(
-            live_cluster, topic, [one | {"partition": number % 2} for number, one in enumerate(shapes)],
-            **{"compression.type": codec},
-        )  # fmt: skip
-    wanted = consumed(live_cluster, topic, 2)
+        records = [one | {"partition": number % 2} for number, one in enumerate(shapes)]
+        send(live_cluster.bootstrap_servers, topic, records, **{"compression.type": codec})
+    wanted = consumed(live_cluster.bootstrap_servers, topic, 2)
     assert len(wanted) == 5 * 405
     data = frame(subscribe=topic, includeHeaders="true")
     assert spark_rows(data) == wanted
@@ -137,16 +81,25 @@ def test_every_codec_and_shape_as_a_consumer_reads_it(
 
 
 def test_a_compacted_topic_with_gaps(frame: Callable[..., Any], live_cluster: LocalCluster, topic_name: str) -> None:
-    config = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    config = {"cleanup_policy": "compact", "segment_bytes": "2000", "min_cleanable_dirty_ratio": "0.01"}
     create(live_cluster, topic_name, partitions=1, **config)
-    send(live_cluster, topic_name, [{"key": b"k%d" % (n % 3), "value": b"%d" % n} for n in range(300)])
+    records = [{"key": b"k%d" % (n % 7), "value": b"%d" % n} for n in range(300)]
+    for first in range(0, 300, 30):
+        send(live_cluster.bootstrap_servers, topic_name, records[first : first + 30])
     data = frame(subscribe=topic_name, includeHeaders="true")
-    assert spark_rows(data) == consumed(live_cluster, topic_name, 1)
+    deadline = time.monotonic() + 120
+    while True:
+        before, found = consumed(live_cluster.bootstrap_servers, topic_name, 1), spark_rows(data)
+        if len(found) < 150 and before == consumed(live_cluster.bootstrap_servers, topic_name, 1):
+            break
+        assert time.monotonic() < deadline, "the cleaner does not come"
+    assert found == before
+    assert {row[3] for row in found} >= {b"%d" % n for n in range(293, 300)}, "of each key the last one stays"
 
 
 def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
     records = [{"value": b"%d" % n, "partition": n % 2, "timestamp": 1_000_000 + n} for n in range(100)]
-    send(live_cluster, topic, records)
+    send(live_cluster.bootstrap_servers, topic, records)
 
     def values(**options: str) -> list[int]:
         rows = frame(subscribe=topic, **options).select("value").collect()
@@ -171,7 +124,7 @@ def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: Loca
 
 
 def test_pieces_and_columns(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
-    send(live_cluster, topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(1000)])
+    send(live_cluster.bootstrap_servers, topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(1000)])
     assert frame(subscribe=topic).rdd.getNumPartitions() == 2
     assert frame(subscribe=topic, minPartitions="5").rdd.getNumPartitions() == 6
     assert frame(subscribe=topic, maxRecordsPerPartition="200").rdd.getNumPartitions() == 6
@@ -184,15 +137,17 @@ def test_pieces_and_columns(frame: Callable[..., Any], live_cluster: LocalCluste
 
 
 def test_a_schema_that_leaves_columns_out(spark: Any, live_cluster: LocalCluster, topic: str) -> None:
-    send(live_cluster, topic, [{"value": b"v", "key": b"k"}])
-    narrow = reader(spark.read, live_cluster, subscribe=topic).schema("offset long, value binary").load()
+    send(live_cluster.bootstrap_servers, topic, [{"value": b"v", "key": b"k"}])
+    narrow = (
+        reader(spark.read, live_cluster.bootstrap_servers, subscribe=topic).schema("offset long, value binary").load()
+    )
     assert [(row.offset, bytes(row.value)) for row in narrow.collect()] == [(0, b"v")]
     with pytest.raises(Exception, match="no column value of type string"):
-        reader(spark.read, live_cluster, subscribe=topic).schema("value string").load().collect()
+        reader(spark.read, live_cluster.bootstrap_servers, subscribe=topic).schema("value string").load().collect()
 
 
 def test_records_that_are_gone(frame: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
-    send(live_cluster, topic, [{"value": b"%d" % n, "partition": 0} for n in range(100)])
+    send(live_cluster.bootstrap_servers, topic, [{"value": b"%d" % n, "partition": 0} for n in range(100)])
     admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
     for deletion in admin.delete_records([TopicPartition(topic, 0, 60)]).values():
         deletion.result(30)
@@ -251,7 +206,7 @@ def stream(spark: Any, live_cluster: LocalCluster, tmp_path: Path) -> Iterator[C
         cluster: LocalCluster = live_cluster,
         **options: str,
     ) -> Any:
-        data = reader(spark.readStream, cluster, **options).load()
+        data = reader(spark.readStream, cluster.bootstrap_servers, **options).load()
         writer = data.writeStream.foreachBatch(into).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(**(trigger or {"availableNow": True})).start()
         started.append(query)
@@ -274,7 +229,7 @@ def numbered(first: int, count: int) -> list[dict[str, Any]]:
 def test_batches_of_a_wanted_size_and_a_restart(
     stream: Callable[..., Any], live_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    send(live_cluster, topic, numbered(0, 1000))
+    send(live_cluster.bootstrap_servers, topic, numbered(0, 1000))
     found = Collected()
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
     progress = ended(stream(found, **options))
@@ -284,25 +239,25 @@ def test_batches_of_a_wanted_size_and_a_restart(
     ) == {topic: {"0": 500, "1": 500}}  # fmt: skip
     written = (tmp_path / "checkpoint" / "offsets" / "3").read_text().splitlines()[2]
     assert json.loads(written) == {topic: {"0": 500, "1": 500}}
-    send(live_cluster, topic, numbered(1000, 100))
+    send(live_cluster.bootstrap_servers, topic, numbered(1000, 100))
     add_partitions(live_cluster, topic, 3)
-    send(live_cluster, topic, [{"value": b"new", "partition": 2}])
+    send(live_cluster.bootstrap_servers, topic, [{"value": b"new", "partition": 2}])
     ended(stream(found, **options))
     assert found.rows == sorted([(n % 2, n // 2, b"%d" % n) for n in range(1100)] + [(2, 0, b"new")])
 
 
 def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
     """A batch that failed is done again from the same beginning, whatever has come since."""
-    send(live_cluster, topic, numbered(0, 10))
+    send(live_cluster.bootstrap_servers, topic, numbered(0, 10))
     ended(stream(Collected(), subscribe=topic))
-    send(live_cluster, topic, numbered(10, 10))
+    send(live_cluster.bootstrap_servers, topic, numbered(10, 10))
 
     def fail(data: Any, number: int) -> None:
         raise RuntimeError("not today")
 
     with pytest.raises(Exception, match="not today"):
         stream(fail, subscribe=topic).awaitTermination(60)
-    send(live_cluster, topic, numbered(20, 10))
+    send(live_cluster.bootstrap_servers, topic, numbered(20, 10))
     found = Collected()
     ended(stream(found, subscribe=topic))
     assert found.rows == sorted((n % 2, n // 2, b"%d" % n) for n in range(10, 30))
@@ -316,18 +271,18 @@ def test_a_broker_dies_and_partitions_are_added_while_a_stream_runs(
     settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
     with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:
         create(cluster, topic_name, partitions=3, replicas=3)
-        send(cluster, topic_name, spread(0, 15_000, partitions=3))
+        send(cluster.bootstrap_servers, topic_name, spread(0, 15_000, partitions=3))
         options = {"subscribe": topic_name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
         query = stream(found, {"processingTime": "0 seconds"}, cluster, **options)
         until(query, lambda: len(found.rows) > 0)
         victim = cluster.broker_ids[1]
         cluster.kill_broker(victim)
-        send(cluster, topic_name, spread(15_000, 3000, partitions=3))
+        send(cluster.bootstrap_servers, topic_name, spread(15_000, 3000, partitions=3))
         until(query, lambda: len(found.rows) >= 18_000)
         cluster.start_broker(victim)
         add_partitions(cluster, topic_name, 6)
-        send(cluster, topic_name, spread(18_000, 6000, partitions=6))
-        expected = [row[:2] + row[3:4] for row in consumed(cluster, topic_name, 6)]
+        send(cluster.bootstrap_servers, topic_name, spread(18_000, 6000, partitions=6))
+        expected = [row[:2] + row[3:4] for row in consumed(cluster.bootstrap_servers, topic_name, 6)]
         until(query, lambda: len(found.rows) >= len(expected))
         query.stop()
     assert {value for *_, value in expected} == {b"%d" % n for n in range(24_000)}

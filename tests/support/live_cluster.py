@@ -21,6 +21,8 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
         "auto.leader.rebalance.enable": "false",
         # The last broker of a cluster has nobody to hand its partitions to, and would try three times.
         "controlled.shutdown.retry.backoff.ms": "100",
+        # A test of compacted topics waits for the cleaner.
+        "log.cleaner.backoff.ms": "200",
     }
     folder: Path = tmp_path_factory.mktemp("live-cluster")
     with LocalCluster(2, directory=folder, racks=["a", "b"], config=settings) as cluster:

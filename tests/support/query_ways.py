@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from klamm_program import Ran
 
 from engine.admin.lag.checkpoints import read_checkpoint
-from engine.admin.lag.event_logs import find_event_logs, read_event_logs
+from engine.admin.lag.event_logs import BATCHES_MAX, find_event_logs, read_event_logs
 from engine.admin.lag.positions import Query, ReaderKind
 from engine.admin.lag.stores import locate
 from engine.formats.spark_checkpoints import Offsets, kafka_offsets
@@ -54,6 +54,8 @@ def start(spark: Any, servers: str, topic: str, name: str, checkpoint: Path, **o
 def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoint: Path, told: Path) -> Ends:
     """Check checkpoint, event log and the listener's files against the query itself, which has read all there is.
 
+    Only the latest ``BATCHES_MAX`` are kept by all of them.
+
     Returns:
         What the query tells.
     """
@@ -70,7 +72,8 @@ def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoi
         "event_log": _of_kind(events, query_id, ReaderKind.EVENT_LOG),
         "listener": _of_kind(told, query_id, ReaderKind.LISTENER),
     }
-    assert {way: _ends_of(one) for way, one in ways.items()} == dict.fromkeys(ways, own)
+    latest = dict(sorted(own.items())[-BATCHES_MAX:])
+    assert {way: _ends_of(one) for way, one in ways.items()} == dict.fromkeys(ways, latest)
     assert {one.query_id for one in ways.values() if one} == {query_id}
     ran = program("lag", "--checkpoint", checkpoint, "--event-log", events, "--event-log", told,
                   "--topic", name, "--partitions", "-o", "json")  # fmt: skip

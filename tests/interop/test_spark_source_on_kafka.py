@@ -1,0 +1,73 @@
+"""``klamm-kafka`` reads transactions from Apache Kafka as a plain consumer does, in batches and in streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker
+from confluent_kafka import Producer
+from source_rows import consumed, reader, send, spark_rows
+from spark_sessions import spark
+from wire_client import create_topic
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+__all__ = ["spark"]
+
+SETTINGS = {"auto.create.topics.enable": "false", "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "1"}  # fmt: skip
+COMMITTED = {b"committed": 80, b"plain": 8}
+ALL = {b"committed": 80, b"aborted": 80, b"open": 40, b"plain": 10}
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[str]:
+    host = own_loopback_address()
+    with (
+        EmbeddedZooKeeper(host=host, fsync=False) as zookeeper,
+        ApacheKafkaBroker(
+            tmp_path / "kafka", broker_id=0, host=host, port=21292, zookeeper_connect=zookeeper.connect_string,
+            overrides=SETTINGS, heap="300m",
+        ) as broker,
+    ):  # fmt: skip
+        yield broker.bootstrap
+
+
+def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -> None:
+    """Committed ones, aborted ones, an open one, and records outside of any."""
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = fill(servers, codec)
+        for isolation, wanted in (("read_committed", COMMITTED), ("read_uncommitted", ALL)):
+            options = {"subscribe": codec, "includeHeaders": "true", "kafka.isolation.level": isolation}
+            found = spark_rows(reader(spark.read, servers, **options).load())
+            assert found == consumed(servers, codec, 2, isolation), (codec, isolation)
+            assert Counter(row[3].split()[0] for row in found) == wanted
+            stream = reader(spark.readStream, servers, **options, startingOffsets="earliest", maxOffsetsPerTrigger="50")
+            name = f"{codec}_{isolation}"
+            writer = stream.load().writeStream.format("memory").queryName(name).trigger(availableNow=True)
+            assert writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination(120)
+            assert spark_rows(spark.table(name)) == found
+        producer.abort_transaction(60)
+
+
+def fill(servers: str, codec: str) -> Producer:
+    """Make a topic of two partitions, named as its codec; return the producer of the transaction that is open."""
+    create_topic(servers, codec, partitions=2)
+    producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "transactional.id": codec})
+    producer.init_transactions(60)
+    for number, kind in enumerate(("committed", "aborted", "aborted", "committed", "open")):
+        producer.begin_transaction()
+        for n in range(40):
+            producer.produce(codec, f"{kind} {n}", key=b"%d" % number, headers=[("n", b"%d" % n)], partition=n % 2)
+        assert producer.flush(60) == 0
+        send(servers, codec, [{"value": b"plain", "partition": n} for n in (0, 1)])
+        if kind == "committed":
+            producer.commit_transaction(60)
+        elif kind == "aborted":
+            producer.abort_transaction(60)
+    return producer
