@@ -437,8 +437,10 @@ class ClusterLives:
         self._mend()
         for broker_id in self.cluster.local.broker_ids:
             self._order_file(broker_id).unlink(missing_ok=True)
-        for broker_id in self.rng.sample(self._dead(), len(self._dead())):
-            self._start(broker_id)
+        # Who has read its order a moment ago may still die of it.
+        time.sleep(0.1)
+        while dead := self._dead():
+            self._start(self.rng.choice(dead))
         self.cluster.wait_for("no deletion is under way", lambda: not self.cluster.leftovers())
         self._look_who_lives()
         wait_until_quiet(self.cluster, list(self.topics))
