@@ -16,7 +16,7 @@ import numpy as np
 
 from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.construction import choose_leaders
-from plans.exact import CHECK, new_solver, run_limited
+from plans.exact import new_solver, run_limited
 from plans.levels import Levels, fixed_counts
 from plans.loads import ByteLimits, held_bytes
 from plans.options import Aim
@@ -25,6 +25,12 @@ from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
 from plans.work import Work
 
 _NODES_MAX = 5_000
+_SHARE = 2
+"""An aim may take one part in so many of the work that is left, so that each of them gets some."""
+
+_BYTES_GAP = 1e-3
+"""Fewer bytes outside of the tolerance than by this part of them are not worth seconds."""
+
 _HALF = 0.5
 """So much more than a count is what no rounding forbids, and no other count reaches."""
 
@@ -34,10 +40,12 @@ Terms = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """An aim: a sum that is minimised. ``slack``: how much more the later ones may spend."""
+    """An aim: a sum that is minimised. ``slack``: how much more the later ones may spend. ``gap``: a part of the sum
+    that is not worth looking for."""
 
     terms: Terms
     slack: float
+    gap: float = 0.0
 
 
 @dataclass(slots=True)
@@ -157,7 +165,7 @@ class CappedProgram:
             _Stage(shared, _HALF),
             _Stage(self._above(self.replica_levels, Aim.REPLICAS), _HALF),
             _Stage(self._above(self.leader_levels, Aim.LEADERS), _HALF),
-            _Stage(self._outside(), 1e-6),
+            _Stage(self._outside(), 1e-6, _BYTES_GAP),
             _Stage(copied, (gcd(*weights) or 1) / 2 / unit),
             _Stage(changed, _HALF),
         ):
@@ -223,13 +231,17 @@ class CappedProgram:
         costs = np.zeros(size)
         costs[list(stage.terms)] = list(stage.terms.values())
         solver.changeColsCost(size, np.arange(size, dtype=np.int32), costs)
-        for name, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
+        for name, value in (("mip_rel_gap", stage.gap), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
             solver.setOptionValue(name, value)
         if start is not None and len(start) == size:
             given = highspy.HighsSolution()
             given.col_value = start
             solver.setSolution(given)
-        self.work.spend(CHECK * run_limited(solver, max(0, self.work.left) // CHECK))
+        run_limited(solver, self.work, _SHARE)
+        if solver.getModelStatus() == highspy.HighsModelStatus.kInterrupt:
+            # One that was interrupted stays so; the aims that follow need another.
+            self._solver = new_solver()
+            self._solver.passModel(solver.getModel())
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return 0.0, None
         values = list(solver.getSolution().col_value)

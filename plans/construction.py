@@ -35,17 +35,17 @@ class Forcing:
     problem: Problem
     count: list[int] = field(init=False)
     per_topic: dict[tuple[int, int], int] = field(init=False)
+    bytes: list[int] = field(init=False)
     racks: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.count = [0] * len(self.problem.brokers)
+        self.bytes = [0] * len(self.problem.brokers)
         self.per_topic = {}
         self.racks = self.problem.racks()
         for one in self.problem.partitions:
             for broker in one.current:
-                self.count[broker] += 1
-                key = (one.topic, broker)
-                self.per_topic[key] = self.per_topic.get(key, 0) + 1
+                self._count(one, broker, 1)
 
     def sets(self) -> list[int]:
         """Return the sets of the movable partitions."""
@@ -64,6 +64,7 @@ class Forcing:
 
     def _count(self, one: ProblemPartition, broker: int, change: int) -> None:
         self.count[broker] += change
+        self.bytes[broker] += change * (one.size or 0)
         key = (one.topic, broker)
         self.per_topic[key] = self.per_topic.get(key, 0) + change
 
@@ -108,7 +109,8 @@ class Forcing:
         return min(fits, key=lambda b: (self.per_topic.get((one.topic, b), 0), self.count[b], b))
 
     def _fits(self, broker: int, size: int) -> bool:
-        return self.problem.capacities[broker] is None or size >= 0
+        capacity = self.problem.capacities[broker]
+        return capacity is None or self.bytes[broker] + size <= capacity
 
 
 def level_replicas(problem: Problem, placement: Placement, levels: Levels) -> None:

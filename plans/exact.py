@@ -27,8 +27,8 @@ from plans.work import Work
 
 _ROUNDS_MAX = 200
 _NODES_MAX = 400
-CHECK = 100
-"""So many steps of work is what HiGHS does between two looks at its limits, by and large."""
+_LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
+"""Between two looks at its limits HiGHS does a step of work for so many entries of the program, by and large."""
 
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
@@ -38,12 +38,13 @@ _SCALES = (1, 2, 6, 60)
 class Outcome:
     """The best plan that was found; ``bound`` and ``leader_bound`` are None where they are not known.
 
-    ``leader_bound`` holds among plans whose first figure is ``bound``.
+    ``leader_bound`` holds among plans whose first figure is ``bound``. ``is_impossible``: no plan keeps all rows.
     """
 
     solution: Solution | None
     bound: int | None
     leader_bound: int | None
+    is_impossible: bool = False
 
 
 class Master:
@@ -158,7 +159,7 @@ class Master:
         self.solver.setOptionValue("mip_rel_gap", 0.0)
         self.solver.setOptionValue("mip_abs_gap", 0.0)
         self.solver.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
-        self._work.spend(CHECK * run_limited(self.solver, self._work.left // CHECK // share))
+        run_limited(self.solver, self._work, share)
         if self.solver.getInfo().primal_solution_status != 2:
             return None
         values = self.solver.getSolution().col_value[self._slacks :]
@@ -166,13 +167,16 @@ class Master:
         return chosen if len(chosen) == len(self.model.factor) else None
 
 
-def run_limited(solver: Any, checks_max: int, is_enough: Callable[[float, float], bool] | None = None) -> int:
-    """Run an integer program until it is solved, or HiGHS has looked so often whether to go on; return how often.
+def run_limited(
+    solver: Any, work: Work, share: int = 1, is_enough: Callable[[float, float], bool] | None = None
+) -> None:
+    """Run an integer program until it is solved, or one part in ``share`` of the work that is left is used up.
 
-    It looks at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node. ``is_enough`` is told at
-    each of them what was found and the bound, and may end the run.
+    HiGHS looks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
+    ``is_enough`` is told at each of them what was found and the bound, and may end the run.
     """
-    checks = 0
+    steps = max(_LOOK_STEPS_MIN, int(solver.getNumNz()) // _LOOK_ENTRIES)
+    checks, checks_max = 0, max(0, work.left) // steps // share
 
     def look(event: Any) -> None:
         nonlocal checks
@@ -186,7 +190,7 @@ def run_limited(solver: Any, checks_max: int, is_enough: Callable[[float, float]
         solver.run()
     finally:
         solver.cbMipInterrupt -= look
-    return checks
+    work.spend(steps * checks)
 
 
 def new_solver() -> Any:

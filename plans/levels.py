@@ -127,7 +127,11 @@ def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, ba
     def racks_can_pass(source: int | None, target: int | None) -> bool:
         return source is not None and target is not None and _can_pass(source, target, rack_load, room)
 
-    return _windows(problem, count, lambda a, b: racks_can_pass(rack_of.get(a), rack_of.get(b)))
+    def can_pass(source: int, target: int) -> bool:
+        # What does not move cannot be passed on.
+        return count[source] > base[source] and racks_can_pass(rack_of.get(source), rack_of.get(target))
+
+    return _windows(problem, count, can_pass)
 
 
 def _free_units(loads: dict[int, int], room: Sequence[int], depth: int) -> int:

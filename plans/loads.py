@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import ceil
 from typing import TYPE_CHECKING
 
 from plans.errors import Infeasible
 from plans.options import Aim
-from plans.problem import Problem, mask_of
+from plans.problem import Problem, bits, mask_of
 
 if TYPE_CHECKING:
     from plans.columns import Row
@@ -16,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ByteLimits:
-    """Least and most bytes by broker index; a broker that is in neither may hold any."""
+    """Least and most bytes by broker index; a broker that is in neither may hold any. ``shares``: level bytes."""
 
     least: dict[int, int]
     most: dict[int, int]
+    shares: dict[int, float] = field(default_factory=dict)
 
     def violation(self, held: Sequence[int]) -> int:
         """Return by how much brokers are outside of their limits, all together."""
@@ -40,25 +44,35 @@ class ByteLimits:
             for b, most in sorted(self.most.items())
         ]
 
-    def check(self, problem: Problem, after: Sequence[tuple[int, ...]]) -> None:
-        """Raise Infeasible where a broker is outside of its limits, with by how much."""
+    def check(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> None:
+        """Raise Infeasible where a broker is outside of its limits, with by how much.
+
+        ``is_impossible``: it is proven that no plan keeps them all.
+        """
         held = held_bytes(problem, after)
         for broker, most in sorted(self.most.items()):
             capacity = problem.capacities[broker]
-            name = problem.brokers[broker].id
             if capacity is not None and held[broker] > max(capacity, most):
                 raise Infeasible(
-                    f"broker {name} would hold {held[broker]} bytes, {held[broker] - capacity} above its capacity",
+                    f"broker {problem.brokers[broker].id} would hold {held[broker]} bytes,"
+                    f" {held[broker] - capacity} above its capacity",
                     hint=f"add a broker{_rack_of(problem, broker)}, or raise its capacity",
                 )
-            if held[broker] > most or held[broker] < self.least.get(broker, 0):
-                share = (most + self.least.get(broker, most)) / 2
-                off = 100 * abs(held[broker] - share) / share if share else 100
-                raise Infeasible(
-                    f"no plan was found that brings bytes within {problem.tolerance_percent:g} %:"
-                    f" broker {name} would be {off:.1f} % away from its share",
-                    hint="allow more with --tolerance, or take --aim bytes away",
-                )
+        outside = [b for b in sorted(self.most) if not self.least.get(b, 0) <= held[b] <= self.most[b]]
+        if outside:
+            off = {b: self._percent_off(b, held[b]) for b in outside}
+            worst = max(outside, key=lambda b: (off[b], -b))
+            start = "no plan brings" if is_impossible else "no plan was found that brings"
+            raise Infeasible(
+                f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in the best that was found,"
+                f" broker {problem.brokers[worst].id} is {off[worst]:g} % away",
+                hint=f"allow more with --tolerance {off[worst]:g}, or take --aim bytes away",
+            )
+
+    def _percent_off(self, broker: int, held: int) -> float:
+        """Return how far from its share a broker is, rounded up to a tenth."""
+        share = self.shares.get(broker, 0.0)
+        return ceil(1000 * abs(held - share) / share) / 10 if share else 100.0
 
 
 def byte_limits(problem: Problem) -> ByteLimits:
@@ -70,8 +84,9 @@ def byte_limits(problem: Problem) -> ByteLimits:
     least: dict[int, int] = {}
     most: dict[int, int] = {}
     remaining = problem.remaining
-    if Aim.BYTES in problem.aim:
-        for broker, share in _shares(problem).items():
+    shares = _shares(problem) if Aim.BYTES in problem.aim else {}
+    if shares:
+        for broker, share in shares.items():
             slack = share * problem.tolerance_percent / 100
             least[broker], most[broker] = -int(-(share - slack) // 1), int(share + slack)
         _spare_givers(problem, least, most)
@@ -90,7 +105,7 @@ def byte_limits(problem: Problem) -> ByteLimits:
             # A plan that only does what is forced empties no broker that was too full before.
             bound = capacity if problem.aim else max(capacity, held[broker])
             most[broker] = min(most.get(broker, bound), bound)
-    return ByteLimits(least, most)
+    return ByteLimits(least, most, shares)
 
 
 def _spare_givers(problem: Problem, least: dict[int, int], most: dict[int, int]) -> None:
@@ -127,23 +142,75 @@ def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def _shares(problem: Problem) -> dict[int, float]:
-    """Return each broker's share of the bytes: the mean, where no rack has to hold more or can only hold less.
+    """Return each broker's level share of the bytes: the mean, as far as racks, pins and targets allow it.
 
-    A rack holds no more than one replica of every partition while replicas do not share racks.
+    The j largest racks hold no more than j replicas of a partition, and as many more as it may share racks. Those that
+    can hold the least for each broker are filled first; the others share what is left.
     """
     racks: dict[int, list[int]] = {}
     for broker in problem.remaining:
         racks.setdefault(problem.brokers[broker].rack, []).append(broker)
-    whole = float(sum((one.size or 0) * one.factor for one in problem.partitions))
-    is_shared = any(one.shared_racks_max for one in problem.partitions if one.is_movable)
-    room = float("inf") if is_shared else float(sum(one.size or 0 for one in problem.partitions))
+    ordered = sorted(racks.values(), key=lambda ones: (-len(ones), ones))
+    low, high = _least_and_most(problem)
+    room = _room(problem, [len(ones) for ones in ordered])
     shares: dict[int, float] = {}
-    for members in sorted(racks.values(), key=lambda ones: (-len(ones), ones)):
-        left = sum(len(ones) for ones in racks.values()) - len(shares)
-        share = min(whole / left, room / len(members))
-        shares.update(dict.fromkeys(members, share))
-        whole -= share * len(members)
+    start = 0
+    while start < len(ordered):
+        filled = sum(shares.values())
+        ends = range(start + 1, len(ordered) + 1)
+        members = {end: [b for ones in ordered[start:end] for b in ones] for end in ends}
+        levels = {end: _water_level([(low[b], high[b]) for b in members[end]], room[end] - filled) for end in ends}
+        start = min(ends, key=lambda end: (levels[end], -end))
+        shares.update({b: min(high[b], max(low[b], levels[start])) for b in members[start]})
     return shares
+
+
+def _least_and_most(problem: Problem) -> tuple[list[int], list[int]]:
+    """Return what brokers hold whatever the plan does, and what they would hold with all that may come to them."""
+    low, high = [0] * len(problem.brokers), [0] * len(problem.brokers)
+    for one in problem.partitions:
+        size = one.size or 0
+        for broker in bits(one.must_hold):
+            low[broker] += size
+        for broker in bits(one.may_hold):
+            high[broker] += size
+    return low, high
+
+
+def _room(problem: Problem, rack_sizes: Sequence[int]) -> list[int]:
+    """Return what the first j racks can hold, for every j from 0 on; the last is all that the brokers will hold."""
+    remaining = mask_of(problem.remaining)
+    wanted: dict[tuple[int, int], int] = {}
+    for one in problem.partitions:
+        count = one.factor - (one.must_hold & ~remaining).bit_count()
+        wanted[count, one.shared_racks_max] = wanted.get((count, one.shared_racks_max), 0) + (one.size or 0)
+    room = [0]
+    for racks, brokers in enumerate(accumulate(rack_sizes), 1):
+        is_last = racks == len(rack_sizes)
+        room.append(
+            sum(
+                size * (count if is_last else min(count, racks + shared, brokers))
+                for (count, shared), size in wanted.items()
+            )
+        )
+    return room
+
+
+def _water_level(bounds: Sequence[tuple[int, int]], whole: float) -> float:
+    """Return the level at which brokers, each within its bounds, hold ``whole`` together."""
+    ends = sorted({float(end) for pair in bounds for end in pair})
+
+    def held(level: float) -> float:
+        return sum(min(high, max(low, level)) for low, high in bounds)
+
+    place = bisect_left(ends, whole, key=held)
+    if place == 0:
+        return ends[0]
+    if place == len(ends):
+        return ends[-1]
+    below, above = ends[place - 1], ends[place]
+    rising = sum(low <= below and high >= above for low, high in bounds)
+    return below + (whole - held(below)) / rising if rising else below
 
 
 def _rack_of(problem: Problem, broker: int) -> str:

@@ -19,7 +19,7 @@ from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
 
-_REST_S = 5.0
+_REST_S = 2.0
 """The work of so many seconds is enough to tell how many moves a cap leaves."""
 
 
@@ -53,7 +53,7 @@ class _Planner:
         limits = byte_limits(problem)
         solved = solve(problem, limits, self.built.options.time_limit_s, self.progress)
         after = solved.after
-        limits.check(problem, after)
+        limits.check(problem, after, is_impossible=solved.is_impossible)
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
         remaining = 0
         if problem.is_capped:
@@ -65,7 +65,7 @@ class _Planner:
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 
     def _remaining_moves(self, solved: Solved, after: Lists) -> int:
-        """Return how many moves are left: those of the whole plan, or the fewest that go on from where a cap ends."""
+        """Return how many moves are left: those of the whole plan, or about the fewest from where a cap ends."""
         problem = self.built.problem
         every = list(zip(problem.partitions, after, solved.after, strict=True))
         if all(lists in (one.current, planned) for one, lists, planned in every):
@@ -74,7 +74,8 @@ class _Planner:
         rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
         limit = self.built.options.time_limit_s
         limit = _REST_S if limit is None else min(limit, _REST_S)
-        return costs_of(rest, solve(rest, byte_limits(rest), limit, _silent).after).moves
+        found = solve(rest, byte_limits(rest), limit, _silent, is_rough=True)
+        return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
 
     def _score(self, after: Lists, solved: Solved, remaining: int) -> Score:
         problem, options = self.built.problem, self.built.options

@@ -7,7 +7,7 @@ no more than ``shared_racks_max`` times (members less distinct racks). Masks are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.common.model import TopicPartition
 from plans.options import Aim, Minimise, Replacement
@@ -60,14 +60,15 @@ class Problem:
     replacements: tuple[Replacement, ...] = ()
     max_moves: int | None = None
     max_bytes: int | None = None
+    remaining: tuple[int, ...] = field(init=False, compare=False)
+    movable: tuple[int, ...] = field(init=False, compare=False)
+    """The indexes of partitions that may move. They are asked for once per partition, so they are kept."""
 
-    @property
-    def remaining(self) -> list[int]:
-        return [index for index, broker in enumerate(self.brokers) if broker.remains]
-
-    @property
-    def movable(self) -> list[int]:
-        return [index for index, partition in enumerate(self.partitions) if partition.is_movable]
+    def __post_init__(self) -> None:
+        remaining = tuple(index for index, broker in enumerate(self.brokers) if broker.remains)
+        movable = tuple(index for index, partition in enumerate(self.partitions) if partition.is_movable)
+        object.__setattr__(self, "remaining", remaining)
+        object.__setattr__(self, "movable", movable)
 
     @property
     def has_sizes(self) -> bool:

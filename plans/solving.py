@@ -30,7 +30,8 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Solved:
     """The lists of all partitions, and what is proven: ``first`` of the figure that is minimised first,
-    ``least_leader_changes`` of plans that achieve it. ``is_level``: the aim is met."""
+    ``least_leader_changes`` of plans that achieve it. ``is_level``: the aim is met. ``is_impossible``: no plan keeps
+    all limits."""
 
     after: tuple[tuple[int, ...], ...]
     is_level: bool
@@ -41,6 +42,7 @@ class Solved:
     least_leader_changes: int
     solver: str
     notes: tuple[str, ...]
+    is_impossible: bool = False
 
     def bounds(self, problem: Problem) -> Bounds:
         """Return the bounds of each figure by itself."""
@@ -52,9 +54,16 @@ class Solved:
         return found
 
 
-def solve(problem: Problem, limits: ByteLimits, time_limit_s: float | None, progress: Progress) -> Solved:
-    """Return the best placement that can be found, with bounds."""
-    return _Solver(problem, limits, time_limit_s, progress).solve()
+def solve(
+    problem: Problem,
+    limits: ByteLimits,
+    time_limit_s: float | None,
+    progress: Progress,
+    *,
+    is_rough: bool = False,
+) -> Solved:
+    """Return the best placement that can be found, with bounds. ``is_rough``: a good one is enough, without a proof."""
+    return _Solver(problem, limits, time_limit_s, progress, is_rough).solve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class _Proven:
     leader_changes: int | None = None
     solver: str = HEURISTIC
     notes: tuple[str, ...] = ()
+    is_impossible: bool = False
 
     def tightened(self, first: int | None, leader_changes: int | None) -> _Proven:
         """Return what is proven with a further proof. Leader changes are those of plans at the larger bound."""
@@ -98,6 +108,7 @@ class _Solver:
     limits: ByteLimits
     time_limit_s: float | None
     progress: Progress
+    is_rough: bool = False
 
     def solve(self) -> Solved:
         problem = self.problem
@@ -120,6 +131,7 @@ class _Solver:
             least_leader_changes=max(counted.leader_changes, proven.leader_changes or 0),
             solver=proven.solver,
             notes=proven.notes,
+            is_impossible=proven.is_impossible,
         )
 
     def _levels(self, held: list[int], kind: Aim) -> Levels | None:
@@ -159,11 +171,12 @@ class _Solver:
         outcome = Search(model, solution, is_level, work, self.progress, share=3 if is_small(problem) else 1).run()
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
         proven = _Proven(outcome.bound, outcome.leader_bound, EXACT)
-        if best.is_proven(problem, proven) or not is_small(problem) or work.is_over:
+        if self.is_rough or best.is_proven(problem, proven) or not is_small(problem) or work.is_over:
             return best.solution, proven
         self.progress("one program over every choice")
         outcome = WholeProgram(model, best.solution, best.is_good, work).run()
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
+        proven = replace(proven, is_impossible=outcome.is_impossible and not best.is_good)
         return best.solution, proven.tightened(outcome.bound, outcome.leader_bound)
 
     def _better(

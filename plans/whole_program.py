@@ -17,7 +17,7 @@ import numpy as np
 
 from plans.columns import Model
 from plans.construction import Solution, choose_leaders
-from plans.exact import CHECK, Outcome, new_solver, run_limited
+from plans.exact import Outcome, new_solver, run_limited
 from plans.options import Aim
 from plans.problem import Problem
 from plans.work import Work
@@ -86,6 +86,8 @@ class WholeProgram:
         is_counted = len(set(weights)) == 1
         share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (1, None)
         found, dual = self._minimise(costs, share, is_enough)
+        if self._is_impossible():
+            return Outcome(None, None, None, is_impossible=True)
         grain = gcd(*weights) or 1
         least = max(0, ceil((dual - _NOISE) * unit / grain)) * grain
         if is_counted and found is not None:
@@ -106,10 +108,12 @@ class WholeProgram:
             self._begin_again(costs, self._first(found) - 0.5)
             fewer, _ = self._minimise(costs)
             if fewer is None:
-                is_proven = self._solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
-                return found, self._first(found) if is_proven else least
+                return found, self._first(found) if self._is_impossible() else least
             found = fewer
         return found, least
+
+    def _is_impossible(self) -> bool:
+        return bool(self._solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
 
     def _begin_again(self, costs: Any, most: float) -> None:
         """Let the figure be no more than this. The solver is a new one, for one that was interrupted stays so."""
@@ -192,7 +196,7 @@ class WholeProgram:
             given = highspy.HighsSolution()
             given.col_value = self._values(self.start)
             solver.setSolution(given)
-        self.work.spend(CHECK * run_limited(solver, self.work.left // CHECK // share, is_enough))
+        run_limited(solver, self.work, share, is_enough)
         info = solver.getInfo()
         bound = float(info.mip_dual_bound)
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

@@ -128,3 +128,9 @@ def test_the_best_plan_within_a_cap(name: str, strategy: Strategy, options: Plan
     assert score.bytes <= options.max_bytes
     if Aim.LEADERS in (options.aim or ()):
         assert score.after.leader_range == 1
+
+
+def test_the_later_aims_of_a_cap_are_looked_at_though_an_earlier_one_took_its_part_of_the_work() -> None:
+    options = PlanOptions(aim=(*LEVEL, Aim.BYTES), minimise=Minimise.MOVES, max_bytes=20_000_000_000)
+    score = make_plan(scenario("s5_rebalance_skew"), Strategy.REBALANCE, options).plan.klamm.score
+    assert (score.moves, score.leader_changes) == (91, 65)

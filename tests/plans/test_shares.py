@@ -1,0 +1,69 @@
+"""What level means where racks, pins and targets allow no mean: the shares of bytes, replicas and leaders."""
+
+from __future__ import annotations
+
+import pytest
+from small_clusters import cluster
+
+from plans.building import build_problem
+from plans.errors import Infeasible
+from plans.levels import fixed_counts, leader_items, levels_of
+from plans.loads import byte_limits
+from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.planning import make_plan
+
+BYTES = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES)
+
+
+def test_a_small_rack_holds_a_replica_of_every_partition() -> None:
+    """Three replicas on two racks: each rack has one at least, so broker 1 has a third of all bytes."""
+    snapshot = cluster(
+        {1: "a", 2: "b", 3: "b", 4: "b", 5: "b"},
+        {"t": [(1, 2, 3), (1, 4, 5), (1, 2, 4), (1, 3, 5)]},
+        {"t": [10, 10, 10, 10]},
+    )
+    shares = byte_limits(build_problem(snapshot, Strategy.REBALANCE, BYTES).problem).shares
+    assert shares == {0: 40.0, 1: 20.0, 2: 20.0, 3: 20.0, 4: 20.0}
+    made = make_plan(snapshot, Strategy.REBALANCE, BYTES)
+    assert (made.plan.partitions, made.plan.klamm.score.is_optimal) == ((), True)
+
+
+def test_brokers_that_are_no_targets_leave_their_share_to_the_others() -> None:
+    snapshot = cluster(dict.fromkeys((1, 2, 3, 4)), {"t": [(1,), (1,), (2,), (2,)]}, {"t": [10, 10, 10, 10]})
+    options = PlanOptions(brokers=(3, 4), aim=(Aim.BYTES,), minimise=Minimise.MOVES)
+    made = make_plan(snapshot, Strategy.MOVE, options)
+    assert [row.bytes_after for row in made.plan.klamm.score.brokers] == [0, 0, 20, 20]
+
+
+def test_what_is_pinned_is_no_reason_to_call_the_others_too_full() -> None:
+    snapshot = cluster(dict.fromkeys((1, 2, 3)), {"t": [(1,), (2,), (2,), (2,)]}, {"t": [100, 10, 10, 10]})
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES, pins=("t-0",), tolerance_percent=40)
+    made = make_plan(snapshot, Strategy.REBALANCE, options)
+    assert [row.bytes_after for row in made.plan.klamm.score.brokers] in ([100, 20, 10], [100, 10, 20])
+
+
+def test_leaders_that_do_not_move_are_not_passed_on() -> None:
+    """One leader may move. On the cluster the most even counts have it on broker 1 or on broker 4, never on 2 or 3."""
+    snapshot = cluster({1: "a", 2: "b", 3: "b", 4: "b"}, {"fixed": [(2, 3), (3, 2), (3, 2)], "t": [(1, 4)]})
+    options = PlanOptions(aim=(Aim.LEADERS,), exclude_topics=("fixed",), minimise=Minimise.MOVES)
+    problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
+    levels = levels_of(problem, leader_items(problem, [0b1001]), fixed_counts(problem, leaders=True))
+    assert levels.low == {0: 0, 1: 1, 2: 2, 3: 0}
+    assert levels.high == {0: 1, 1: 1, 2: 2, 3: 1}
+
+
+def test_that_there_is_no_plan_is_told_with_a_tolerance_that_has_one() -> None:
+    snapshot = cluster(dict.fromkeys((1, 2)), {"t": [(1,), (1,), (2,)]}, {"t": [50, 20, 10]})
+    with pytest.raises(Infeasible) as told:
+        make_plan(snapshot, Strategy.REBALANCE, BYTES)
+    assert str(told.value).startswith("no plan brings bytes within 5 % of their shares")
+    assert "--tolerance 25" in str(told.value.hint)
+    enough = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES, tolerance_percent=25)
+    assert make_plan(snapshot, Strategy.REBALANCE, enough).plan.klamm.score.moves == 1
+
+
+def test_which_partitions_may_move_is_counted_once() -> None:
+    """Counted anew for each partition, it took most of the time of a large plan."""
+    problem = build_problem(cluster({1: None}, {"t": [(1,)]}), Strategy.REBALANCE, PlanOptions()).problem
+    assert problem.movable is problem.movable
+    assert problem.remaining is problem.remaining
