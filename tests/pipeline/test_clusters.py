@@ -249,3 +249,13 @@ def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:
         assert ran.code == 0, ran.err
         assert ran.json["path"] == name
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("out", "told"), [("absent/x.zip", "no such folder: absent"), ("there", "this is a folder: there")]
+)
+def test_an_archive_has_its_place(tmp_path: Path, out: str, told: str) -> None:
+    (tmp_path / "there").mkdir()
+    ran = klamm("spark", "package", "--out", out, "-o", "json", folder=tmp_path)
+    assert (ran.code, ran.error["message"]) == (2, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
