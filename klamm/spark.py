@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +98,8 @@ def register(spark: SparkSession) -> None:
             f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:{pyspark.__version__}"
         )
     _ship(spark)
-    spark.dataSource.register(KafkaDataSource)
+    with _found_by_planners(spark):
+        spark.dataSource.register(KafkaDataSource)
 
 
 def klamm_kafka(spark: SparkSession) -> str:
@@ -295,10 +298,8 @@ def _told(function: Any, *arguments: Any, **named: Any) -> Any:
 
 def _ship(spark: SparkSession) -> None:
     """Give executors the code, unless they run in this machine's own Python."""
-    context = getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
-    if context is not None and _runs_here(context):
-        return
-    if context is not None and any(str(name).endswith(_ARCHIVE) for name in context._python_includes):
+    context = _context(spark)
+    if context is not None and (_runs_here(context) or _has_archive(context)):
         return
     # Executors that start later fetch it from here, so it stays until the program ends.
     folder = tempfile.mkdtemp(prefix="klamm-")
@@ -312,6 +313,37 @@ def _ship(spark: SparkSession) -> None:
         spark.addArtifacts(archive, pyfile=True)
     else:
         context.addPyFile(archive)
+
+
+@contextmanager
+def _found_by_planners(spark: SparkSession) -> Iterator[None]:
+    """Let processes of a source that is registered here find the archive.
+
+    The process that plans a stream runs beside this one, in the executors' Python. Spark has it look for archives in a
+    folder of its own, where none is. On executors that path leads nowhere, and they have the archive anyway.
+    """
+    context = _context(spark)
+    if context is None or not _has_archive(context):
+        yield
+        return
+    from pyspark import SparkFiles
+
+    before = context.environment
+    paths = [SparkFiles.get(_ARCHIVE), before.get("PYTHONPATH")]
+    context.environment = before | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    try:
+        yield
+    finally:
+        context.environment = before
+
+
+def _context(spark: SparkSession) -> Any:
+    """Return the driver's side of Spark; None where that is elsewhere, with Spark Connect."""
+    return getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
+
+
+def _has_archive(context: Any) -> bool:
+    return any(str(name).endswith(_ARCHIVE) for name in context._python_includes)
 
 
 def _runs_here(context: Any) -> bool:

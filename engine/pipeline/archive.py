@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import engine
+from engine.common.errors import OperationError
 
 _DOOR = ("__init__.py", "_path.py", "spark.py")
 _DATE = (2020, 1, 1, 0, 0, 0)
@@ -20,8 +21,13 @@ def write_archive(path: Path) -> int:
     """Write the archive, which is there only once it is whole; return how many files are in it.
 
     Raises:
+        OperationError: there is a folder of this name, or no folder for it.
         OSError: it cannot be written.
     """
+    if path.is_dir():
+        raise OperationError(f"this is a folder: {path}", hint="name a file in it")
+    if not path.parent.is_dir():
+        raise OperationError(f"no such folder: {path.parent}", hint="make it first")
     code = Path(engine.__file__).parents[1]
     door = code / "klamm" if (code / "klamm").is_dir() else code.parent
     files = {f"klamm/{name}": door / name for name in _DOOR}

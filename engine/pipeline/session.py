@@ -166,6 +166,10 @@ def tasks_watched(spark: SparkSession, on_progress: OnProgress) -> Iterator[None
         watcher.join()
 
 
+_QUERY = "=== Streaming Query ==="
+"""After this line Spark describes a query that failed: its plan, and where it stood."""
+
+
 def reason_of(error: BaseException) -> str:
     """Return in one line why something failed in Spark: what Python code raised in a worker, else the JVM's words."""
     text = str(error)
@@ -173,6 +177,7 @@ def reason_of(error: BaseException) -> str:
     if java is not None:
         with suppress(Exception):
             text = str(java.getMessage() or java.toString())
+    text = text.partition(_QUERY)[0]
     if "Traceback (most recent call last)" in text:
         raised: list[str] = re.findall(r"^[A-Za-z_][\w.]*: (.+)$", text, re.MULTILINE)
         if raised:

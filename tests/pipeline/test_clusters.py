@@ -38,6 +38,7 @@ from pathlib import Path
 import dying
 import klamm._path
 from klamm.spark import register
+from pyspark.sql.functions import udf
 
 from cli.main import main
 from engine.admin.state_changes.find_logs import find_logs
@@ -61,14 +62,19 @@ with spark_session("test", options, java_home=Path(given["java_home"])) as spark
     register(spark)
     data = spark.read.format("klamm-kafka").options(**given["options"]).load()
     values = sorted(bytes(row.value).decode() for row in data.collect())
+    spark.sparkContext.addPyFile(dying.__file__)
+    stream = spark.readStream.format("klamm-kafka").options(**given["options"], startingOffsets="earliest").load()
+    read = stream.select(udf(dying.read, "binary", useArrow=False)("value").alias("value")).writeStream.format("memory")
+    read.queryName("streamed").trigger(availableNow=True).start().awaitTermination()
+    streamed = sorted(bytes(row.value).decode() for row in spark.table("streamed").collect())
     plan = plan_merge(look_at_logs(find_logs([Path(given["logs"])])), MergeWish())
     result = merge_logs(spark, plan, Path(given["out"]), piece_bytes=50_000)
     words = ["--single", "--topic", "orders", "--partition", "7", "--quiet"]
     assert main(["spark", "merge", given["logs"], "--out", given["out"] + "-7", *words]) == 0
-    spark.sparkContext.addPyFile(dying.__file__)
     log_merge.write_part = dying.write_part
     merge_logs(spark, plan, Path(given["out"] + "-killed"), piece_bytes=50_000)
-print(json.dumps({"found": missing, "values": values, "parts": [str(part) for part in result.parts]}))
+parts = [str(part) for part in result.parts]
+print(json.dumps({"found": missing, "values": values, "streamed": streamed, "parts": parts}))
 """
 DYING = """\
 import os
@@ -77,26 +83,38 @@ from pathlib import Path
 
 import klamm._path
 
-from engine.pipeline import log_merge
+
+def read(value):
+    \"""Passes a value on; the first that comes here takes the executor with it.\"""
+    die("reading")
+    return value
 
 
 def write_part(task):
     \"""Writes a part; the first that writes the third one takes its executor with it when a piece of it is written.\"""
-    if task.path.name == "part-00002.log" and not DIED.exists():
+    from engine.pipeline import log_merge
+
+    text_chunks = log_merge.text_chunks
+
+    def until_death(batches):
+        yield next(chunks := text_chunks(batches))
+        die("merging")
+        yield from chunks
+
+    if task.path.name == "part-00002.log":
         log_merge.text_chunks = until_death
     return log_merge.write_part(task)
 
 
-def until_death(batches):
-    yield next(text_chunks(batches))
-    DIED.touch()
+def die(when):
+    try:
+        (FOLDER / when).touch(exist_ok=False)
+    except FileExistsError:
+        return
     daemon = os.getppid()
     executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
     for process in (executor, daemon, os.getpid()):
         os.kill(process, signal.SIGKILL)
-
-
-text_chunks = log_merge.text_chunks
 """
 
 
@@ -194,7 +212,8 @@ def test_executors_without_klamm(
     logs = tmp_path / "logs"
     write_logs(logs, random.Random(8), brokers=2, entries=2000, disorder=2, is_gzip=True)
     (tmp_path / "job.py").write_text(JOB)
-    (tmp_path / "dying.py").write_text(f"{DYING}DIED = Path({str(tmp_path / 'died')!r})\n")
+    (tmp_path / "died").mkdir()
+    (tmp_path / "dying.py").write_text(f"{DYING}\n\nFOLDER = Path({str(tmp_path / 'died')!r})\n")
     with cluster(tmp_path) as master:  # type: ignore[operator]
         given = {
             "master": master,
@@ -213,9 +232,11 @@ def test_executors_without_klamm(
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["found"] == [False, False, False], "the executors' Python must not have klamm, nor its libraries"
     assert found["values"] == sorted(str(number) for number in range(100))
+    assert found["streamed"] == found["values"], "each record once, though an executor died while it read"
     assert b"".join(Path(part).read_bytes() for part in found["parts"]) == locally(plan_of(logs))
     assert (tmp_path / "out-7").read_bytes() == locally(plan_of(logs, topics=["orders"], partitions=["7"]))
-    assert (tmp_path / "died").exists(), "an executor died in the middle of a part"
+    died = sorted(path.name for path in (tmp_path / "died").iterdir())
+    assert died == ["merging", "reading"], "an executor died in the middle of each"
     after = sorted(path.name for path in (tmp_path / "out-killed").iterdir())
     assert after == ["_SUCCESS", *(Path(part).name for part in found["parts"])]
     assert b"".join((tmp_path / "out-killed" / name).read_bytes() for name in after) == locally(plan_of(logs))
@@ -228,3 +249,13 @@ def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:
         assert ran.code == 0, ran.err
         assert ran.json["path"] == name
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("out", "told"), [("absent/x.zip", "no such folder: absent"), ("there", "this is a folder: there")]
+)
+def test_an_archive_has_its_place(tmp_path: Path, out: str, told: str) -> None:
+    (tmp_path / "there").mkdir()
+    ran = klamm("spark", "package", "--out", out, "-o", "json", folder=tmp_path)
+    assert (ran.code, ran.error["message"]) == (2, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]

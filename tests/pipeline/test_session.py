@@ -117,6 +117,10 @@ def test_the_reason_is_one_line() -> None:
         '  File "x.py", line 1, in f\nklamm.spark.KafkaSourceError: no such topic: t\n\n\tat java.lang.Thread.run\n'
     )
     assert reason_of(Exception(text)) == "no such topic: t"
+    query = "\n=== Streaming Query ===\nIdentifier: q [id = 1, runId = 2]\n\nCurrent State: ACTIVE\n"
+    stream = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+    assert reason_of(Exception(f"{stream}{text} SQLSTATE: 38000{query}")) == "no such topic: t"
+    assert reason_of(Exception(f"{stream}no space SQLSTATE: XXKST{query}")) == f"{stream}no space SQLSTATE: XXKST"
     assert reason_of(Exception("\nJob aborted\nmore")) == "Job aborted"
     assert reason_of(Exception()) == "Exception"
 
