@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.rules import LagStatus
 from engine.admin.watch.frame import Stage, WatchedGroup
@@ -220,8 +221,21 @@ def _group_summary(view: View, width: int) -> list[Line]:
     past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]
     if not group.members:
         return [first, *past]
-    who = ", ".join(f"{plain(m.client_id)} at {plain(m.host)} ({len(m.assignment or ())})" for m in group.members[:6])
+    who = ", ".join(_member_text(member) for member in group.members[:6])
     return [first, line((f"members: {who}", Tone.QUIET)), *past]
+
+
+def _member_text(member: GroupMember) -> str:
+    return f"{plain(member.client_id)} at {plain(member.host)} ({len(member.assignment or ())})"
+
+
+def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
+    """Return a line for each member, with how many partitions it reads."""
+    if not group.members:
+        return [line(("not known" if group.members is None else "nobody", Tone.QUIET))]
+    lines = [line(_member_text(member)) for member in group.members[:lines_max]]
+    more = len(group.members) - len(lines)
+    return [*lines, line((f"and {count(more)} more", Tone.QUIET))] if more else lines
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:
