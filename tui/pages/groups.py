@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.rules import LagStatus
-from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
+from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.pages.timeline import change_text
@@ -134,12 +135,13 @@ def _summary(view: View, width: int) -> list[Line]:
         return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_bad for group in frame.groups)
     lag = view.board.lag
-    return [
-        line(
-            f"{count(len(frame.groups))} groups, {count(lag)} records behind   ",
-            (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
-        )
+    words = [
+        line(f"{count(len(frame.groups))} groups, {count(lag)} records behind"),
+        line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
+    if frame.link(Side.WIRE).state is LinkState.UNUSED:
+        words.append(line(("only groups in ZooKeeper, without lag: brokers are not to be asked", Tone.QUIET)))
+    return wrapped(words, width)
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
