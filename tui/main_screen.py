@@ -27,6 +27,7 @@ from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.pace import change_rate, seek, step
 from tui.pages import logs, overview, replicas
 from tui.pages.all_pages import pages_of
+from tui.pages.asides import aside_of
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
 from tui.partition_logs import PartitionLogs
@@ -36,6 +37,7 @@ from tui.table_model import TableModel
 from tui.units import plain
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
+from tui.widgets.table_room import TableRoom
 from tui.work import Work
 
 if TYPE_CHECKING:
@@ -56,15 +58,14 @@ class MainScreen(Screen[None]):
     #summary { padding: 0 2; }
     #summary.-shown { margin-bottom: 1; }
     #overview { height: 1fr; }
-    #table { height: 1fr; }
     #filter { height: 1; border: none; padding: 0 2; background: $panel; display: none; }
     #filter:focus { border: none; }
     #filter.-shown { display: block; }
     #footer { background: $panel; }
     #small { display: none; height: 1fr; padding: 1 2; }
-    #table.-hidden, #overview.-hidden { display: none; }
+    #room.-hidden, #overview.-hidden { display: none; }
     MainScreen.-small #small { display: block; }
-    MainScreen.-small #table, MainScreen.-small #overview, MainScreen.-small #summary, MainScreen.-small #tabs,
+    MainScreen.-small #room, MainScreen.-small #overview, MainScreen.-small #summary, MainScreen.-small #tabs,
     MainScreen.-small #footer, MainScreen.-small #filter, MainScreen.-small #title, MainScreen.-small #status {
         display: none;
     }
@@ -125,7 +126,7 @@ class MainScreen(Screen[None]):
         yield KeyBar(id="tabs")
         yield LinesView(id="summary")
         yield LinesView(id="overview")
-        yield LineTable(id="table")
+        yield TableRoom(id="room")
         yield Input(placeholder="text   !text leaves out   ~text is fuzzy", id="filter")
         yield LinesView(id="small")
         yield KeyBar(id="footer")
@@ -164,7 +165,7 @@ class MainScreen(Screen[None]):
         is_overview = self.location.page == "overview"
         table = self.query_one(LineTable)
         # By class: a style of its own would show it on a terminal that is too small, too.
-        table.set_class(is_overview, "-hidden")
+        self.query_one("#room").set_class(is_overview, "-hidden")
         self.query_one("#overview").set_class(not is_overview, "-hidden")
         if not is_overview:
             self.draw_table(is_new_data=False)
@@ -212,10 +213,9 @@ class MainScreen(Screen[None]):
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
 
     def draw_table(self, *, is_new_data: bool) -> None:
-        """Draw the summary and the rows."""
+        """Draw the rows, and what stands around them."""
         page = self._pages[self.location.page]
         view = self.view
-        self._show_summary(page.summary(view, self.size.width - 4))
         rows = page.rows(view)
         if self.shows_only_trouble and page.is_trouble is not None:
             is_trouble = page.is_trouble
@@ -224,6 +224,12 @@ class MainScreen(Screen[None]):
         table = self.query_one(LineTable)
         if table.model is self.model:
             table.refresh_rows(is_new_data=is_new_data)
+        self._draw_around()
+
+    def _draw_around(self) -> None:
+        view, page, item = self.view, self.location.page, self.model.cursor_item
+        self._show_summary(self._pages[page].summary(view, self.size.width - 4))
+        self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
 
     def _show_summary(self, lines: list[Line]) -> None:
         summary = self.query_one("#summary", LinesView)
@@ -266,9 +272,8 @@ class MainScreen(Screen[None]):
         self.perform("row.open")
 
     def on_line_table_moved(self) -> None:
-        """Say why another partition moves, where a plan says that."""
-        if self.location.page == "plans":
-            self._show_summary(self._pages["plans"].summary(self.view, self.size.width - 4))
+        """Say what there is to say of another row."""
+        self._draw_around()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         """A click on a title sorts by it."""
@@ -329,8 +334,7 @@ class MainScreen(Screen[None]):
         if self.location.page == "logs" and item is not None:
             self.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
             return
-        location = None if item is None else self._pages[self.location.page].opens(self.view, item)
-        if location is not None:
+        if item is not None and (location := self._pages[self.location.page].opens(self.view, item)) is not None:
             self.go_to(location)
 
     def _partition_log(self) -> None:

@@ -51,7 +51,9 @@ class DashboardSpeller:
 
 def spelled(text: Words) -> str:
     """Return what the engine tells a person, in the dashboard's words."""
-    return plain(text if isinstance(text, str) else text.spell(_SPELLER))
+    whole = plain(text if isinstance(text, str) else text.spell(_SPELLER))
+    # Several commands may be one screen here.
+    return "; ".join(dict.fromkeys(whole.split("; ")))
 
 
 _SPELLER = DashboardSpeller()

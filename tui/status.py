@@ -95,7 +95,11 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         link = frame.link(side)
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
             spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
+    # What a lost side cannot tell needs no words of its own; ``i`` shows each stage.
+    said = [link.cause for link in frame.links.values() if link.cause]
     for stage, status in _stages_of_cluster(frame):
+        if spans and any(cause in status.error for cause in said):
+            continue
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
             spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))

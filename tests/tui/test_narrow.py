@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
+from engine.admin.watch.frame import Stage, StageSource, StageStatus
 from tui.board import Board
 from tui.lines import Line, width_of
 from tui.location import Location
-from tui.pages import brokers, reassignments, topics
+from tui.pages import brokers, groups, reassignments, topics
 from tui.pages.overview import overview_lines
 from tui.pages.page import Page, View
 
@@ -74,3 +78,14 @@ def test_all_brokers_have_a_chart_or_none_has() -> None:
     for height in range(12, 50):
         drawn = [text for text in texts(overview_lines(board, 80, height)) if text.startswith("   broker ")]
         assert len(drawn) in (0, len(board.live)), height
+
+
+def test_without_brokers_the_groups_say_which_they_are() -> None:
+    told = "only groups in ZooKeeper, without lag: brokers are not to be asked"
+    for has_wire in (True, False):
+        board = board_of(FakeFeed(FakeCluster(has_wire=has_wire), plays=False), 1)
+        assert board.frame is not None
+        stages = {**board.frame.stages, Stage.GROUPS: StageStatus(StageSource.POLL, read_at_ms=1)}
+        board.take(replace(board.frame, sequence=board.frame.sequence + 1, stages=stages))
+        (summary,) = texts(groups.PAGE.summary(View(board, Location("groups")), 120))
+        assert (told in summary) is not has_wire

@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, line, wrapped
+from tui.lines import Line, folded, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.presenters.causes import missing_brokers
@@ -18,6 +18,8 @@ from tui.presenters.leadership import leadership
 from tui.presenters.restarts import RestartAdvice, Verdict, restart_board
 from tui.table_model import Rows
 from tui.units import count, percent, plain, short_count, size, span
+
+_RESTART_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def items_of(board: Board) -> list[BrokerItem]:
     if frame is None or frame.cluster is None:
         return []
     total, live = board.total, {broker.id: broker for broker in board.brokers}
-    mean = board.replicas.total() / len(live) if live else 0
+    # A dead broker's replicas count in the mean, so it counts, too; or all others would seem to carry too little.
+    mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
     advice = {one.broker: one for one in restart_board(frame, total).brokers}
     imbalance = {one.broker: one.imbalance_percent for one in leadership(frame, total).brokers}
     full_in = _full_in(board)
@@ -194,7 +197,7 @@ def _summary(view: View, width: int) -> list[Line]:
         else ("every leader is the preferred one", Tone.QUIET)
     )
     words = [line(alive), line(back)] + [line((f"E gives back {count(moves)}", Tone.QUIET))] * bool(moves)
-    return [*wrapped(words, width), _restart_line(board), *_causes(board)]
+    return [*wrapped(words, width), *folded(_restart_line(board), width)[:_RESTART_LINES], *_causes(board)]
 
 
 def _restart_line(board: Board) -> Line:

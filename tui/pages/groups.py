@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.admin.cluster.target import Side
+from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.rules import LagStatus
-from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
+from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.pages.timeline import change_text
@@ -133,12 +135,13 @@ def _summary(view: View, width: int) -> list[Line]:
         return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_bad for group in frame.groups)
     lag = view.board.lag
-    return [
-        line(
-            f"{count(len(frame.groups))} groups, {count(lag)} records behind   ",
-            (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
-        )
+    words = [
+        line(f"{count(len(frame.groups))} groups, {count(lag)} records behind"),
+        line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
+    if frame.link(Side.WIRE).state is LinkState.UNUSED:
+        words.append(line(("only groups in ZooKeeper, without lag: brokers are not to be asked", Tone.QUIET)))
+    return wrapped(words, width)
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
@@ -220,8 +223,21 @@ def _group_summary(view: View, width: int) -> list[Line]:
     past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]
     if not group.members:
         return [first, *past]
-    who = ", ".join(f"{plain(m.client_id)} at {plain(m.host)} ({len(m.assignment or ())})" for m in group.members[:6])
+    who = ", ".join(_member_text(member) for member in group.members[:6])
     return [first, line((f"members: {who}", Tone.QUIET)), *past]
+
+
+def _member_text(member: GroupMember) -> str:
+    return f"{plain(member.client_id)} at {plain(member.host)} ({len(member.assignment or ())})"
+
+
+def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
+    """Return a line for each member, with how many partitions it reads."""
+    if not group.members:
+        return [line(("not known" if group.members is None else "nobody", Tone.QUIET))]
+    lines = [line(_member_text(member)) for member in group.members[:lines_max]]
+    more = len(group.members) - len(lines)
+    return [*lines, line((f"and {count(more)} more", Tone.QUIET))] if more else lines
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:

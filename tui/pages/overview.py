@@ -12,6 +12,7 @@ from tui.board import Board, Sample
 from tui.cells import Tone
 from tui.lines import Line, beside, fitted, line
 from tui.pages.groups import status_cell, trend_cell
+from tui.pages.overview_tables import tables
 from tui.pages.timeline import change_text, kind_cell
 from tui.remedies import spelled
 from tui.sparkline import ceiling_of, spark_lines
@@ -21,8 +22,12 @@ WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStat
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
 _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
 _WIDE = 120
+_HUGE = (170, 44)
+"""Columns and lines that have room for brokers and moves, too."""
+_EVENTS_OF_TABLES = 8
 EVENTS_MIN = 3
 """Lines of the last changes, with their heading, that are worth more than a chart of each broker."""
+_NAMES = 4
 _LABEL = 17
 _FIGURE = 7
 
@@ -33,10 +38,14 @@ def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = Tru
     health = _health(board, inner if width < _WIDE else (inner - 3) // 2, 8 if width >= _WIDE else 4, is_seen=is_seen)
     if width >= _WIDE:
         half = (inner - 3) // 2
+        has_tables = width >= _HUGE[0] and height >= _HUGE[1]
         left = [*health, (), *_figures(board, half, columns=2)]
         left += _lists(board, half, height - len(left) - 8)
-        right = _charts(board, inner - half - 3, chart_height=min(6, max(2, (height - 12) // 6)), gap=1)
+        chart_height = min(6, max(2, (height - 12) // 6))
+        right = _charts(board, inner - half - 3, chart_height=chart_height, gap=1, with_brokers=not has_tables)
         top = beside(left, right, left_width=half)
+        if has_tables:
+            top += tables(board, inner, height - len(top) - _EVENTS_OF_TABLES)
     else:
         top = [*health, (), *_figures(board, inner, columns=3), ()]
         top += _charts(board, inner, chart_height=1, lines_max=max(0, height - len(top) - EVENTS_MIN - 2))
@@ -63,9 +72,12 @@ def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[
         told = "   nothing is wrong" if is_seen else ""
         return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
     lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
-    shown = list(health.reasons)[: max(1, (lines_max - 1) // 2)]
-    for reason in shown:
-        lines += _reason(reason, width)
+    # Every reason is worth more than the advice for one; what room is left goes to the advice for the gravest.
+    room = lines_max - 1
+    shown = list(health.reasons)[: room if len(health.reasons) <= room else room - 1]
+    advised = room - len(shown) if len(shown) == len(health.reasons) else 0
+    for index, reason in enumerate(shown):
+        lines += _reason(reason, width)[: 2 if index < advised else 1]
     for finding in board.findings[:2]:
         words = finding.doubt.value.replace("_", " ")
         doubt = line((f"   ? {words}", Tone.BAD), f"  {plain(finding.subject)}: {plain(finding.evidence)}")
@@ -172,7 +184,15 @@ _CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
 _BROKERS_MAX = 12
 
 
-def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0, lines_max: int | None = None) -> list[Line]:
+def _charts(
+    board: Board,
+    width: int,
+    *,
+    chart_height: int,
+    gap: int = 0,
+    lines_max: int | None = None,
+    with_brokers: bool = True,
+) -> list[Line]:
     """Draw what the cluster does, then each broker's share of it on one scale: of all that are shown, or of none."""
     samples = list(board.samples)
     chart = max(8, width - _LABEL - _FIGURE - 2)
@@ -181,6 +201,8 @@ def _charts(board: Board, width: int, *, chart_height: int, gap: int = 0, lines_
         values = [value(sample) for sample in samples]
         top = ceiling_of(max((one for one in values if one is not None), default=None))
         lines += [*_chart(label, values, chart, chart_height, tone, top=top), *[()] * gap]
+    if not with_brokers:
+        return lines
     brokers = sorted(board.live)[:_BROKERS_MAX]
     by_broker = {broker: [sample.in_by_broker.get(broker) for sample in samples] for broker in brokers}
     most = max((value for values in by_broker.values() for value in values if value is not None), default=None)
@@ -245,5 +267,6 @@ def _run_line(run: list[Event]) -> Line:
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
     reasons = {one.reason for one in run}
     why = plain(event.reason) if len(reasons) == 1 else ""
-    names = ", ".join(plain(one.subject) for one in run[::-1][:4])
-    return line(*head, (f"{count(len(run)):>3} times{'':<13}", Tone.STRONG), f"{names}, …  ", (why, Tone.QUIET))
+    names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
+    # Why it happened comes before the names: those are many, and cut first.
+    return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))

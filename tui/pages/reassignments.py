@@ -107,8 +107,8 @@ def _why(item: MoveItem) -> str:
     copy = item.copy
     if copy is None:
         return ""
-    still = f"for {span(copy.stalled_s)}" if copy.stalled_s else ""
-    return " ".join(part for part in (still, copy.reason) if part)
+    still = f"no byte for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
+    return ", ".join(part for part in (copy.reason, still) if part)
 
 
 COLUMNS = (
@@ -150,7 +150,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if not moves.partitions:
         return []
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
-    moving = f"{count(moves.partitions)} partitions moving   "
+    moving = f"{count(moves.partitions)} partition{'s'[: moves.partitions != 1]} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
     # How long it still takes matters more than the bar.
@@ -158,7 +158,8 @@ def _summary(view: View, width: int) -> list[Line]:
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
     lines = [line(moving, (drawn, Tone.ACCENT), told)]
     if moves.stalled_count:
-        lines.append(line((f"{count(moves.stalled_count)} copies stand still", Tone.BAD)))
+        still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
+        lines.append(line((f"{still} still", Tone.BAD)))
     return [*lines, *_throttles(board, moves)]
 
 

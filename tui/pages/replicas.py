@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from engine.common.snapshot import PartitionSnapshot, ReplicaLog
-from tui.board import PartitionItem
+from tui.board import Board, PartitionItem
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
@@ -83,13 +83,14 @@ def chosen(view: View) -> list[PartitionItem]:
 
 
 def _replicas(view: View) -> list[Replica]:
-    frame, found = view.board.frame, chosen(view)
-    if frame is None or not found:
-        return []
-    (item,) = found
-    logs = frame.logs.get(item.name, ())
+    return [replica for item in chosen(view) for replica in replicas_of(view.board, item)]
+
+
+def replicas_of(board: Board, item: PartitionItem) -> list[Replica]:
+    """Return the replicas of a partition, and after them those that are copied to another log dir."""
+    logs = () if board.frame is None else board.frame.logs.get(item.name, ())
     by_broker = {log.broker: log for log in logs if not log.is_future}
-    live = view.board.live
+    live = board.live
     replicas = [Replica(b, item.partition, by_broker.get(b), b in live) for b in item.partition.replicas]
     return replicas + [Replica(log.broker, item.partition, log, log.broker in live) for log in logs if log.is_future]
 

@@ -25,6 +25,8 @@ from tui.units import plain
 GAP = 2
 _MORE = 4
 """The place on the right that says how many columns there is no room for."""
+_AIR = 12
+"""So much wider than its longest text a wide column may be."""
 _MARK = 2
 """The place on the left where a tag or the cursor stands."""
 
@@ -148,12 +150,32 @@ class LineTable(ScrollView, can_focus=True):
             if kept[worst].rank == 0:
                 break
             del kept[worst]
+        kept = self._with_what_fits(kept, room - _MORE)
         self._hidden = len(columns) - len(kept)
         room -= _MORE if self._hidden else 0
-        spare = room - self._needed(kept)
+        spare = min(room - self._needed(kept), self._spread(kept))
         self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
         if spare < 0 or not any(column.is_wide for column in kept):
             self._layout = self._squeezed(room)
+
+    def _with_what_fits(self, kept: Sequence[Column], room: int) -> list[Column]:
+        """Return the columns with those again that were left out for others, and are narrow enough to stay."""
+        columns = self.model.rows.columns
+        names = {column.name for column in kept}
+        for column in sorted(columns, key=lambda one: one.rank):
+            if column.name not in names and self._needed([*kept, column]) <= room:
+                names.add(column.name)
+                kept = [*kept, column]
+        return [column for column in columns if column.name in names]
+
+    def _spread(self, columns: Sequence[Column]) -> int:
+        """Return how far the wide column may spread: to its whole text, and a little; the eye has to find its row."""
+        return max((self._widths[one.name] - self._width_of(one) for one in columns if one.is_wide), default=0) + _AIR
+
+    @property
+    def natural_width(self) -> int:
+        """How many cells it takes to show all columns whole."""
+        return sum(self._widths.get(column.name, 0) + GAP for column in self.model.rows.columns) + _MARK + 1
 
     def _width_of(self, column: Column) -> int:
         return min(self._widths[column.name], 40) if column.is_wide else self._widths[column.name]

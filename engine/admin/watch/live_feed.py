@@ -32,7 +32,7 @@ from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_wit
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
-from engine.admin.watch.shared_cluster import SharedCluster
+from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
@@ -120,7 +120,8 @@ class LiveFeed:
         self._knowledge.states_by_wire = self._uses_wire
         self._board = Board(self._clock, _addresses(target))
         self._wire = _wire_of(target)
-        self._slow = SharedCluster(self._wire.target, self._zk_client, timeout_s=OPERATION_S)
+        shared = self._wire.target if self._uses_wire else target
+        self._slow = SharedCluster(shared, self._zk_client, timeout_s=OPERATION_S)
         """Connections of their own for what takes long: brokers answer in the order of the questions."""
         self._groups: by_wire.GroupReader | None = None
         self._old_groups: OldGroupReader | None = None
@@ -164,8 +165,10 @@ class LiveFeed:
             for one in _WIRE_STAGES:
                 self._spawn(one.stage, partial(self._run_stage, one.stage))
         else:
-            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.GROUPS, Stage.PROBES):
-                self._board.unreadable(stage, "only brokers tell it, and they are not to be asked")
+            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES):
+                self._board.unreadable(stage, BROKERS_NOT_ASKED)
+            # Old groups keep themselves in ZooKeeper.
+            self._spawn(Stage.GROUPS, partial(self._run_stage, Stage.GROUPS))
         if self._queries is not None:
             self._spawn(Stage.SPARK, partial(self._run_stage, Stage.SPARK))
         else:
@@ -253,6 +256,8 @@ class LiveFeed:
             return True
         if stage in _ALSO_WATCHED and self._zookeeper_tells():
             return False
+        if not self._uses_wire:
+            return self._slow.has_zookeeper
         if stage is Stage.PROBES and (self._box.latest is None or self._box.latest.cluster is None):
             return False
         metadata = self._board.stages[Stage.METADATA]
@@ -282,7 +287,7 @@ class LiveFeed:
                 return
             if stage is Stage.LOG_DIRS and self._is_moving():
                 schedule.hasten(_MOVING_LOG_DIRS_MS, cost_ms)
-            if stage is not Stage.SPARK:
+            if stage is not Stage.SPARK and self._uses_wire:
                 board.answered(Side.WIRE)
             board.read(
                 stage, StageSource.POLL, cost_ms=cost_ms, requests=requests, interval_ms=schedule.interval_ms,
@@ -352,7 +357,7 @@ class LiveFeed:
 
     async def _read_groups(self) -> _Told:
         old, missing = await self._read_old_groups()
-        if not self._knowledge.coordinators_may_be_asked():
+        if not self._uses_wire or not self._knowledge.coordinators_may_be_asked():
             self._knowledge.groups = old
             return 0, missing
         wire = await self._slow.wire()

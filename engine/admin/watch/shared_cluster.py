@@ -10,7 +10,10 @@ from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import ClusterTarget
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
     from engine.zk.client import ZkClient
+
+BROKERS_NOT_ASKED = "only brokers tell it, and they are not to be asked"
 
 
 class SharedCluster(Cluster):
@@ -24,6 +27,16 @@ class SharedCluster(Cluster):
     def has_zookeeper(self) -> bool:
         """Whether ZooKeeper can be asked now."""
         return self._client() is not None
+
+    async def wire(self) -> WireCluster:
+        """Return the brokers.
+
+        Raises:
+            Unreachable: they are not to be asked, or nobody names any.
+        """
+        if not self.target.may_ask_brokers:
+            raise Unreachable(BROKERS_NOT_ASKED)
+        return await super().wire()
 
     async def zookeeper(self) -> ZkClient:
         """Return the session's client.

@@ -334,6 +334,27 @@ async def test_groups_that_keep_themselves_in_zookeeper_are_watched_too(
 
 
 @in_event_loop
+async def test_groups_in_zookeeper_are_watched_where_brokers_are_not_to_be_asked(cluster: LocalCluster) -> None:
+    with znode_writer(cluster.zookeeper_connect) as write:
+        write({"/consumers/alone/offsets/orders/0": b"7"}, False)
+        async with _watched(_target(cluster, "zookeeper")) as watching:
+            frame = await watching.until(lambda f: any(one.name == "alone" and one.has_lag for one in f.groups))
+            (group,) = (one for one in frame.groups if one.name == "alone")
+            (partition,) = group.lag.partitions
+            assert (group.lag.state, partition.committed_offset) == (GroupState.EMPTY, 7)
+            assert partition.error == "only brokers tell it, and they are not to be asked"
+            assert (partition.log_end_offset, partition.lag, group.lag.lag) == (None, None, None), (
+                "only brokers tell it"
+            )
+            assert frame.stage(Stage.GROUPS).source is StageSource.POLL
+            assert frame.link(Side.WIRE).state is LinkState.UNUSED
+            assert standing_of(frame) is Standing.LIVE and not causes_of(frame)
+            write({"/consumers/alone/ids/alone_host-1500000000000-0a1b2c3d": b"{}"}, False)
+            watching.feed.refresh([Stage.GROUPS])
+            await watching.until(lambda f: any(one.lag.state is GroupState.ACTIVE for one in f.groups))
+
+
+@in_event_loop
 async def test_what_brokers_answer_late_does_not_replace_what_zookeeper_has_told_since(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,150 @@
+"""What a wide terminal shows beside and below what a narrow one does; and where a table's columns go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from dashboards import Driven, dashboard, drive
+
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed, fake_feed
+from tui.board import Board
+from tui.lines import width_of
+from tui.pages import brokers
+from tui.pages.overview import overview_lines
+from tui.status import status_lines
+from tui.widgets.lines_view import LinesView
+
+HUGE = (200, 60)
+
+
+def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+def aside(driven: Driven) -> str:
+    return driven.main.query_one("#aside", LinesView).text
+
+
+def board_after(feed: FakeFeed, ticks: int) -> Board:
+    board = Board()
+    for _ in range(ticks):
+        board.take(feed.tick())
+    return board
+
+
+def overview_of(board: Board, width: int, height: int) -> str:
+    lines = overview_lines(board, width, height)
+    assert all(width_of(one) <= width for one in lines)
+    return "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
+
+
+def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_cursor() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(6)
+        driven.feed.cluster.kill(2)
+        await driven.tick(3)
+        await driven.press("4")
+        assert "out of the ISR\nbroker 2 since " in aside(driven)
+        assert "broker down" in aside(driven)
+        first = aside(driven).splitlines()[0]
+        await driven.press("down")
+        assert aside(driven).splitlines()[0] != first, "it follows the cursor"
+        for key, told in (("2", "34 partitions would"), ("3", "partitions by leader"),
+                          ("5", "partitions furthest behind"), ("8", "what happened")):  # fmt: skip
+            await driven.press(key)
+            assert told in aside(driven)
+        await driven.press("1")
+        assert not driven.main.query_one("#room").display
+
+    shown("live", look, size=HUGE)
+
+
+def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(40)
+        assert "clicks-1 to broker 5  stands still\n\ncopied  0 B   0 to 1.9 GiB" in aside(driven)
+        assert "nothing was copied for " in aside(driven)
+
+    shown("reassigning", look, size=HUGE, page="reassignments")
+
+
+@pytest.mark.parametrize("page", ["brokers", "topics", "partitions", "groups", "timeline"])
+def test_no_column_makes_room_for_what_stands_beside_the_table(page: str) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(4)
+        titles = driven.main.model.rows.columns
+        for size in ((200, 60), (160, 45), (140, 45), (120, 40)):
+            await driven.pilot.resize_terminal(*size)
+            await driven.tick()
+            is_beside = driven.main.query_one("#aside").display
+            assert not (is_beside and size[0] < 140)
+            (head,) = driven.lines_with(titles[0].title + " ")[:1]
+            if is_beside:
+                assert all(column.title in head for column in titles), f"{size}: {head}"
+
+    shown("live", look, size=HUGE, page=page)
+
+
+def test_a_row_is_not_torn_apart_by_a_wide_terminal() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick()
+        (row,) = driven.lines_with("invoices ")[:1]
+        assert row.index(" 3 ") - row.index("invoices") < 40, row
+
+    shown("live", look, size=HUGE, page="topics")
+
+
+def test_a_huge_overview_shows_brokers_and_moves_and_those_in_trouble_first() -> None:
+    feed = fake_feed("reassigning", plays=False)
+    board = board_after(feed, 12)
+    huge = overview_of(board, 200, 54)
+    assert "MISSED BY" in huge and "TO BROKER" in huge
+    assert "0 to 750 in/s" in huge, "the brokers' charts have one scale"
+    assert "MISSED BY" not in overview_of(board, 120, 54)
+    feed.cluster.kill(4)
+    rows = overview_of(board_after(feed, 3), 200, 54).splitlines()
+    at = next(index for index, row in enumerate(rows) if "MISSED BY" in row)
+    assert rows[at + 1].split()[:2] == ["4", "down"]
+
+
+def test_many_brokers_do_not_push_out_what_happened() -> None:
+    feed = FakeFeed(FakeCluster(40, {"orders": 80}), plays=False)
+    feed.tick()
+    feed.cluster.kill(7)
+    huge = overview_of(board_after(feed, 6), 200, 54)
+    assert "and 28 more, with nothing wrong" in huge
+    assert "last changes" in huge
+
+
+@pytest.mark.parametrize("height", [16, 20, 60])
+def test_every_reason_is_told_before_the_advice_for_one(height: int) -> None:
+    feed = fake_feed("broker-down", plays=False)
+    board = board_after(feed, 3)
+    assert board.frame is not None and board.frame.health is not None
+    told = overview_of(board, 80, height)
+    for reason in board.frame.health.reasons:
+        assert reason.check.value.replace("_", " ").removesuffix("s") in told
+
+
+def test_a_dead_broker_leaves_the_others_their_share() -> None:
+    feed = fake_feed("live", plays=False)
+    feed.cluster.kill(2)
+    items = brokers.items_of(board_after(feed, 3))
+    assert [item.skew for item in items] == [0, 0, 0], "each was assigned a third of the replicas, and is still"
+
+
+def test_a_lost_cluster_is_told_once() -> None:
+    feed = fake_feed("disconnected", plays=False)
+    frame = feed.tick()
+    told = " ".join(text for one in status_lines(frame, 200) for text, _ in one)
+    assert told.count("connection refused") == 1
+    assert "ZooKeeper" in told and "brokers" in told
+    feed = fake_feed("stages-failing", plays=False)
+    told = " ".join(text for one in status_lines(feed.tick(), 200) for text, _ in one)
+    assert "log dirs: no answer within 8 s" in told, "what no lost side explains is told"
