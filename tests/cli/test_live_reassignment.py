@@ -165,6 +165,8 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
     assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     assert by_znodes("reassign", "cancel", *files).code == 2
     assert by_wire("reassign", "cancel", *files, "--dry-run").code == 0
+    unconfirmed = by_wire("reassign", "cancel", "--all")
+    assert (unconfirmed.code, "without confirmation" in unconfirmed.err) == (2, True), "other people's moves, too"
     assert len(by_znodes("reassign", "list", "-o", "json").json) == 2
 
     cancelled = by_wire("reassign", "cancel", *files, "-o", "json")

@@ -158,6 +158,15 @@ def test_what_is_not_there_is_code_2(recorded: Recorded, capsys: Capture, words:
     assert ran.err.startswith(message)
 
 
+@pytest.mark.parametrize("text", ["manual", "man.*"])
+def test_moves_are_generated_for_topics_by_name_and_pattern(recorded: Recorded, capsys: Capture, text: str) -> None:
+    where = ("--zookeeper", recorded("reassignment-under-way"), "-o", "json")
+    ran = in_process("reassign", "generate", text, "--broker-list", "0,2", *where, capture=capsys)
+    moved = ran.json["proposed"]["partitions"]
+    assert (ran.code, {one["topic"] for one in moved}) == (0, {"manual"}), ran.err
+    assert all(set(one["replicas"]) <= {0, 2} for one in moved)
+
+
 def test_a_dry_run_of_a_demotion_says_who_is_dead(recorded: Recorded, capsys: Capture) -> None:
     words = ("brokers", "demote", "1", "--dry-run", "--zookeeper", recorded("leaderless"))
     ran = in_process(*words, capture=capsys)
