@@ -50,6 +50,7 @@ TESTED_BY = {
         "storage/test_old_formats.py",
     ],
     "engine/storage/flush_state.py": [
+        "storage/test_flush_state.py",
         "storage/test_recovery.py",
         "storage/test_producers.py",
         "storage/test_few_descriptors.py",
