@@ -38,11 +38,13 @@ def test_the_indexes_of_a_rolled_segment_go_along_though_its_records_are_there(
     tmp_path: Path, synced: list[str]
 ) -> None:
     log = log_of(tmp_path / "t-0", 2)
-    log.flush()
-    assert f"{0:020d}.index" not in synced
-    log.roll()
-    log.flush()
-    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= set(synced)
+    for base_offset in (0, 2):
+        log.flush()
+        assert f"{base_offset:020d}.index" not in synced
+        log.roll()
+        log.flush()
+        assert {f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"} <= set(synced)
+        appended(log, 1)
 
 
 def test_a_snapshot_is_brought_to_the_disk_again_after_a_rename(tmp_path: Path, synced: list[str]) -> None:
