@@ -45,6 +45,7 @@ TESTED_BY = {
         "storage/test_log_model.py",
     ],
     "engine/storage/log_append.py": [
+        "storage/test_append_limits.py",
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_old_formats.py",
