@@ -157,7 +157,7 @@ def _check_entries(place: str, entries: tuple[PlanEntry, ...]) -> None:
             raise BadPlanFile(f"{here}: {entry.name} stands in {place}[{seen[entry.name]}] already", hint=_HINT)
         seen[entry.name] = index
         if entry.partition < 0:
-            raise BadPlanFile(f"{here}.partition: {entry.partition} is no partition", hint=_HINT)
+            raise BadPlanFile(f"{here}.partition: {entry.partition} is not a partition", hint=_HINT)
         if not entry.replicas or min(entry.replicas) < 0:
             raise BadPlanFile(f"{here}.replicas: wants at least one broker id, and none below 0", hint=_HINT)
         if len(set(entry.replicas)) < len(entry.replicas):

@@ -141,7 +141,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "leader.elect_unclean", ("U",), "Elect unclean",
-        "Let any living replica lead where nobody leads; records may be lost.", Group.CHANGES,
+        "Let any live replica lead where nobody leads; records may be lost.", Group.CHANGES,
         _on("topics", "partitions"), changes=True,
     ),
     Action(
@@ -223,7 +223,7 @@ ACTIONS: tuple[Action, ...] = (
         _on("plans"), changes=True, in_footer=True,
     ),
     Action(
-        "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets anew.", Group.CHANGES,
+        "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets.", Group.CHANGES,
         _on("groups"), changes=True, in_footer=True,
     ),
     Action(

@@ -289,7 +289,7 @@ class MainScreen(Screen[None]):
             if action.changes:
                 return session.why_no_changes
         if action.group is Group.RECORDING and session.feed.playback is None:
-            return "this is no recording"
+            return "this is not a recording"
         if action.id == "clusters" and (session.profiles is None or session.open_feed is None):
             return "no profiles"
         return ""

@@ -56,7 +56,7 @@ class Session:
     def why_no_changes(self) -> str:
         """Why nothing may be changed; empty where it may."""
         if self.target is None:
-            return "this is no live cluster: nothing can be changed"
+            return "this is not a live cluster: nothing can be changed"
         if self.is_read_only:
             return "started with --read-only"
         if self.target.is_read_only:

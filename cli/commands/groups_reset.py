@@ -123,7 +123,7 @@ async def reset_offsets(
                 rollback_file=path,
                 with_group=len(named) != 1,
                 goes_on=f"some offsets may be set already; back again with: {way_back}",
-                on_saved=lambda: invocation.talk.say(f"the way back is in {path}: {way_back}"),
+                on_saved=lambda: invocation.talk.say(f"the rollback is in {path}; to go back: {way_back}"),
             )
             code = invocation.tell_failures(failures, code)
     if export:

@@ -239,7 +239,7 @@ async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple
 
     talk = view.invocation.talk
     with MetricsServer(address) as server:
-        talk.say(f"serving {server.address}, anew every {interval_s:g} s; Ctrl-C ends it")
+        talk.say(f"serving {server.address}, updated every {interval_s:g} s; Ctrl-C ends it")
         async for told in watch_lag(meter, interval_s):
             if isinstance(told, Unreachable):
                 view.invocation.tell_failures([told])

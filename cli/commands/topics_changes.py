@@ -63,7 +63,7 @@ async def create(
     replica_assignment: Assignment = None,
     config: Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
+        bool, typer.Option("--if-not-exists", help="A topic that exists already is not an error.")
     ] = False,
     disable_rack_aware: Annotated[
         bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (by ZooKeeper only).")

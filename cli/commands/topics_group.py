@@ -33,4 +33,4 @@ NamedTopics = Annotated[
 ]
 TopicOptions = Annotated[list[str] | None, typer.Option("--topic", hidden=True, autocompletion=complete_topics)]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave Kafka's own topics out.")]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is not an error.")]

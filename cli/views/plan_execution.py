@@ -86,7 +86,7 @@ class ExecutionView:
 
     def saved(self, rollback_file: Path) -> None:
         """Tell the way back."""
-        self._say(f"the way back is in {rollback_file}, and with: {self._goes_on.replace(' resume ', ' rollback ')}")
+        self._say(f"the rollback is in {rollback_file}; to go back: {self._goes_on.replace(' resume ', ' rollback ')}")
 
     def waits_for(self, holder: Holder) -> None:
         """Tell who holds the lock."""

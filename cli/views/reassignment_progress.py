@@ -81,7 +81,9 @@ class ExecutionView(ProgressView):
     def saved(self, rollback_file: Path) -> None:
         """Tell the way back."""
         path = rollback_file
-        self._invocation.talk.say(f"the way back is in {path}: klamm reassign execute --reassignment-json-file {path}")
+        self._invocation.talk.say(
+            f"the rollback is in {path}; to go back: klamm reassign execute --reassignment-json-file {path}"
+        )
 
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""

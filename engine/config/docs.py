@@ -31,10 +31,10 @@ BROKER_INTRO: Final = """\
 Generated from the definitions in `engine/config/broker_configs` (`make docs`); do not edit.
 
 All settings that Kafka 3.9 knows in ZooKeeper mode, under Kafka's own names. A `server.properties` of Kafka is accepted
-as it is. **Effect** says whether klamm does anything with the setting; one that is set without effect is told in the
-log when the broker starts, and so is one that nobody knows. Defaults and limits are Kafka's. **Change** says how a new
-value comes into force: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or
-also for all brokers at once. `listeners` and what belongs to them need a restart, unlike in Kafka.
+as it is. **Effect** says whether klamm does anything with the setting; when the broker starts, it logs each setting
+that is set without effect, and each unknown one. Defaults and limits are Kafka's. **Change** says how a new value comes
+into force: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or also for
+all brokers at once. `listeners` and what belongs to them need a restart, unlike in Kafka.
 
 `listener.name.<listener>.<setting>`, a value for one listener alone, is understood and has no effect yet.
 """

@@ -124,7 +124,7 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     overrides: dict[str, int] = {}
     for host, limit in parse_csv_map(name, text).items():
         if not limit.isascii() or not limit.isdigit():
-            raise ConfigError(f"Error parsing configuration property '{name}': '{limit}' is no number", key=name)
+            raise ConfigError(f"Error parsing configuration property '{name}': '{limit}' is not a number", key=name)
         overrides[host] = int(limit)
     invalid = [host for host in overrides if not _HOST.fullmatch(host)]
     if invalid:

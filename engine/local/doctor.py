@@ -63,7 +63,7 @@ def examine(data_dir: Path) -> list[Check]:
 def _python() -> Check:
     version = ".".join(str(part) for part in sys.version_info[:3])
     is_good = sys.version_info >= (3, 11)
-    how = None if is_good else "install Python 3.11 or newer and make the environment anew"
+    how = None if is_good else "install Python 3.11 or newer and make the environment again"
     return Check("python", CheckStatus.OK if is_good else CheckStatus.MISSING, version, "everything", how)
 
 

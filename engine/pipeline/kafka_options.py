@@ -180,7 +180,7 @@ def _pattern(text: str | None) -> str | None:
     try:
         return None if text is None else re.compile(text).pattern
     except re.error as error:
-        raise BadRequest(f"subscribePattern is no regular expression: {error}", where=text) from None
+        raise BadRequest(f"subscribePattern is not a regular expression: {error}", where=text) from None
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:

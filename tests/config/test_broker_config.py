@@ -129,7 +129,7 @@ def test_connection_overrides() -> None:
         "10.0.0.1": 5,
         "::1": 6,
     }
-    with pytest.raises(ConfigError, match="'many' is no number"):
+    with pytest.raises(ConfigError, match="'many' is not a number"):
         config(max_connections_per_ip_overrides="h:many")
 
 

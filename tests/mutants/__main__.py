@@ -45,11 +45,13 @@ TESTED_BY = {
         "storage/test_log_model.py",
     ],
     "engine/storage/log_append.py": [
+        "storage/test_append_limits.py",
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_old_formats.py",
     ],
     "engine/storage/flush_state.py": [
+        "storage/test_flush_state.py",
         "storage/test_recovery.py",
         "storage/test_producers.py",
         "storage/test_few_descriptors.py",

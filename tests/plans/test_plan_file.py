@@ -107,7 +107,7 @@ def _edited(place: str, value: object) -> str:
         ("partitions/0/replicas", [2, 2], "partitions[0].replicas: a broker stands there twice"),
         ("partitions/0/replicas", [-1, 2], "partitions[0].replicas: wants at least one broker id, and none below 0"),
         ("partitions/0/replicas", [], "partitions[0].replicas: wants at least one broker id, and none below 0"),
-        ("partitions/0/partition", -1, "partitions[0].partition: -1 is no partition"),
+        ("partitions/0/partition", -1, "partitions[0].partition: -1 is not a partition"),
         ("partitions/0/log_dirs", ["any"], "partitions[0].log_dirs: wants as many as there are replicas"),
     ],
 )

@@ -85,7 +85,7 @@ class PlanRunState:
 
     def saved(self, rollback_file: Path) -> None:
         """The way back is in this file."""
-        self._say(f"the way back is in {rollback_file}")
+        self._say(f"the rollback is in {rollback_file}")
 
     def waits_for(self, holder: Holder) -> None:
         """Another operator holds the lock."""

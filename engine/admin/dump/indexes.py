@@ -139,7 +139,7 @@ def _positions_beside(path: Path, base_offset: int) -> list[OffsetPosition]:
 def _sanity(data: bytes, entry_size: int, keys: Sequence[int]) -> Finding:
     """What a broker checks before it trusts an index: whole entries, and the last not below the first."""
     if len(data) % entry_size:
-        message = f"{len(data)} bytes are no multiple of the {entry_size} bytes of an entry"
+        message = f"{len(data)} bytes are not a multiple of the {entry_size} bytes of an entry"
         return Finding(FindingKind.CORRUPT, message=message)
     if keys and keys[-1] < keys[0]:
         return Finding(FindingKind.CORRUPT, message=f"the last entry ({keys[-1]}) is below the first ({keys[0]})")

@@ -255,10 +255,9 @@ async def execute_reassignment(
     Whoever breaks it off, or does not wait, leaves it going on under its throttle: ``verify_reassignment`` takes that
     off later. Starting may take as long as the cluster's time-out.
 
-    Args:
-        rollback_file: where the way back is written; it must not be there yet.
-        goes_on: what ``cluster.accepted`` is told right before the first change.
-        waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as long as it takes).
+    Args: rollback_file: where the rollback is written; it must not be there yet. goes_on: what ``cluster.accepted`` is
+    told right before the first change. waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as
+    long as it takes).
 
     Raises:
         OSError: the way back could not be written; nothing was changed.

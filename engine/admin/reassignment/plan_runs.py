@@ -90,11 +90,8 @@ def beside(plan: Path, suffix: str) -> Path:
 class PlanRun:
     """How a plan is carried out.
 
-    Attributes:
-        digest: by which the journal knows its plan.
-        moves: those of the plan, whatever the direction.
-        journal: None is the file beside the plan.
-        rollback_file: where the way back is written; None is the file beside the plan.
+    Attributes: digest: by which the journal knows its plan. moves: those of the plan, whatever the direction. journal:
+    None is the file beside the plan. rollback_file: where the rollback is written; None is the file beside the plan.
     """
 
     verb: Verb

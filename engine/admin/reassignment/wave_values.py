@@ -50,14 +50,10 @@ class Outcome(StrEnum):
 class WaveSettings:
     """How waves are carried out.
 
-    Attributes:
-        plan_digest: by which the journal knows its plan.
-        what: what is done, for the lock and the journal, such as ``apply plan.json``.
-        journal: path of the journal.
-        rollback_file: where the way back is written; None writes none.
-        throttle: None copies at full speed.
-        deadline_s: seconds from now, None has no end.
-        elects: whether leaders that the plan changes are elected at the end.
+    Attributes: plan_digest: by which the journal knows its plan. what: what is done, for the lock and the journal, such
+    as ``apply plan.json``. journal: path of the journal. rollback_file: where the rollback is written; None writes
+    none. throttle: None copies at full speed. deadline_s: seconds from now, None has no end. elects: whether leaders
+    that the plan changes are elected at the end.
     """
 
     plan_digest: str

@@ -217,7 +217,7 @@ class Recording:
                 break
             length, crc, kind, at_ms = _RECORD.unpack(head)
             if kind not in (_WHOLE, _CHANGES) or length > RECORD_BYTES_MAX or (not places and kind != _WHOLE):
-                self.cut_short = f"what follows frame {len(places)} is no record"
+                self.cut_short = f"what follows frame {len(places)} is not a record"
                 break
             if offset + _RECORD.size + length > size:
                 self.cut_short = "the file is cut off"

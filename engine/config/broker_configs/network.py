@@ -24,7 +24,7 @@ class NetworkKeys:
 
     listeners = STRING("PLAINTEXT://:9092", HIGH, dynamic=PER_BROKER, at_start_only=True).with_effect(
         "Addresses to listen on, as `NAME://host:port,…`. An empty host or `0.0.0.0` is every address of the machine, "
-        "of IPv4 and IPv6. A name that is no security protocol needs an entry in `listener.security.protocol.map`."
+        "of IPv4 and IPv6. A name that is not a security protocol needs an entry in `listener.security.protocol.map`."
     )
     advertised_listeners = STRING(None, HIGH, dynamic=PER_BROKER, at_start_only=True).with_effect(
         "Addresses that clients and other brokers are told, where they differ from `listeners` (NAT, containers, load "

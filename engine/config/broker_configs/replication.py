@@ -69,7 +69,7 @@ class ReplicationKeys:
         "Percentage of a broker's preferred partitions that may be led by others before the controller acts."
     )
     controller_socket_timeout_ms = INT(30000, MEDIUM).with_effect(
-        "Milliseconds that the controller waits for a broker's answer before it connects anew."
+        "Milliseconds that the controller waits for a broker's answer before it connects again."
     )
     controlled_shutdown_enable = BOOLEAN(True, MEDIUM).with_effect(
         "Hand leadership over before the broker ends. Off: clients feel every restart."

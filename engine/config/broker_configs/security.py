@@ -18,7 +18,7 @@ class SecurityKeys:
     ).without_effect("Java class that names a client after its connection.")
     security_providers = STRING(None, LOW).without_effect("Java classes that bring further security algorithms.")
     connections_max_reauth_ms = LONG(0, MEDIUM).without_effect(
-        "Milliseconds after which a client must authenticate anew; 0: never (KIP-368)."
+        "Milliseconds after which a client must authenticate again; 0: never (KIP-368)."
     )
     delegation_token_secret_key = PASSWORD(None, MEDIUM).without_effect(
         "Secret that delegation tokens are made and checked with; the same on all brokers. Not set: no tokens."

@@ -72,7 +72,7 @@ def entry(**fields: object) -> str:
         (entry(replicas=[-1]), "not a partition with its replicas"),
         (entry(partition=None), "not a partition with its replicas"),
         (entry(replicas=[1, 2], log_dirs=["any"]), r"replicas list \[1, 2\] is different from size of log dirs list"),
-        (entry(log_dirs=[3]), "log_dirs is no list of directories"),
+        (entry(log_dirs=[3]), "log_dirs is not a list of directories"),
         (
             '{"partitions":[{"topic":"foo","partition":0,"replicas":[1]},{"topic":"foo","partition":0,"replicas":[2]}]}',
             "duplicate topic partitions: foo-0",
