@@ -20,6 +20,8 @@ from engine.controller.instructions import (
     UnwatchBrokers,
     WatchBrokers,
     carry_out,
+    each,
+    select,
 )
 from engine.controller.logs import comma, controller_log, leadership_text, scala, scala_map, state_change_log
 from engine.controller.options import ControllerOptions
@@ -117,10 +119,10 @@ class BrokerChanges:
         existing = [b for b in self._context.live_or_shutting_down_broker_ids if b not in broker_ids]
         yield from self._send_metadata(existing, ())
         yield from self._send_metadata(broker_ids, self._context.partitions_with_leadership())
-        replicas = self._context.replicas_on_brokers(broker_ids)
+        replicas = yield from self._replicas_on(broker_ids)
         # A replica whose files are gone already has no way back; its topic waits for others only.
         deleted = ReplicaState.DELETION_SUCCESSFUL
-        startable = [r for r in replicas if self._context.replica_state(r) is not deleted]
+        startable = yield from select(replicas, lambda r: self._context.replica_state(r) is not deleted)
         yield from self._replicas.change(startable, ReplicaState.ONLINE)
         yield from self._partitions.trigger_online_state_change()
         yield from self._reassignments.resume(
@@ -151,16 +153,28 @@ class BrokerChanges:
             self._context.replicas_on_offline_dirs.pop(broker_id, None)
         if were_shutting_down:
             self._log.info(f"Removed {comma(were_shutting_down)} from list of shutting down brokers.")
-        yield from self._on_replicas_offline(self._context.replicas_on_brokers(broker_ids))
+        yield from self._on_replicas_offline((yield from self._replicas_on(broker_ids)))
         if self._log.is_debug_enabled:
             self._log.debug(f"Unregister BrokerModifications handler for {scala('List', broker_ids)}")
         yield from carry_out(UnwatchBrokers(tuple(broker_ids)))
+
+    def _replicas_on(self, broker_ids: list[int]) -> Steps[list[PartitionAndReplica]]:
+        """Return the replicas of brokers, one broker's after the other's."""
+        found: dict[int, list[PartitionAndReplica]] = {broker_id: [] for broker_id in broker_ids}
+
+        def look(partition: TopicPartition) -> None:
+            for replica in self._context.replicas(partition):
+                if replica in found:
+                    found[replica].append(PartitionAndReplica(partition, replica))
+
+        yield from each(self._context.all_partitions(), look)
+        return [replica for of_broker in found.values() for replica in of_broker]
 
     def _on_replicas_offline(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
         """Replicas can be reached no more: their broker or their log dir is gone."""
         doomed = [r for r in replicas if self._deletion.is_queued(r.topic)]
         others = [r for r in replicas if not self._deletion.is_queued(r.topic)]
-        leaderless = self._context.partitions_with_offline_leader()
+        leaderless = yield from select(self._context.leadership, self._context.has_offline_leader)
         yield from self._partitions.change(leaderless, PartitionState.OFFLINE)
         results = yield from self._partitions.trigger_online_state_change()
         yield from self._replicas.change(others, ReplicaState.OFFLINE)
@@ -231,7 +245,7 @@ class BrokerChanges:
         broker_ids = sorted(set(notifications.values))
         self._log.info(f"Handling log directory failure for brokers {comma(broker_ids)}")
         batch = RequestBatch(self._context, self._options.controller_id)
-        for partition, broker_id in self._context.replicas_on_brokers(broker_ids):
+        for partition, broker_id in (yield from self._replicas_on(broker_ids)):
             leadership = self._context.leadership.get(partition)
             if leadership is not None and not self._deletion.is_queued(partition.topic):
                 assignment = self._context.full_assignment(partition)
@@ -250,7 +264,9 @@ class BrokerChanges:
             return
         if not self._context.is_present(event.broker_id, event.broker_epoch):
             return
-        errors = {p: e for p, e in event.partition_errors.items() if event.broker_id in self._context.replicas(p)}
+        answered = event.partition_errors
+        hosted = yield from select(answered, lambda p: event.broker_id in self._context.replicas(p))
+        errors = {p: answered[p] for p in hosted}
         before = self._context.replicas_on_offline_dirs.get(event.broker_id, set())
         online = {p for p, error in errors.items() if error is ErrorCode.NONE}
         offline = {p: None for p, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}

@@ -124,16 +124,8 @@ class ControllerContext:
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
         return [PartitionAndReplica(p, replica) for p in partitions for replica in self.replicas(p)]
 
-    def replicas_on_brokers(self, broker_ids: Iterable[int]) -> list[PartitionAndReplica]:
-        return [PartitionAndReplica(p, broker) for broker in broker_ids for p in self.partitions_on_broker(broker)]
-
-    def online_and_offline_replicas(self) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-        online: list[PartitionAndReplica] = []
-        offline: list[PartitionAndReplica] = []
-        for replica in self.replicas_of(self.all_partitions()):
-            target = online if self.is_replica_online(replica.replica, replica.topic_partition) else offline
-            target.append(replica)
-        return online, offline
+    def has_offline_replica(self, partition: TopicPartition) -> bool:
+        return not all(self.is_replica_online(replica, partition) for replica in self.replicas(partition))
 
     def remove_topic(self, topic: str) -> None:
         """Forget a topic, its partitions, its replicas and everything that was going on with them."""
@@ -169,13 +161,10 @@ class ControllerContext:
         """One by one, for there may be very many: the caller gives way in between."""
         return (p for p in self.leadership if p.topic not in self.topics_to_be_deleted)
 
-    def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        return [
-            p
-            for p, leadership in self.leadership.items()
-            if p.topic not in self.topics_to_be_deleted
-            and not self.is_replica_online(leadership.leader_and_isr.leader, p)
-        ]
+    def has_offline_leader(self, partition: TopicPartition) -> bool:
+        """Return whether a partition that has leadership, and stays, is led by nobody who can be reached."""
+        leader = self.leadership[partition].leader_and_isr.leader
+        return partition.topic not in self.topics_to_be_deleted and not self.is_replica_online(leader, partition)
 
     def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
         """Partitions with more than one replica that the broker leads."""
@@ -194,13 +183,6 @@ class ControllerContext:
 
     def replica_state(self, replica: PartitionAndReplica) -> ReplicaState:
         return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
-
-    def partitions_in_states(
-        self, states: tuple[PartitionState, ...], topic: str | None = None
-    ) -> list[TopicPartition]:
-        if topic is None:
-            return [p for p, state in self.partition_states.items() if state in states]
-        return [p for p in self.partitions_of_topic(topic) if self.partition_state(p) in states]
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
         return [r for r in self.replicas_of_topic(topic) if self.replica_state(r) is state]

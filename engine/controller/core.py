@@ -31,6 +31,7 @@ from engine.controller.instructions import (
     WatchCluster,
     WatchTopics,
     carry_out,
+    select,
 )
 from engine.controller.isr_approval import IsrChanges
 from engine.controller.leadership import Leadership
@@ -113,10 +114,9 @@ class ControllerCore:
         self._log.info(f"Initialized broker epochs cache: {scala_map('HashMap', epochs)}")
         topics = tuple((yield from carry_out(ReadTopics())))
         yield from carry_out(WatchTopics(topics))
-        partitions = self._topics.take((yield from self._topics.read_assignments(topics)))
-        for partition in partitions:
-            if context.full_assignment(partition).is_being_reassigned:
-                context.partitions_being_reassigned[partition] = None
+        partitions = yield from self._topics.take((yield from self._topics.read_assignments(topics)))
+        moving = yield from select(partitions, lambda p: context.full_assignment(p).is_being_reassigned)
+        context.partitions_being_reassigned.update(dict.fromkeys(moving))
         broker_ids = tuple(sorted(context.live_brokers))
         if self._log.is_debug_enabled:
             self._log.debug(f"Register BrokerModifications handler for {scala('Set', broker_ids)}")
@@ -131,8 +131,8 @@ class ControllerCore:
     def _initialize_deletions(self) -> Steps[None]:
         self._log.info("Fetching topic deletions in progress")
         marked = yield from carry_out(ReadTopicDeletions())
-        _, offline = self.context.online_and_offline_replicas()
-        ineligible = dict.fromkeys(r.topic for r in offline)
+        offline = yield from select(self.context.all_partitions(), self.context.has_offline_replica)
+        ineligible = dict.fromkeys(p.topic for p in offline)
         self._log.info(f"List of topics to be deleted: {comma(marked)}")
         self._log.info(f"List of topics ineligible for deletion: {comma(ineligible)}")
         self._log.info("Initializing topic deletion manager")

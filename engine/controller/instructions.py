@@ -11,7 +11,7 @@ Every write is guarded by the version of ``/controller_epoch`` unless its docstr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -68,6 +68,34 @@ def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]
     rest = iter(items)
     while piece := tuple(islice(rest, size)):
         yield piece
+
+
+SCAN_SIZE = 2000
+"""Partitions the core looks at between two ``GiveWay`` where it does nothing with most: a few milliseconds."""
+
+
+def each(items: Iterable[T], work: Callable[[T], object]) -> Steps[None]:
+    """Do something small with each of very many, and give way now and then.
+
+    The items may come from a collection of the context: nothing else changes it meanwhile.
+    """
+    for number, piece in enumerate(slices(items, SCAN_SIZE)):
+        if number:
+            yield from carry_out(GiveWay())
+        for item in piece:
+            work(item)
+
+
+def select(items: Iterable[T], is_wanted: Callable[[T], bool]) -> Steps[list[T]]:
+    """Return those of very many that are wanted, and give way now and then."""
+    found: list[T] = []
+
+    def look(item: T) -> None:
+        if is_wanted(item):
+            found.append(item)
+
+    yield from each(items, look)
+    return found
 
 
 # Results; most are those of engine.zk

@@ -25,6 +25,8 @@ from engine.controller.instructions import (
     ReadUncleanElectionEnabled,
     Steps,
     carry_out,
+    each,
+    select,
     slices,
 )
 from engine.controller.leadership import Leadership
@@ -64,8 +66,8 @@ class PartitionStateMachine:
     def start_up(self) -> Steps[None]:
         """Give every partition the state its stored leadership implies, then elect leaders where there is none."""
         self._log.info("Initializing partition state")
-        for partition in list(self._context.all_partitions()):
-            self._context.partition_states[partition] = self._initial_state(partition)
+        states = self._context.partition_states
+        yield from each(self._context.all_partitions(), lambda p: states.update({p: self._initial_state(p)}))
         self._log.info("Triggering online partition state changes")
         yield from self.trigger_online_state_change()
 
@@ -81,11 +83,11 @@ class PartitionStateMachine:
 
     def trigger_online_state_change(self, topic: str | None = None) -> Steps[ElectionResults]:
         """Elect leaders for new and offline partitions, of one topic or of all, except topics being deleted."""
-        partitions = [
-            p
-            for p in self._context.partitions_in_states(_WITHOUT_LEADER, topic)
-            if p.topic not in self._context.topics_to_be_deleted
-        ]
+        context = self._context
+        partitions = yield from select(
+            context.partition_states if topic is None else context.partitions_of_topic(topic),
+            lambda p: context.partition_state(p) in _WITHOUT_LEADER and p.topic not in context.topics_to_be_deleted,
+        )
         return (yield from self.change(partitions, PartitionState.ONLINE, OFFLINE_ELECTION))
 
     def change(
@@ -124,12 +126,14 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         batch: RequestBatch,
     ) -> Steps[ElectionResults]:
-        valid = []
-        for partition in partitions:
-            if self._context.is_valid_partition_move(partition, target):
-                valid.append(partition)
-            else:
+
+        def is_valid(partition: TopicPartition) -> bool:
+            may_move = self._context.is_valid_partition_move(partition, target)
+            if not may_move:
                 self._log_illegal(partition, target)
+            return may_move
+
+        valid = yield from select(partitions, is_valid)
         if target is PartitionState.ONLINE:
             return (yield from self._bring_online(valid, strategy, batch))
         for piece in slices(valid):
@@ -153,8 +157,8 @@ class PartitionStateMachine:
     def _bring_online(
         self, partitions: list[TopicPartition], strategy: ElectionStrategy, batch: RequestBatch
     ) -> Steps[ElectionResults]:
-        new = [p for p in partitions if self._context.partition_state(p) is PartitionState.NEW]
-        old = [p for p in partitions if self._context.partition_state(p) is not PartitionState.NEW]
+        new = yield from select(partitions, lambda p: self._context.partition_state(p) is PartitionState.NEW)
+        old = yield from select(partitions, lambda p: self._context.partition_state(p) is not PartitionState.NEW)
         if new:
             initialized = yield from self._initialize(new, batch)
             yield from self._put_online({p: self._context.leadership[p].leader_and_isr for p in initialized})
@@ -242,14 +246,18 @@ class PartitionStateMachine:
         states = yield from self._leadership.read(partitions, fresh=fresh)
         if strategy.kind is ElectionKind.OFFLINE and not fresh:
             # Before nobody leads, or somebody does uncleanly, what memory says has to be certain.
-            states |= yield from self._leadership.read_again(p for p, s in states.items() if self._is_lost(p, s))
+            lost = yield from select(states, lambda p: self._is_lost(p, states[p]))
+            states |= yield from self._leadership.read_again(lost)
         electable: dict[TopicPartition, LeaderAndIsr] = {}
-        for partition, read in states.items():
-            usable = self._usable_state(partition, read)
+
+        def judge(partition: TopicPartition) -> None:
+            usable = self._usable_state(partition, states[partition])
             if isinstance(usable, LeaderAndIsr):
                 electable[partition] = usable
             else:
                 results[partition] = usable
+
+        yield from each(states, judge)
         strategies = yield from self._strategies(electable, strategy)
         elected: dict[TopicPartition, LeaderAndIsr] = {}
         recipients: dict[TopicPartition, tuple[int, ...]] = {}
@@ -320,7 +328,7 @@ class PartitionStateMachine:
         strategies: dict[TopicPartition, ElectionStrategy | CoordinationError] = dict.fromkeys(states, strategy)
         if strategy.kind is not ElectionKind.OFFLINE or strategy.allow_unclean:
             return strategies
-        lost = [p for p, state in states.items() if not self._has_live_isr_member(p, state)]
+        lost = yield from select(states, lambda p: not self._has_live_isr_member(p, states[p]))
         if not lost:
             return strategies
         topics = tuple(dict.fromkeys(p.topic for p in lost))

@@ -13,7 +13,7 @@ from engine.controller.assignment_changes import without
 from engine.controller.context import ControllerContext
 from engine.controller.election import new_leader
 from engine.controller.errors import IllegalTransition, StateChangeFailed
-from engine.controller.instructions import GiveWay, Steps, carry_out, slices
+from engine.controller.instructions import GiveWay, Steps, carry_out, each, select, slices
 from engine.controller.leadership import Leadership
 from engine.controller.logs import (
     PrefixedLogger,
@@ -49,12 +49,18 @@ class ReplicaStateMachine:
     def start_up(self) -> Steps[None]:
         """Give every replica its state, send live ones their partitions, and take dead ones out of the ISRs."""
         self._log.info("Initializing replica state")
-        online, offline = self._context.online_and_offline_replicas()
-        for replica in online:
-            self._context.replica_states[replica] = ReplicaState.ONLINE
-        for replica in offline:
-            # A topic may be waiting for its deletion; a dead replica cannot be deleted.
-            self._context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+        online: list[PartitionAndReplica] = []
+        offline: list[PartitionAndReplica] = []
+
+        def note(partition: TopicPartition) -> None:
+            for replica in self._context.replicas_of((partition,)):
+                is_online = self._context.is_replica_online(replica.replica, partition)
+                (online if is_online else offline).append(replica)
+                # A topic may be waiting for its deletion; a dead replica cannot be deleted.
+                state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
+                self._context.replica_states[replica] = state
+
+        yield from each(self._context.all_partitions(), note)
         self._log.info("Triggering online replica state changes")
         yield from self.change(online, ReplicaState.ONLINE)
         self._log.info("Triggering offline replica state changes")
@@ -70,14 +76,14 @@ class ReplicaStateMachine:
             ControllerMoved: another controller writes.
         """
         by_broker: dict[int, list[PartitionAndReplica]] = {}
-        for replica in replicas:
-            by_broker.setdefault(replica.replica, []).append(replica)
+        yield from each(replicas, lambda replica: by_broker.setdefault(replica.replica, []).append(replica))
         if not by_broker:
             return
         batch = RequestBatch(self._context, self._options.controller_id)
         try:
             for broker_id, of_broker in sorted(by_broker.items()):
-                yield from self._change(broker_id, self._valid(of_broker, target), target, batch)
+                valid = yield from self._valid(of_broker, target)
+                yield from self._change(broker_id, valid, target, batch)
         except ControllerMoved as error:
             self._log.error(f"Controller moved to another broker when moving some replicas to {target} state", error)
             raise
@@ -86,14 +92,14 @@ class ReplicaStateMachine:
             self._log.error(f"Error while moving some replicas to {target} state", error)
         yield from batch.send()
 
-    def _valid(self, replicas: list[PartitionAndReplica], target: ReplicaState) -> list[PartitionAndReplica]:
-        valid = []
-        for replica in replicas:
-            if self._context.is_valid_replica_move(replica, target):
-                valid.append(replica)
-            else:
+    def _valid(self, replicas: list[PartitionAndReplica], target: ReplicaState) -> Steps[list[PartitionAndReplica]]:
+        def is_valid(replica: PartitionAndReplica) -> bool:
+            may_move = self._context.is_valid_replica_move(replica, target)
+            if not may_move:
                 self._log_illegal(replica, target)
-        return valid
+            return may_move
+
+        return (yield from select(replicas, is_valid))
 
     def _change(
         self, broker_id: int, replicas: list[PartitionAndReplica], target: ReplicaState, batch: RequestBatch

@@ -12,6 +12,7 @@ from engine.controller.context import ControllerContext
 from engine.controller.election import OFFLINE_ELECTION
 from engine.controller.events import StopReplicaResponseReceived
 from engine.controller.instructions import (
+    SCAN_SIZE,
     DeleteTopicDeletions,
     GiveWay,
     ReadPartitionIds,
@@ -66,7 +67,7 @@ class TopicChanges:
             self._context.remove_topic(topic)
         if gone:
             yield from carry_out(UnwatchTopics(gone))
-        partitions = self.take(added)
+        partitions = yield from self.take(added)
         self._log_change(new, gone, added)
         yield from self.create_partitions(partitions)
 
@@ -90,10 +91,14 @@ class TopicChanges:
             without_id = [t for t, assignment in again.items() if assignment.topic_id is None]
         return read
 
-    def take(self, assignments: dict[str, TopicIdReplicaAssignment]) -> list[TopicPartition]:
+    def take(self, assignments: dict[str, TopicIdReplicaAssignment]) -> Steps[list[TopicPartition]]:
         """Remember topics, their ids and their replicas; return their partitions."""
-        partitions = []
+        partitions: list[TopicPartition] = []
+        taken = 0
         for topic, assignment in assignments.items():
+            if len(partitions) - taken >= SCAN_SIZE:
+                taken = len(partitions)
+                yield from carry_out(GiveWay())
             self._context.topics[topic] = None
             if assignment.topic_id is not None:
                 self._context.add_topic_id(topic, assignment.topic_id)

@@ -405,7 +405,7 @@ class ClusterLives:
     # --- asking
 
     def _some(self, name: str | None = None) -> tuple[str, int, Life] | None:
-        if not self.topics:
+        if not self.topics or (name is not None and name not in self.topics):
             return None
         name = name or self.rng.choice(sorted(self.topics))
         partition = self.rng.choice(sorted(self.topics[name].lives))
