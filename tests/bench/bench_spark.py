@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -175,6 +176,8 @@ def merges() -> None:
                 wall_s = time.perf_counter() - begin
                 name = f"spark merge, {'warm' if number else 'first'}"
                 print(f"{name:44} {wall_s:8.2f} s {size_mb / wall_s:8.0f} MB/s", flush=True)
+                # What is not on the disk yet would slow the next round down.
+                shutil.rmtree(Path(folder) / f"out-{number}")
 
 
 if __name__ == "__main__":
