@@ -30,6 +30,9 @@ _NODES_MAX = 400
 _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
 """Between two looks at its limits HiGHS does a step of work for so many entries of the program, by and large."""
 
+_COLUMNS_MAX = 5_000
+"""Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
+
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
 
@@ -136,6 +139,12 @@ class Master:
         self.solver.setOptionValue("simplex_strategy", 4)
         return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
 
+    def cheapest(self, most: int) -> list[Column]:
+        """Return the columns that the last prices like best; those that the linear program uses are among them."""
+        duals = self.solver.getSolution().col_dual[self._slacks :]
+        ranked = sorted(zip(duals, range(len(duals)), strict=True))[:most]
+        return [self.columns[number] for _, number in ranked]
+
     def _run(self) -> None:
         self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left))
         self.solver.run()
@@ -216,6 +225,7 @@ class Search:
     unit: float = 1.0
     bound: int | None = None
     columns: list[Column] = field(default_factory=list)
+    cheapest: list[Column] = field(default_factory=list)
 
     def run(self) -> Outcome:
         """Return the best solution found, and the bounds that hold for it."""
@@ -292,7 +302,7 @@ class Search:
             self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
-        self.columns = master.columns
+        self.columns, self.cheapest = master.columns, master.cheapest(_COLUMNS_MAX)
         return prices
 
     def _priced(self, prices: Floats, scale: int) -> tuple[Ints, list[Column]]:
@@ -405,7 +415,7 @@ class Search:
         master = Master(self.model, self.work, is_integer=True)
         heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
         master.add(
-            [*self.columns, *self._start_columns()],
+            [*self.cheapest, *self._start_columns()],
             lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column),
         )
         found = master.solve_integer(self.share)

@@ -10,10 +10,12 @@ from xml.sax.saxutils import escape, quoteattr
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Table
 from cli.output.values import human_bytes
+from cli.views.plan import UNITS
 from engine.common.quantities import counted
 from plans.checking import OF_CLUSTER, Check, Finding
 from plans.plan_file import PlanFile
 from plans.policy import Policy
+from plans.telling import Figure, card_rows, summary
 
 _COLUMNS = (
     Column("file"),
@@ -117,22 +119,18 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) ->
     count = len(told)
     errors = len(errors_of(one for one, _ in told))
     verdict = counted(errors, "finding") if errors else "fits"
-    score = plan.klamm.score
-    size = "unknown" if score.bytes is None else human_bytes(score.bytes)
-    proof = "no plan can do with less" if score.is_optimal else f"gap {_percent(score.gap)}"
+    score, options = plan.klamm.score, plan.klamm.options
     lines = [
         f"### Plan `{_cell(path)}`: {verdict}",
         "",
-        f"`{plan.klamm.strategy.value}` of {len(plan.partitions)} partitions: **{score.moves} moves**, {size}, "
-        f"{score.leader_changes} leader changes ({proof}).",
+        f"`{plan.klamm.strategy.value}` of {counted(len(plan.partitions), 'partition')}: "
+        + summary(score, options.minimise, len(plan.partitions), UNITS),
         "",
         "| measure | before | after |",
         "|---|---:|---:|",
     ]
-    before, after = score.before, score.after
-    for name in ("replica_range", "leader_range", "bytes_cv", "rack_violations", "topic_excess"):
-        values = (_figure(getattr(one, name)) for one in (before, after))
-        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(values)} |")
+    for name, before, after in card_rows(score):
+        lines.append(f"| {name} | {_figure(before)} | {_figure(after)} |")
     if score.brokers:
         lines += [
             "",
@@ -180,13 +178,9 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _figure(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+def _figure(value: Figure) -> str:
+    return "unknown" if value is None else str(value)
 
 
 def _bytes(value: int | None) -> str:
     return "?" if value is None else human_bytes(value)
-
-
-def _percent(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.1%}"

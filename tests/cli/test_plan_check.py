@@ -130,8 +130,8 @@ def test_junit_has_a_case_for_each_check(files: Files) -> None:
 def test_markdown_shows_the_score_card_and_the_findings(files: Files) -> None:
     ran = files.check("--policy", files.policy, "--format", "markdown")
     assert ran.code == 1
-    assert "`move` of 1 partitions: **1 moves**, unknown, 0 leader changes (no plan can do with less)." in ran.out
-    assert "| replica range | 0 | 0 |" in ran.out
+    assert "`move` of 1 partition: 1 move, 0 leader changes: no plan can do with fewer moves." in ran.out
+    assert "| replicas, most minus fewest | 0 | 0 |" in ran.out
     assert "| moves | error | 1 moves, the policy allows 0 moves" in ran.out
 
 
