@@ -209,9 +209,10 @@ class _Builder:
             kept &= targets
         may_hold = kept if self.strategy is Strategy.LEADERS else kept | targets
         if may_hold.bit_count() < factor:
+            count = may_hold.bit_count()
             raise Infeasible(
-                f"{name} needs {factor} replicas, and only {may_hold.bit_count()} brokers may hold it",
-                hint="add a broker, or allow more targets",
+                f"{name} needs {factor} replicas, and only {count} broker{'' if count == 1 else 's'} may hold it",
+                hint=self._more_targets_hint(held),
             )
         must_hold = kept & self.masks["dead"]
         if factor < len(current):
@@ -234,6 +235,15 @@ class _Builder:
         return ProblemPartition(
             name, topic, current, factor, size, bool(aim) or is_touched, may_hold, must_hold, may_lead, shared
         )
+
+    def _more_targets_hint(self, held: int) -> str:
+        """Say what to do where a partition that lies on ``held`` has too few brokers to go to."""
+        if self.strategy in _EMPTIES_DEAD and (dead := held & self.masks["leaving"]):
+            names = ", ".join(str(self.brokers[index].id) for index in bits(dead))
+            if dead.bit_count() == 1:
+                return f"broker {names} is dead; start it, or leave its replicas where they are with --keep-dead"
+            return f"brokers {names} are dead; start them, or leave their replicas where they are with --keep-dead"
+        return "add a broker, or allow more targets"
 
     def _forced_shared(self, kept: int, factor: int, may_hold: int) -> int:
         """Return how often racks are shared where all that may stay does stay, and the rest goes where it is best."""

@@ -64,8 +64,6 @@ async def demote(
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
         what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
         report = await _reorder(invocation, cluster, wanted.moves, wanted.elections, path, what)
-    if wanted.moves and not invocation.is_dry_run:
-        invocation.talk.say(f"after the work: klamm brokers restore {path}")
     return report.ending(max(report.exit_code, ExitCode.BAD_ANSWER)) if wanted.stuck else report
 
 
@@ -137,7 +135,7 @@ async def _reorder(
     if not invocation.confirm(f"{what}: {len(elections)} partition{'' if len(elections) == 1 else 's'}", lines):
         return planned_report(prepared.planned, None)
     if prepared.has_work:
-        view = ExecutionView(invocation, prepared)
+        view = ExecutionView(invocation, prepared, way_back="klamm brokers restore")
         goes_on = "the order of replicas changes; run this again to elect"
         await execute_reassignment(
             cluster,

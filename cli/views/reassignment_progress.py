@@ -68,22 +68,25 @@ class ProgressView:
         self._lines = 0
 
 
+_EXECUTE = "klamm reassign execute --reassignment-json-file"
+
+
 class ExecutionView(ProgressView):
     """Tells what an execution has saved and started, too."""
 
-    def __init__(self, invocation: Invocation, prepared: PreparedReassignment) -> None:
+    def __init__(self, invocation: Invocation, prepared: PreparedReassignment, way_back: str = _EXECUTE) -> None:
         super().__init__(invocation.talk)
         self.code = ExitCode.DONE
         """That of the first partition that was refused."""
         self._invocation = invocation
         self._prepared = prepared
+        self._way_back = way_back
+        """The command that takes the rollback file."""
 
     def saved(self, rollback_file: Path) -> None:
         """Tell the way back."""
         path = rollback_file
-        self._invocation.talk.say(
-            f"the rollback is in {path}; to go back: klamm reassign execute --reassignment-json-file {path}"
-        )
+        self._invocation.talk.say(f"the rollback is in {path}; to go back: {self._way_back} {path}")
 
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""

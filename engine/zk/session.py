@@ -258,6 +258,10 @@ class Session:
     async def close(self) -> None:
         """End the session; its ephemeral znodes go at once where the server can be told, else with the time-out."""
         ended: asyncio.Future[None] = self.loop.create_future()
+        if not self.id:
+            # Nothing that the server could be told to end: who has not answered so far need not be waited for.
+            self._kazoo._stopped.set()
+            self._handler.break_connection()
         # A thread of its own: one of the loop's would be waited for at the loop's end, however long a connect hangs.
         self._handler.spawn(self._stop, ended)
         done, _ = await asyncio.wait([ended], timeout=_GRACE_S)

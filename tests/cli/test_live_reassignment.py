@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
 
+from cli.framework import progress
 from engine.local.cluster import LocalCluster
 
 WAIT_S = 60.0
@@ -268,11 +270,16 @@ def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
 
 
 def test_replicas_are_compared_until_a_byte_goes_bad(
-    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(by_wire, topic_name, "0:1:2")
+    monkeypatch.setattr(progress, "_LOG_PACE_S", 0.0)
     good = by_znodes("replicas", "verify", "--topic", f"{topic_name}.*", "-o", "json")
     assert good.code == 0, good.err
+    told = [line for line in good.err.splitlines() if line.startswith("compared ")]
+    assert told, "how far it is, of how much, and how long it will take"
+    assert all(re.fullmatch(r"compared \d+ of 3000 offsets \[.*\] \d+/s, \d+ s left", line) for line in told), told
+    assert told[-1].startswith("compared 3000 of 3000 offsets")
     for klamm in (by_wire, by_znodes):
         carried = klamm("cluster", "load", topic_name, "-o", "json").json
         assert [(one["broker"], one["replica_count"], one["leader_count"]) for one in carried] == [
@@ -476,7 +483,8 @@ def test_a_broker_is_demoted_and_restored(
     done = klamm_by(*demote, "--yes")
     assert done.code == 1, "a partition has no other replica"
     assert f"{lonely}-0 stays with its leader: no other replica is in sync" in done.err
-    assert f"klamm brokers restore {way_back}" in done.err
+    ways_back = [line for line in done.err.splitlines() if f"{way_back}" in line]
+    assert ways_back == [f"the rollback is in {way_back}; to go back: klamm brokers restore {way_back}"]
     assert by_znodes.replicas(topic_name) == [[1, 0], [2, 0], [1, 2]]
     assert by_znodes.leaders(topic_name) == [1, 2, 1]
     again = klamm_by("brokers", "demote", "0", "--yes")

@@ -243,3 +243,29 @@ def test_a_broker_is_demoted_and_restored(kafka: Cluster, capsys: Capture, tmp_p
     back = klamm("brokers", "restore", way_back, "--rollback-file", tmp_path / "again.json")
     assert back.code == 0, back.err
     assert shape() == [([0, 1], 0), ([0, 2], 0)]
+
+
+def test_beside_a_dead_broker_another_is_demoted_by_zookeeper(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
+    """An order of replicas is nothing that the controller would have to wait for."""
+    topic, way_back = "beside-a-dead-one", tmp_path / "way-back.json"
+
+    def klamm(*words: str | Path) -> Ran:
+        return in_process(*words, *kafka.by_znodes, "--timeout", "60", capture=capsys)
+
+    def shape() -> list[tuple[list[int], int]]:
+        return [(one["replicas"], one["leader"]) for one in partitions_of(kafka, topic, capsys)]
+
+    created = klamm("topics", "create", topic, "--replica-assignment", "0:1:2,0:2:1,1:0:2")
+    assert created.code == 0, created.err
+    kafka.brokers[1].stop()
+    try:
+        done = klamm("brokers", "demote", "0", "--rollback-file", way_back, "--yes")
+        assert done.code in (0, 1), done.err
+        assert f"{topic}-0 stays" not in done.err
+        assert shape() == [([2, 1, 0], 2)] * 3
+        back = klamm("brokers", "restore", way_back, "--rollback-file", tmp_path / "again.json", "--yes")
+        assert [entry for entry, _ in shape()] == [[0, 1, 2], [0, 2, 1], [1, 0, 2]], back.err
+        assert [leader for _, leader in shape()] == [0, 0, 2], "the third one's preferred leader is dead"
+    finally:
+        kafka.brokers[1].start()
+        wait_until_all_know_each_other(kafka.brokers)

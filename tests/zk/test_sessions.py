@@ -12,6 +12,7 @@ import pytest
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
+from engine.zk import session
 from engine.zk.client import ZkClient
 from engine.zk.errors import BadVersion, ConnectTimedOut, SessionLost, TooLarge
 from engine.zk.operations import Check, Create, Delete, SetData
@@ -308,6 +309,22 @@ def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
         started = time.monotonic()
         asyncio.run(run(f"{host}:{port}"))
         assert time.monotonic() - started < 25
+
+
+def test_close_gives_no_grace_to_a_server_that_has_never_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no session whose end it could be told."""
+    monkeypatch.setattr(session, "_GRACE_S", 3_600.0)
+
+    async def run(hosts: str) -> None:
+        async with asyncio.timeout(20):
+            with pytest.raises(ConnectTimedOut):
+                await ZkClient.connect(hosts, session_timeout_ms=30_000, connection_timeout_ms=300)
+
+    with socket.socket() as listener:
+        listener.bind((own_loopback_address(), 0))
+        listener.listen()
+        host, port = listener.getsockname()
+        asyncio.run(run(f"{host}:{port}"))
 
 
 def test_close_does_not_wait_for_a_server_that_hangs() -> None:
