@@ -47,7 +47,7 @@ _TOOLS_HEAD = """\
 Kafka's tools work under their own names, such as `klamm kafka-topics --list`. `klamm shims DIR` writes their shell
 names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that the command lines of old scripts work; the output is
 klamm's. The options are those that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates
-for other releases. Where no help was recorded, all options that are not listed are those of the klamm command.
+for other releases. For a tool without a recorded help, options that are not listed are those of the klamm command.
 
 """
 
@@ -147,7 +147,7 @@ def _told(tool: KafkaTool, change: Change | None) -> str:
         case Properties():
             return "takes those that klamm has options for"
         case Drop():
-            return "is dropped: it means nothing here"
+            return "is ignored: it has no meaning here"
         case Refuse(instead):
             return f"is refused: {instead}"
         case Word(None):

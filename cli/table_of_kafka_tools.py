@@ -26,7 +26,7 @@ _OF_THE_PRODUCERS_BUFFERS = (
 )
 """``--timeout`` among them: there it is how long a record may wait for its batch, in milliseconds."""
 _NO_METADATA_LOG = "a cluster with ZooKeeper has no such topic"
-_NO_JAVA = "no Java class can be loaded; -o json has keys and values as they are"
+_NO_JAVA = "klamm loads no Java classes; -o json has keys and values as they are"
 _PROPERTIES_BY_ONE = "give its lines one by one: --property NAME=VALUE"
 _JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--help", "-h")
 
@@ -52,8 +52,8 @@ TOOLS = (
         {
             **_actions("describe", "alter"),
             "--force": Drop(),
-            "--bootstrap-controller": Refuse("controllers of KRaft are not asked; give --bootstrap-server"),
-            "--zk-tls-config-file": Refuse("ZooKeeper is not spoken to over TLS; give --bootstrap-server"),
+            "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
+            "--zk-tls-config-file": Refuse("klamm does not speak TLS to ZooKeeper; give --bootstrap-server"),
         },
         changes=("alter",),
     ),
@@ -116,7 +116,7 @@ TOOLS = (
             "--remote-log-metadata-decoder": Refuse(_NO_METADATA_LOG),
             "--key-decoder-class": Refuse(_NO_JAVA),
             "--value-decoder-class": Refuse(_NO_JAVA),
-            "--skip-record-metadata": Refuse("take -o json and leave out what is not wanted, for instance with jq"),
+            "--skip-record-metadata": Refuse("use -o json and drop the fields you do not want, for example with jq"),
         },
     ),
     KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
@@ -132,7 +132,7 @@ TOOLS = (
             "--request-required-acks": Rename("--acks", {"-1": "all"}),
             "--property": Properties(producer_words),
             "--reader-config": Refuse(_PROPERTIES_BY_ONE),
-            "--line-reader": Refuse("no Java class can be loaded; a line is a record, and --key-separator splits it"),
+            "--line-reader": Refuse("klamm loads no Java classes; a line is a record, and --key-separator splits it"),
             "--producer-property": Refuse(
                 "--acks and --compression are options here, and --command-config FILE has what it takes to connect"
             ),
@@ -152,7 +152,7 @@ TOOLS = (
             "--whitelist": Rename("--topic"),
             "--formatter-config": Refuse(_PROPERTIES_BY_ONE),
             "--formatter": Refuse(
-                "no Java class can be loaded; internal topics are decoded anyway, and -f FORMAT prints"
+                "klamm loads no Java classes; internal topics are decoded anyway, and -f FORMAT prints"
             ),
             "--key-deserializer": Refuse(_NO_JAVA),
             "--value-deserializer": Refuse(_NO_JAVA),

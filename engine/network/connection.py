@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,6 +93,8 @@ class ConnectionContext:
     listener_name: str
     security_protocol: int
     descriptors_max: int
+    now_ms: Callable[[], int]
+    """The monotonic clock of the broker."""
     on_open: Callable[[Connection], CloseReason | None]
     on_close: Callable[[Connection], None]
 
@@ -115,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, context: ConnectionContext) -> None:
         self.peer = Peer("", 0, context.listener_name, context.security_protocol)
         self.closed_because: CloseReason | None = None
-        self.last_active_s = time.monotonic()
+        self.last_active_ms = context.now_ms()
         self.descriptor = -1
         self._context = context
         self._transport: asyncio.Transport | None = None
@@ -142,7 +143,12 @@ class Connection(asyncio.BufferedProtocol):
         fd = transport.get_extra_info("socket").fileno()
         self.descriptor = fd
         self._sender = Sender(
-            self._context.loop, fd, self._go_on, self._on_write_error, descriptors_max=self._context.descriptors_max
+            self._context.loop,
+            fd,
+            self._go_on,
+            self._on_write_error,
+            self._context.now_ms,
+            descriptors_max=self._context.descriptors_max,
         )
         refusal = self._context.on_open(self)
         if refusal is not None:
@@ -163,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_s = time.monotonic()
+        self.last_active_ms = self._context.now_ms()
         self._inbox.received(nbytes)
         self._handle()
 
@@ -190,9 +196,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     @property
-    def last_used_s(self) -> float:
+    def last_used_ms(self) -> int:
         """When something came or went last: a peer that takes its time over a long answer is not idle."""
-        return self.last_active_s if self._sender is None else max(self.last_active_s, self._sender.last_progress_s)
+        return self.last_active_ms if self._sender is None else max(self.last_active_ms, self._sender.last_progress_ms)
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; the first reason given is the one that is logged."""

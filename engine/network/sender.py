@@ -11,7 +11,6 @@ import asyncio
 import errno
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -73,12 +72,13 @@ class Sender:
         "_descriptors_max",
         "_fd",
         "_loop",
+        "_now_ms",
         "_on_drained",
         "_on_error",
         "_queue",
         "_socket",
         "is_waiting",
-        "last_progress_s",
+        "last_progress_ms",
         "queued_bytes",
     )
 
@@ -88,6 +88,7 @@ class Sender:
         fd: int,
         on_drained: Callable[[], None],
         on_error: Callable[[OSError], None],
+        now_ms: Callable[[], int],
         *,
         descriptors_max: int = 2**31 - 1,
     ) -> None:
@@ -97,6 +98,7 @@ class Sender:
         twice as near to the limit on there is none.
         """
         self._loop = loop
+        self._now_ms = now_ms
         self._descriptors_max = descriptors_max
         self._fd = fd
         self._on_drained = on_drained
@@ -107,8 +109,8 @@ class Sender:
         """The head of the queue while a thread reads it."""
         self.queued_bytes = 0
         self.is_waiting = False
-        self.last_progress_s = 0.0
-        """When, by the monotonic clock, a peer last took something that had to wait for it."""
+        self.last_progress_ms = now_ms()
+        """When, by ``now_ms``, the peer last took something that had to wait for it."""
 
     def send(self, out: Outgoing) -> None:
         """Send ``out`` with its ranges spliced in, now as far as the socket takes it, the rest when there is room."""
@@ -188,7 +190,7 @@ class Sender:
                 self.queued_bytes -= sent
                 budget -= sent
                 if was_held_up:
-                    self.last_progress_s = time.monotonic()
+                    self.last_progress_ms = self._now_ms()
         except OSError as error:
             self.close()
             self._on_error(error)

@@ -6,11 +6,11 @@ import asyncio
 import errno
 import logging
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.common.clock import Clock
 from engine.common.errors import OperationError
 from engine.network.connection import CloseReason, Connection, ConnectionContext, request_logger
 from engine.network.receive_buffers import ReceiveBuffers
@@ -36,7 +36,7 @@ GONE_PEERS_TURNS = 6
 IDLE_SWEEPS = 10
 """How often per idle time the connections are looked through: one is closed at most a tenth too late."""
 
-SHORTAGE_TOLD_S = 10.0
+SHORTAGE_TOLD_MS = 10_000
 """How often it is said that connections are closed for new ones."""
 
 
@@ -90,8 +90,10 @@ class SocketServer:
         routes: RouteTable,
         make_request: Callable[[int, int, int, str | None, Peer], RequestHead],
         limits: ServerLimits,
+        clock: Clock,
     ) -> None:
         self.limits = limits
+        self._clock = clock
         self.connections: set[Connection] = set()
         self._routes = routes
         self._make_request = make_request
@@ -101,7 +103,7 @@ class SocketServer:
         self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
         self._is_stopping = False
-        self._shortage_told_s = -SHORTAGE_TOLD_S
+        self._shortage_told_ms: int | None = None
         self._gone_peers_turn = 0
 
     def bind(self, listener: ListenerSpec) -> BoundListener:
@@ -166,6 +168,7 @@ class SocketServer:
             listener_name=listener.name,
             security_protocol=listener.security_protocol,
             descriptors_max=self.limits.descriptors_max,
+            now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
         )
@@ -199,12 +202,12 @@ class SocketServer:
     def _close_silent(self, newcomer: Connection) -> bool:
         """Close the connection that nothing is owed to and that has been silent for the longest, if there is one."""
         others = [one for one in self.connections if not (one is newcomer or one.is_busy or one.closed_because)]
-        silent = min(others, key=lambda one: one.last_used_s, default=None)
+        silent = min(others, key=lambda one: one.last_used_ms, default=None)
         if silent is None:
             return False
-        now_s = time.monotonic()
-        if now_s - self._shortage_told_s > SHORTAGE_TOLD_S:
-            self._shortage_told_s = now_s
+        now_ms = self._clock.monotonic_ms()
+        if self._shortage_told_ms is None or now_ms - self._shortage_told_ms > SHORTAGE_TOLD_MS:
+            self._shortage_told_ms = now_ms
             logger.warning(
                 "Closing connections that are silent for new ones: file descriptors run short open=%d limit=%d. Raise "
                 "the limit of open files (ulimit -n)",
@@ -220,7 +223,7 @@ class SocketServer:
         clients = [
             one for one in self.connections if one.peer.listener_name not in protected and not one.closed_because
         ]
-        silent = min(clients, key=lambda one: one.last_used_s, default=None)
+        silent = min(clients, key=lambda one: one.last_used_ms, default=None)
         if silent is not None:
             logger.warning(
                 "Closing a client's connection for one of a broker: max.connections=%d are open peer=%s",
@@ -243,17 +246,17 @@ class SocketServer:
         A peer that has only said that it will ask no more gets a moment's time to be answered. One to which nothing is
         owed may not have got the last answer: those are looked at in turn, for there may be many.
         """
-        since_s = time.monotonic() - GONE_PEERS_INTERVAL_MS / 1000
+        since_ms = self._clock.monotonic_ms() - GONE_PEERS_INTERVAL_MS
         self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
         turn = self._gone_peers_turn
-        silent = [c for c in self.connections if c.last_used_s < since_s and not c.closed_because]
+        silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because]
         for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)
 
     def _close_idle(self) -> None:
-        oldest_s = time.monotonic() - self.limits.connections_max_idle_ms / 1000
-        for connection in [c for c in self.connections if c.last_used_s < oldest_s and not c.is_waited_for]:
+        oldest_ms = self._clock.monotonic_ms() - self.limits.connections_max_idle_ms
+        for connection in [c for c in self.connections if c.last_used_ms < oldest_ms and not c.is_waited_for]:
             connection.close(CloseReason.IDLE)
 
 

@@ -350,6 +350,7 @@ class KafkaServer:
             RouteTable(handlers, answer_unknown_version),
             self._make_request,
             server_limits(config),
+            self.clock,
         )
         follow_limits(self.dynamic_configs, self._network)
         self._ends_with("network", self._network.stop)

@@ -208,7 +208,7 @@ class Session:
         return int(self._kazoo.last_zxid)
 
     def start(self) -> None:
-        """Begin to connect; CONNECTED is told when a session is open."""
+        """Begin to connect. The state becomes CONNECTED when a session is open."""
         self._kazoo.start_async()
 
     def submit(self, request: Request, on_answer: OnAnswer) -> None:
@@ -237,7 +237,7 @@ class Session:
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds answers have been waited for of which none has come; 0 where none is waited for."""
+        """How many seconds ZooKeeper has answered nothing while requests wait; 0 if no request waits."""
         return max(0.0, time.monotonic() - max(self._asked_at, self.heard_at)) if self._is_asking() else 0.0
 
     def _is_asking(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from network_serving import run, serving
 
+from engine.common.clock import ManualClock
 from engine.network.client import BrokerClient
 from engine.network.connection import CloseReason
 from engine.network.errors import ConnectionLost
@@ -20,13 +21,39 @@ from engine.protocol.frames import encode_request
 
 def test_idle_connections_are_closed() -> None:
     async def check() -> None:
-        limits = ServerLimits(connections_max_idle_ms=200)
-        async with serving({}, limits) as (server, host, port):
+        limits, clock = ServerLimits(connections_max_idle_ms=200), ManualClock()
+        async with serving({}, limits, clock) as (server, host, port):
             server.start_idle_sweep()
             reader, writer = await asyncio.open_connection(host, port)
             async with asyncio.timeout(30):
+                while not server.connections:
+                    await asyncio.sleep(0.001)
+                clock.advance(201)
                 assert await reader.read() == b""
             writer.close()
+
+    run(check)
+
+
+def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
+    """As in Kafka, whose selector takes its Time."""
+
+    async def check() -> None:
+        limits, clock = ServerLimits(connections_max_idle_ms=600_000), ManualClock()
+        async with serving({}, limits, clock) as (server, host, port):
+            silent, heard = BrokerClient(host, port, client_id="silent"), BrokerClient(host, port, client_id="heard")
+            await silent.api_versions()
+            (first,) = server.connections
+            clock.advance(600_000)
+            await heard.api_versions()
+            (second,) = server.connections - {first}
+            server._close_idle()
+            assert (first.closed_because, second.closed_because) == (None, None)
+            clock.advance(1)
+            server._close_idle()
+            assert (first.closed_because, second.closed_because) == (CloseReason.IDLE, None)
+            await silent.close()
+            await heard.close()
 
     run(check)
 
@@ -43,7 +70,8 @@ def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
         records = b"x" * 30_000_000
         partition = PartitionData(partition_index=0, high_watermark=0, records=records)
         answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
-        async with serving({ApiKey.FETCH: lambda request, body: answer}) as (server, host, port):
+        clock = ManualClock()
+        async with serving({ApiKey.FETCH: lambda request, body: answer}, clock=clock) as (server, host, port):
             reader, writer = await asyncio.open_connection(host, port, limit=1024)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 1, "slow")))
@@ -51,14 +79,14 @@ def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
             (connection,) = server.connections
             sender = connection._sender
             assert sender is not None
-            connection.last_active_s = sender.last_progress_s = -1e9
+            clock.advance(server.limits.connections_max_idle_ms + 1)
             queued_bytes = sender.queued_bytes
             writer.transport.resume_reading()  # type: ignore[attr-defined]
             while sender.queued_bytes == queued_bytes:
                 await asyncio.wait_for(reader.read(1_000_000), 30)
             server._close_idle()
             assert connection.closed_because is None
-            sender.last_progress_s = -1e9
+            clock.advance(server.limits.connections_max_idle_ms + 1)
             server._close_idle()
             assert connection.closed_because is CloseReason.IDLE
             writer.transport.abort()
@@ -70,13 +98,14 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
     """Else a storm of clients would cut the replicas off. The client that was silent for the longest makes room."""
 
     async def check() -> None:
-        limits = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"}))
-        async with serving({}, limits) as (server, host, port):
+        limits, clock = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"})), ManualClock()
+        async with serving({}, limits, clock) as (server, host, port):
             inner_host, inner_port = await server.listen(ListenerSpec("INTERNAL", host, 0))
             clients = [BrokerClient(host, port, client_id=f"client {n}") for n in range(2)]
             for client in clients:
+                clock.advance(1)
                 await client.api_versions()
-            busiest = max(server.connections, key=lambda one: one.last_active_s)
+            busiest = max(server.connections, key=lambda one: one.last_active_ms)
             brokers = [BrokerClient(inner_host, inner_port, client_id=f"broker {n}") for n in range(3)]
             await brokers[0].api_versions()
             async with asyncio.timeout(30):

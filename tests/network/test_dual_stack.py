@@ -8,6 +8,7 @@ import socket
 import pytest
 from network_serving import answer_api_versions, run
 
+from engine.common.clock import ManualClock
 from engine.network.request import RequestHead
 from engine.network.routes import RouteTable
 from engine.network.server import ListenerSpec, ServerLimits, SocketServer
@@ -16,7 +17,7 @@ from engine.network.server import ListenerSpec, ServerLimits, SocketServer
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
 def test_a_listener_of_every_address_is_there_for_ipv4_and_ipv6(host: str) -> None:
     async def test() -> None:
-        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits())
+        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits(), ManualClock())
         _, port = await server.listen(ListenerSpec("PLAINTEXT", host, 0))
         try:
             for address in ("127.0.0.1", "::1"):
@@ -35,7 +36,7 @@ def test_without_ipv6_a_listener_of_every_address_takes_ipv4(monkeypatch: pytest
     monkeypatch.setattr("engine.network.server._has_ipv6", lambda: False)
 
     async def test() -> None:
-        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits())
+        server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits(), ManualClock())
         bound = server.bind(ListenerSpec("PLAINTEXT", "", 0))
         assert bound.socket.family is socket.AF_INET
         await server.stop()

@@ -10,9 +10,6 @@ ROOT = Path(__file__).parents[2]
 READ_THE_MACHINES_CLOCK = {
     "engine/common/clock.py": "is the clock",
     "engine/coordinator/group/ownership.py": "how long the event loop was held",
-    "engine/network/connection.py": "when bytes came over a socket",
-    "engine/network/sender.py": "when bytes went over a socket",
-    "engine/network/server.py": "for how long a socket was silent",
     "engine/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
     "engine/runtime/log_files.py": "the hour of an empty log file",
@@ -21,8 +18,9 @@ READ_THE_MACHINES_CLOCK = {
     "engine/storage/cleaner/cleaning.py": "a process of its own",
     "engine/storage/cleaner/throttle.py": "a process of its own",
     "engine/zk/kazoo_handler.py": "how long one of kazoo's threads waits",
+    "engine/zk/session.py": "how long ZooKeeper has not answered, which commands show",
 }
-"""Modules of the broker, and what they measure where no clock is given to them. No rule of Kafka's depends on it."""
+"""Modules of the broker that read the machine's clock, and what they measure. No setting of Kafka's depends on it."""
 
 TOOLS = {"admin", "local", "pipeline"}
 """Packages of the engine that are no part of a broker: they wait for other programs."""

@@ -29,7 +29,9 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}
 def test_limits_of_connections_follow_their_settings(caplog: pytest.LogCaptureFixture) -> None:
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     configs.apply("brokers", "1", {"max.connections": "8"})
-    network = SocketServer(RouteTable({}, lambda request, body: None), RequestHead, server_limits(configs.static))
+    network = SocketServer(
+        RouteTable({}, lambda request, body: None), RequestHead, server_limits(configs.static), ManualClock()
+    )
     follow_limits(configs, network)
     assert network.limits.max_connections == 8
     configs.apply("brokers", "1", {})

@@ -10,6 +10,7 @@ from typing import Any
 
 import uvloop
 
+from engine.common.clock import Clock, SystemClock
 from engine.local.addresses import own_loopback_address
 from engine.network.request import RequestHead
 from engine.network.routes import HandlerSpec, RouteTable
@@ -36,7 +37,7 @@ def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
 
 @asynccontextmanager
 async def serving(
-    handlers: Mapping[ApiKey, Callable[..., Any]], limits: ServerLimits | None = None
+    handlers: Mapping[ApiKey, Callable[..., Any]], limits: ServerLimits | None = None, clock: Clock | None = None
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -50,7 +51,9 @@ async def serving(
         )
         for key, handler in table.items()
     }
-    server = SocketServer(RouteTable(specs, answer_api_versions), RequestHead, limits or ServerLimits())
+    server = SocketServer(
+        RouteTable(specs, answer_api_versions), RequestHead, limits or ServerLimits(), clock or SystemClock()
+    )
     host, port = await server.listen(ListenerSpec("PLAINTEXT", own_loopback_address(), 0))
     try:
         yield server, host, port
