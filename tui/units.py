@@ -23,6 +23,11 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value):,}".replace(",", " ")
 
 
+def counted(value: int, noun: str) -> str:
+    """Return a number of things: ``1 topic``, ``12 topics``; ``noun`` stands for several."""
+    return f"{count(value)} {noun.removesuffix('s') if value == 1 else noun}"
+
+
 def short_count(value: float | None) -> str:
     """Return a number in at most five characters: ``950``, ``12.3k``, ``1.2M``."""
     return NOTHING if value is None else _scaled(value, 1000, _COUNTS, "")

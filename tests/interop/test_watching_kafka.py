@@ -1,15 +1,18 @@
-"""Apache Kafka through the dashboard: a killed broker is seen soon, and its leaders are elected back by keys."""
+"""Apache Kafka through the dashboard, by keys alone: a killed broker and its leaders; a plan from its making on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from dashboards import Driven
 from event_loop import in_event_loop
+from klamm_program import klamm
+from plan_keys import apply_until_it_moves, make_move
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
@@ -17,7 +20,7 @@ from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import NewTopic
 from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import LiveFeed
-from engine.common.model import TopicPartition
+from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
@@ -31,7 +34,7 @@ SEEN_WITHIN_S = 2.0
 DEADLINE_S = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[ApacheKafkaBroker]]]:
     """ZooKeeper's address, and two brokers of Kafka's with short sessions."""
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("watched-kafka")
@@ -146,3 +149,49 @@ async def test_a_killed_broker_is_shown_within_two_seconds_and_gets_its_leaders_
         await driven.sees("● HEALTHY")
         assert app.board.total.under_replicated == 0
         await _check_what_was_logged(driven)
+
+
+@in_event_loop
+async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
+    brokers: tuple[str, list[ApacheKafkaBroker]], tmp_path: Path
+) -> None:
+    zookeeper, (first, second) = brokers
+    wait_until_all_know_each_other([first, second])
+    bootstrap = f"{first.bootstrap},{second.bootstrap}"
+    for words, stdin in (
+        (("topics", "create", "moved", "--replica-assignment", "0,0"), ""),
+        *((("produce", "moved", "--partition", n, "--acks", "all"), ("x" * 999 + "\n") * 5000) for n in "01"),
+    ):
+        ran = await asyncio.to_thread(klamm, *words, "-b", bootstrap, folder=tmp_path, stdin=stdin)
+        assert ran.code == 0, ran.err
+    target = ClusterTarget("kafka", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=parse_addresses(bootstrap))
+    app = Dashboard(Session(feed := LiveFeed(target, interval_s=0.5), target, folder=tmp_path, page="plans"))
+
+    def adding() -> list[tuple[int, ...]]:
+        topic = next(one for one in app.board.topics if one.name == "moved")
+        return [partition.assignment.adding_replicas for partition in topic.partitions]
+
+    async with app.run_test(size=(200, 60)) as pilot:
+        driven = Driven(app, pilot, feed)
+        await driven.until(lambda: app.board.has_metadata and any(one.name == "moved" for one in app.board.topics))
+        await make_move(driven, "moved", "1")
+        assert "move: 2 moves, " in driven.text
+        await apply_until_it_moves(driven, "15000", "1 wave")
+        await driven.until(lambda: bool(driven.lines_with("2 under way")) and adding() == [(1,), (1,)])
+        await driven.press("6")
+        await driven.sees("takes at most 14.6 KiB/s")
+        assert driven.lines_with("moved-")
+        await driven.press("7", "H", "ctrl+u")
+        await driven.type("20000")
+        await driven.press("enter")
+        await driven.sees("Let brokers copy 19.5 KiB/s each")
+        await driven.press("y")
+        await driven.until(lambda: bool(driven.lines_with("throttle 15000 -> 20000 B/s")))
+        await driven.press("C")
+        await driven.sees("2 partitions under way?")
+        await driven.press("y")
+        await driven.sees("Cancel reassignments: done")
+        await driven.press("escape")
+        await driven.until(lambda: adding() == [(), ()])
+        topic = next(one for one in app.board.topics if one.name == "moved")
+        assert [partition.assignment for partition in topic.partitions] == [ReplicaAssignment((0,))] * 2

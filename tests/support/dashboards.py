@@ -19,7 +19,7 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)
 WAIT_S = 60.0
-TYPED_MAX = 10
+TYPED_MAX = 3
 
 
 class Driven:
@@ -37,10 +37,8 @@ class Driven:
         return main
 
     async def press(self, *keys: str) -> None:
-        """Press keys, one after the other, and wait until all of it was handled."""
-        for key in keys:
-            await self.pilot.press(key)
-            await self.pilot.pause()
+        """Press keys, one after the other, and wait until all of it was handled: after each key, the pilot does."""
+        await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
         """Type a text; the rest of a long one is pasted, for each key that is pressed takes a while."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from dashboards import Driven
 from operated_cluster import Klamm, filled
+from plan_keys import apply_until_it_moves, make_move
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -58,19 +59,6 @@ def topic(by_wire: Klamm) -> str:
     # At 15,000 bytes a second a megabyte takes a minute: long enough to look at it, short enough at full speed.
     filled(by_wire, name, "0:1,1:0", 1000)
     return name
-
-
-async def make_move(driven: Driven, topic: str, brokers: str) -> None:
-    """Make a plan that moves a topic, by keys."""
-    await driven.press("N")
-    await driven.sees("Make a plan")
-    await driven.press("7")
-    await driven.sees("Plan: move topics to a list of brokers")
-    await driven.type(brokers)
-    await driven.press("down", "down")
-    await driven.type(topic)
-    await driven.press("ctrl+g")
-    await driven.until(lambda: driven.main.desk.plan is not None and driven.app.screen is driven.main)
 
 
 def state_of(driven: Driven) -> RunState | None:
@@ -182,12 +170,7 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.type("plan.json")
         await driven.press("enter")
         await driven.until(lambda: driven.main.desk.plan is not None)
-        await driven.press("A")
-        await driven.type("15000")
-        await driven.press("ctrl+g")
-        await driven.sees("in 2 waves?")
-        await driven.press("y")
-        await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
+        await apply_until_it_moves(driven, "15000")
         await driven.press("q")
         await driven.sees("End the dashboard, and the run of the plan with it?")
         await driven.press("y")

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
-from klamm_program import PROGRAM, environment, klamm
+from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
 from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.recording import FrameWriter
@@ -82,6 +82,18 @@ def terminal(*words: str | Path, folder: Path, **env: str) -> Iterator[Terminal]
         os.close(slave)
 
 
+Here = Callable[..., Ran]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Run the program in this process, in the test's folder: for what ends before a dashboard would be drawn."""
+    monkeypatch.chdir(tmp_path)
+    for name, folder in (("XDG_CONFIG_HOME", "config"), ("XDG_STATE_HOME", "state")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    return lambda *words: in_process(*words, capture=capsys)
+
+
 @pytest.mark.parametrize(("how", "code"), [("q", 0), ("ctrl-c", 130), ("term", 143), ("int", 130)])
 def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code: int, tmp_path: Path) -> None:
     with terminal("top", *NOBODY, folder=tmp_path) as top:
@@ -144,8 +156,8 @@ def test_without_a_terminal_it_says_what_can_be_done(tmp_path: Path) -> None:
     assert "--record" in ran.err
 
 
-def test_it_says_when_no_cluster_is_named(tmp_path: Path) -> None:
-    ran = klamm("top", folder=tmp_path)
+def test_it_says_when_no_cluster_is_named(here: Here) -> None:
+    ran = here("top")
     assert (ran.code, ran.out) == (2, "")
     assert "no cluster is named" in ran.err
 
@@ -161,8 +173,8 @@ def test_it_says_when_no_cluster_is_named(tmp_path: Path) -> None:
         (("--replay", "absent.rec", "--screenshot", "x.svg"), "no such recording"),
     ],
 )
-def test_wrong_use_is_refused(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
-    ran = klamm("top", *NOBODY, *words, folder=tmp_path)
+def test_wrong_use_is_refused(words: tuple[str, ...], told: str, here: Here) -> None:
+    ran = here("top", *NOBODY, *words)
     assert ran.code == 2, ran.err
     assert told in ran.err
 
@@ -213,10 +225,10 @@ def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -
         (lambda data: data[: data.index(b"\n") + 30], "made-up.rec"),
     ],
 )
-def test_a_recording_that_cannot_be_read_is_refused(change: object, told: str, tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_read_is_refused(change: object, told: str, tmp_path: Path, here: Here) -> None:
     path = recording(tmp_path)
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
-    ran = klamm("top", "--replay", path, "--screenshot", "x.svg", folder=tmp_path)
+    ran = here("top", "--replay", path, "--screenshot", "x.svg")
     assert (ran.code, told in ran.err) == (2, True), ran.err
     assert "Traceback" not in ran.err
 

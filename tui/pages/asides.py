@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import WatchedGroup
-from engine.common.model import NO_LEADER
+from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.board import Board, PartitionItem
 from tui.cells import Tone
@@ -85,6 +85,11 @@ def _happened(events: Iterable[Event]) -> list[Line]:
         head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
         lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
     return lines if len(lines) > 2 else [*lines, line(("nothing since the first look", Tone.QUIET))]
+
+
+def _is_about(event: Event, name: TopicPartition) -> bool:
+    """Whether an event is a partition's; compared by parts, for there are thousands of events in each frame."""
+    return event.partition == name.partition and event.topic == name.topic
 
 
 def _events_of(board: Board, is_wanted: Callable[[Event], bool]) -> list[Line]:
@@ -165,7 +170,7 @@ def _replica(one: Replica) -> Line:
 def _past_of(board: Board, item: PartitionItem) -> list[Line]:
     """Return who was out of the ISR and for how long, then all that happened to the partition."""
     assert board.frame is not None
-    own = [event for event in board.events if event.topic_partition == item.name]
+    own = [event for event in board.events if _is_about(event, item.name)]
     lines: list[Line] = []
     for row in timelines(own):
         lines += _title("out of the ISR")
@@ -202,16 +207,17 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
         lines += _told(move.copy.reason, width, Tone.QUIET) if move.copy.reason else []
-    return [*lines, *_events_of(view.board, lambda event: event.topic_partition == move.name)]
+    return [*lines, *_events_of(view.board, lambda event: _is_about(event, move.name))]
 
 
 def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
     """All that happened to the same thing: one event alone seldom explains itself."""
     event = numbered[1]
     lines = [line((plain(event.subject), Tone.STRONG))]
-    if event.topic_partition is not None:
-        item = next((one for one in view.board.items if one.name == event.topic_partition), None)
-        if item is not None:
+    topic = next((one for one in view.board.topics if one.name == event.topic), None)
+    items = [] if topic is None else view.board.items_of(topic)
+    for item in items:
+        if item.partition.partition == event.partition:
             return _partition(view, item, width)
     return [*lines, *_events_of(view.board, lambda other: other.subject == event.subject)]
 

@@ -18,7 +18,7 @@ from tui.pages.timeline import change_text
 from tui.presenters.rebalances import group_past
 from tui.sparkline import spark_lines
 from tui.table_model import Rows
-from tui.units import NOTHING, clock_time, count, plain, short_count, span
+from tui.units import NOTHING, clock_time, count, counted, plain, short_count, span
 
 TALL = 30
 """From so many lines on there is room for more of a group's past."""
@@ -136,7 +136,7 @@ def _summary(view: View, width: int) -> list[Line]:
     bad = sum(group.lag.status.is_bad for group in frame.groups)
     lag = view.board.lag
     words = [
-        line(f"{count(len(frame.groups))} groups, {count(lag)} records behind"),
+        line(f"{counted(len(frame.groups), 'groups')}, {count(lag)} records behind"),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:

@@ -12,7 +12,7 @@ from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
-from tui.units import NOTHING, count, ids, short_count, size, span
+from tui.units import NOTHING, count, counted, ids, short_count, size, span
 
 
 def items_of(view: View) -> Sequence[PartitionItem]:
@@ -153,7 +153,7 @@ def _summary(view: View, width: int) -> list[Line]:
                 f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
             )
         ]
-    return [line((f"{count(total.partitions)} partitions   * not led by the preferred replica", Tone.QUIET))]
+    return [line((f"{counted(total.partitions, 'partitions')}   * not led by the preferred replica", Tone.QUIET))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:

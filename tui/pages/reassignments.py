@@ -15,7 +15,7 @@ from tui.pages.page import Page, View, why_empty
 from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, moves_board
 from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
-from tui.units import NOTHING, byte_rate, count, ids, percent, size, span
+from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
 
 BAR_MIN = 6
 FINISHING = "finishing"
@@ -150,7 +150,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if not moves.partitions:
         return []
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
-    moving = f"{count(moves.partitions)} partition{'s'[: moves.partitions != 1]} moving   "
+    moving = f"{counted(moves.partitions, 'partitions')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
     # How long it still takes matters more than the bar.

@@ -12,7 +12,7 @@ from tui.location import Location
 from tui.pages.page import Page, View
 from tui.presenters.timeline import timelines
 from tui.table_model import Rows
-from tui.units import clock_time, count, span
+from tui.units import clock_time, count, counted, span
 
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
@@ -71,7 +71,7 @@ def _rows(view: View) -> Rows:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    text = f"{count(len(view.board.events))} events   what came and went between two looks is not seen"
+    text = f"{counted(len(view.board.events), 'events')}   what came and went between two looks is not seen"
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 

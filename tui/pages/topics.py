@@ -13,7 +13,7 @@ from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.state.tallies import Tally
 from tui.table_model import Rows
-from tui.units import NOTHING, count, short_count, size
+from tui.units import NOTHING, count, counted, short_count, size
 
 
 def _rows(view: View) -> Rows:
@@ -81,7 +81,7 @@ def _summary(view: View, width: int) -> list[Line]:
     total = board.total
     margin = f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above"
     words = (
-        (f"{count(len(board.topics))} topics, {count(total.partitions)} partitions", Tone.PLAIN),
+        (f"{counted(len(board.topics), 'topics')}, {counted(total.partitions, 'partitions')}", Tone.PLAIN),
         (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
         (f"{count(total.leaderless)} offline", _bad(total.leaderless)),
         (margin, _bad(total.below_min)),

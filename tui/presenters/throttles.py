@@ -31,7 +31,7 @@ class ThrottleVerdict(StrEnum):
     """At least as much is produced to the moving partitions as the throttle lets through."""
     IS_THE_LIMIT = "is the limit"
     NOT_THE_LIMIT = "is not what holds it up"
-    UNKNOWN = "not measured yet"
+    UNKNOWN = "is not measured yet"
 
 
 @dataclass(frozen=True, slots=True)
