@@ -44,7 +44,9 @@ class LocalBrokerSpec:
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """``data``, or ``data-0``, ``data-1`` … where there are several."""
+        """``data``, or ``data-0``, ``data-1`` … where there are several; or what its own settings name."""
+        if "log.dirs" in self.overrides:
+            return tuple(Path(path.strip()) for path in self.overrides["log.dirs"].split(",") if path.strip())
         if self.log_dir_count == 1:
             return (self.directory / "data",)
         return tuple(self.directory / f"data-{number}" for number in range(self.log_dir_count))

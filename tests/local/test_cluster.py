@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def _add_and_stop(cluster: LocalCluster) -> None:
 
 _PARENT = """
 import sys, threading, time
+from dataclasses import replace
 from pathlib import Path
 from engine.local.cluster import LocalCluster
 cluster = LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2])
@@ -244,6 +246,13 @@ def test_a_name_that_nobody_knows_is_told_and_leaves_no_folder(tmp_path: Path, m
     with pytest.raises(OperationError, match="the name nohost cannot be resolved"):
         cluster.start()
     assert not (tmp_path / "new").exists()
+
+
+def test_log_dirs_that_a_brokers_own_settings_name_are_its_log_dirs(tmp_path: Path) -> None:
+    spec = LocalBrokerSpec(2, "127.0.0.1", 9092, tmp_path, log_dir_count=3)
+    assert [path.name for path in spec.log_dirs] == ["data-0", "data-1", "data-2"]
+    own = replace(spec, overrides={"log.dirs": "/one, /two"})
+    assert own.log_dirs == (Path("/one"), Path("/two"))
 
 
 def test_several_log_dirs_and_own_settings(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ class BrokerReader(Protocol):
         """Return the bytes of partitions; nothing where nobody tells them in good time. Never fails."""
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
-        """Return the bytes that brokers hold of topics (None: of all); who does not tell is left out. Never fails."""
+        """Return the bytes that brokers hold of topics (None: of all); never fails.
+
+        Who does not tell is left out, and who cannot: a broker with a log dir that has failed.
+        """
 
 
 def broker_reader(cluster: Cluster) -> BrokerReader:

@@ -46,8 +46,11 @@ class WireBrokerReader:
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         sizes: dict[int, int] = {}
-        for one in await self._log_dirs_in_time(None if topics is None else _partitions_of(topics)):
-            if one.log_dir is not None:
+        log_dirs = await self._log_dirs_in_time(None if topics is None else _partitions_of(topics))
+        # Nobody knows what lies in a log dir that has failed: the rest would pass for all that the broker holds.
+        unknown = {one.broker for one in log_dirs if one.error is not None}
+        for one in log_dirs:
+            if one.broker not in unknown:
                 sizes[one.broker] = sizes.get(one.broker, 0) + sum(replica.size_bytes for replica in one.replicas)
         return sizes
 

@@ -226,7 +226,7 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
     preferred = partition.preferred_leader
     if preferred in live and not partition.assignment.is_being_reassigned:
         told.preferred[preferred] += 1
-        if partition.leader != preferred:
+        if partition.leader != preferred and preferred in partition.isr:
             told.elsewhere[preferred] += 1
 
 
@@ -266,7 +266,10 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
 
 
 def _imbalance(topics: _TopicFindings) -> list[str]:
-    """Return the brokers that lead too few of the partitions they are preferred for; dead ones cannot lead."""
+    """Return the brokers that lead too few of the partitions they are preferred for.
+
+    Only those that they could lead count: no election helps a broker that is dead or not in sync.
+    """
     return [
         f"broker {broker} does not lead {count} of the {topics.preferred[broker]} partitions it is preferred for"
         for broker, count in sorted(topics.elsewhere.items())

@@ -51,6 +51,10 @@ class LogDirs:
     places: Mapping[Replica, ReplicaPlace]
     silent: frozenset[int] = frozenset()
 
+    def failed_for(self, name: TopicPartition) -> dict[int, tuple[str, ...]]:
+        """Return the failed log dirs of brokers that have no replica of a partition in one that works."""
+        return {broker: paths for broker, paths in self.offline.items() if paths and (name, broker) not in self.places}
+
 
 async def read_log_dirs(
     cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None

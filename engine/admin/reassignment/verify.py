@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
@@ -104,7 +105,12 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
         cluster.observe(f"no sizes: {error}")
         return statuses
     return [
-        _measured(held_up(with_log_dirs(status, move, dirs), found, live, dirs.silent), move, found, dirs)
+        _measured(
+            held_up(with_log_dirs(status, move, dirs), found, live, dirs.silent, dirs.failed_for(move.name)),
+            move,
+            found,
+            dirs,
+        )
         for move, status in zip(plan, statuses, strict=True)
     ]
 
@@ -191,8 +197,12 @@ def held_up(
     found: Mapping[TopicPartition, PartitionSnapshot],
     live: Collection[int],
     silent: Collection[int] = (),
+    failed: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionStatus:
-    """Say which brokers a partition waits for, dead or ``silent``: until they are back it gets no further."""
+    """Say which brokers a partition waits for: until they are back it gets no further.
+
+    They are dead, or ``silent``, or have no replica of it and log dirs that have ``failed``.
+    """
     partition = found.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
         return status
@@ -202,10 +212,14 @@ def held_up(
         return replace(status, reason=f"{HELD_UP} {_brokers(dead)}")
     wanted = dict.fromkeys((partition.leader, *coming))
     hanging = [broker for broker in wanted if broker in silent]
-    if not hanging:
-        return status
-    verb = "does" if len(hanging) == 1 else "do"
-    return replace(status, reason=f"waits for {_brokers(hanging)}, which {verb} not answer")
+    if hanging:
+        verb = "does" if len(hanging) == 1 else "do"
+        return replace(status, reason=f"waits for {_brokers(hanging)}, which {verb} not answer")
+    full = [broker for broker in coming if failed.get(broker)]
+    if full:
+        paths = ", ".join(path for broker in full for path in failed[broker])
+        return replace(status, reason=f"waits for {_brokers(full)}: log dir failed or full: {paths}")
+    return status
 
 
 def _coming(partition: PartitionSnapshot) -> list[int]:

@@ -19,6 +19,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.topics.selection import select_topics
+from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.protocol.api_keys import ApiKey
@@ -144,6 +145,21 @@ def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
         brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
+        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 12}
+
+    read_of_brokers(reading)
+
+
+def test_who_has_a_failed_log_dir_has_no_size() -> None:
+    """What lies in it is not told, and the other log dirs are not all that the broker holds."""
+
+    def with_a_failed_one(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        answer = told(request)
+        failed = DescribeLogDirsResult(log_dir="/full", error_code=ErrorCode.KAFKA_STORAGE_ERROR.value)
+        return DescribeLogDirsResponse(results=[*answer.results, failed])
+
+    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
+        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = with_a_failed_one
         assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 12}
 
     read_of_brokers(reading)

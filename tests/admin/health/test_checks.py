@@ -172,6 +172,8 @@ def test_leaders_that_are_not_the_preferred_ones() -> None:
     assert found(facts(*two_of_ten))[Check.PREFERRED_LEADER_IMBALANCE] == (
         "broker 0 does not lead 2 of the 10 partitions it is preferred for",
     )
+    behind = [partition((0, 1))] * 8 + [partition((0, 1), isr=(1,), leader=1)] * 2
+    assert Check.PREFERRED_LEADER_IMBALANCE not in found(facts(*behind)), "an election would be refused"
 
 
 def test_throttles_that_serve_nothing() -> None:

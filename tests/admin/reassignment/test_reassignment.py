@@ -10,7 +10,7 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.reassignment.generate import generate_plan
-from engine.admin.reassignment.log_dirs import LogDirs, ReplicaPlace
+from engine.admin.reassignment.log_dirs import LogDirs, Replica, ReplicaPlace
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState, status_of
 from engine.admin.reassignment.plan_file import (
     PartitionMove,
@@ -199,6 +199,25 @@ def test_a_partition_that_waits_for_a_silent_broker_says_so(silent: set[int], re
     partition = PartitionSnapshot(0, ReplicaAssignment((3, 0, 1), (3,), (1,)), 0, (0, 1))
     moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
     assert held_up(moving, {FOO0: partition}, {0, 1, 3}, silent).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("offline", "places", "reason"),
+    [
+        ({3: ("/full",)}, {}, "waits for broker 3: log dir failed or full: /full"),
+        ({3: ("/full",)}, {(FOO0, 3): ReplicaPlace("/d", 10)}, None),
+        ({3: (), 0: ("/full",)}, {}, None),
+    ],
+    ids=["its log dir failed", "it copies into another", "another broker's failed"],
+)
+def test_a_partition_that_waits_for_a_failed_log_dir_says_so(
+    offline: dict[int, tuple[str, ...]], places: dict[Replica, ReplicaPlace], reason: str | None
+) -> None:
+    """Broker 0 leads and broker 3 copies."""
+    partition = PartitionSnapshot(0, ReplicaAssignment((3, 0, 1), (3,), (1,)), 0, (0, 1))
+    moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
+    failed = LogDirs({}, offline, places).failed_for(FOO0)
+    assert held_up(moving, {FOO0: partition}, {0, 1, 3}, failed=failed).reason == reason
 
 
 def test_what_a_silent_broker_has_to_copy_is_not_known() -> None:
