@@ -30,7 +30,7 @@ class ProblemBroker:
 
 @dataclass(frozen=True, slots=True)
 class ProblemPartition:
-    """``current`` is in preference order. ``size`` is None where nobody told it."""
+    """``current`` is in preference order. ``size`` is None if nobody told it."""
 
     name: TopicPartition
     topic: int

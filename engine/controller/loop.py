@@ -341,7 +341,7 @@ class Controller:
             await self._resign()
 
     async def _move_controller(self) -> None:
-        """Give up a term that cannot begin, so that some broker is elected anew."""
+        """Give up a term that cannot begin, so that the brokers elect another."""
         self.controller_id = await self._read_controller_id()
         if not self.is_active:
             self._log.warning("Controller has already moved when trying to trigger controller movement")

@@ -176,7 +176,7 @@ def _start_free(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return a process's start time; None where there is none."""
+    """Return a process's start time; None if there is none."""
     fields = _stat_fields(Path(f"/proc/{pid}/stat"))
     return int(fields[19]) if fields else None
 

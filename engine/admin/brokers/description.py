@@ -1,7 +1,7 @@
 """Everything about single brokers: who they are, what they lead and hold, which partitions lag because of them, disks.
 
 Assignments and settings come from where the cluster's state is read; what only a broker knows of itself (its APIs, its
-log dirs, its protocol version) is asked of it, and stays None where it does not answer or nobody may be asked.
+log dirs, its protocol version) is asked of it, and stays None if it does not answer or nobody may be asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class ListenerDescription:
-    """One endpoint. The listener is None where clients are told only an address."""
+    """One endpoint. The listener is None if clients get only an address."""
 
     listener: str | None
     security_protocol: str | None

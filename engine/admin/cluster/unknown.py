@@ -1,4 +1,4 @@
-"""Why something could not be learnt of a cluster: a value that stands in the place of the answer, never a guess."""
+"""Why something about a cluster could not be read: a value that stands in the place of the answer, never a guess."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why something could not be learnt; ``code`` is Kafka's, or None where nobody gave a sensible answer."""
+    """Why something could not be read; ``code`` is Kafka's, or None if nobody gave a sensible answer."""
 
     message: str
     code: ErrorCode | None = None

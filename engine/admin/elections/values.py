@@ -76,7 +76,7 @@ class ElectionPreview:
         return self.obstacle is not None or self.before != self.after
 
     def as_result(self) -> PartitionElection:
-        """Return what a dry run tells of it."""
+        """Return what a dry run shows of it."""
         result = ElectionResult.WOULD_BE_ELECTED if self.is_needed else ElectionResult.NOT_NEEDED
         if self.obstacle is not None:
             result = ElectionResult.WOULD_FAIL

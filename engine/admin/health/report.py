@@ -28,7 +28,7 @@ class HealthStatus(StrEnum):
 
 
 class Check(StrEnum):
-    """What is looked at."""
+    """What is checked."""
 
     NO_CONTROLLER = "no_controller"
     SEVERAL_CONTROLLERS = "several_controllers"
