@@ -161,7 +161,7 @@ class LocalCluster:
         return LocalZooKeeper(self)
 
     def controller_id(self) -> int | None:
-        """Return the controller's broker id as the first broker that answers tells it; None if nobody knows one."""
+        """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
         found: int | None = self._ask("controller")["controller"]
         return found
 

@@ -168,7 +168,7 @@ def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
 def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     """Whether a broker that the plan's partitions are on, or go to, is gone or in another rack.
 
-    A file without a score card of brokers does not tell their racks: then nobody knows.
+    A file without a score card of brokers has no racks; then they are unknown.
     """
     before = {row.broker: row.rack for row in plan.klamm.score.brokers if row.alive}
     live = {broker.id: broker.rack for broker in snapshot.brokers}

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NO_LEADER = -1
-"""Leader id of a partition that nobody leads."""
+"""Leader id of a partition without a leader."""
 
 NO_CONTROLLER = -1
 """Controller id of a cluster that has none at the moment."""

@@ -159,7 +159,7 @@ class Controller:
         return await queued.answer if queued.answer is not None else None
 
     def enable_unclean_election(self, topic: str | None = None) -> None:
-        """``unclean.leader.election.enable`` became true, for a topic or (None) for all: elect where nobody leads."""
+        """``unclean.leader.election.enable`` became true, for a topic or (None) for all: elect missing leaders."""
         if self.is_active:
             self._put(_Queued(UncleanLeaderElectionEnable(topic)))
 

@@ -241,7 +241,7 @@ class PartitionStateMachine:
         results: ElectionResults = {}
         states = yield from self._leadership.read(partitions, fresh=fresh)
         if strategy.kind is ElectionKind.OFFLINE and not fresh:
-            # Before nobody leads, or somebody does uncleanly, what memory says has to be certain.
+            # Before a partition loses its leader, or gets an unclean one, memory has to be certain.
             states |= yield from self._leadership.read_again(p for p, s in states.items() if self._is_lost(p, s))
         electable: dict[TopicPartition, LeaderAndIsr] = {}
         for partition, read in states.items():

@@ -44,7 +44,7 @@ class BrokerStatus:
     log_dirs: tuple[str, ...]
     alive: bool
     paused: bool
-    """It lives, but all of it stands still (SIGSTOP)."""
+    """It lives, but is frozen (SIGSTOP)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class LocalCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def controller_id(self) -> int | None:
-        """Return the controller's broker id as the first broker that answers tells it; None if nobody knows one."""
+        """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
                 found = controller_id(broker.spec.host, broker.spec.port)

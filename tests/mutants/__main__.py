@@ -49,6 +49,7 @@ TESTED_BY = {
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_old_formats.py",
+        "handlers/test_long_preparation.py",
     ],
     "engine/storage/flush_state.py": [
         "storage/test_flush_state.py",

@@ -31,7 +31,7 @@ class BrokerReader(Protocol):
         """Return the log dirs of brokers (None: of all) with the replicas of topics in them (None: of all topics)."""
 
     async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the bytes of partitions; nothing if nobody tells them in good time. Never fails."""
+        """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics (None: of all); who does not tell is left out. Never fails."""

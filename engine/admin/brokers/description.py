@@ -41,7 +41,7 @@ class BrokerPartitions:
         held: replicas assigned to it.
         led: partitions that it leads; ``preferred`` those that it should lead, ``preferred_led`` those of them it does.
         out_of_sync: partitions that are under-replicated because its replica is not in sync.
-        leaderless: of its partitions those that nobody leads.
+        leaderless: those of its partitions that have no leader.
     """
 
     held: int = 0

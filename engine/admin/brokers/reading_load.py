@@ -36,5 +36,5 @@ async def read_load_of_plan(
 
 
 async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Return the bytes of partitions; nothing if nobody tells them in good time. Never fails."""
+    """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
     return await broker_reader(cluster).sizes(partitions)

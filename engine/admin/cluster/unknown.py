@@ -27,7 +27,7 @@ class Unknown:
     message: str
     code: ErrorCode | None = None
     may_still_happen: bool = False
-    """It was a change, it was sent, and nobody knows what became of it."""
+    """A change was sent, and its outcome is unknown."""
 
     @staticmethod
     def of_code(number: int, message: str | None = None) -> Unknown:

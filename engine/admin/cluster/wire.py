@@ -457,7 +457,7 @@ class WireCluster:
 
     @contextmanager
     def _noted_until_answered(self, look: Operation | None) -> Iterator[None]:
-        """Count a change as long as nobody knows what became of it, which may be for ever."""
+        """Count a change as long as its outcome is unknown, which may be for ever."""
         if look is None:
             yield
             return

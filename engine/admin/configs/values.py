@@ -219,7 +219,7 @@ def known_configs(topic: TopicSnapshot) -> Mapping[str, str]:
     """Return a topic's overrides.
 
     Raises:
-        Unreachable: nobody told them.
+        Unreachable: no broker returned them.
     """
     if topic.configs is None:
         raise Unreachable(f"the settings of topic {topic.name} are not known", hint=UNKNOWN_SETTINGS_HINT)

@@ -2,7 +2,7 @@
 
 Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a
-partition that nobody leads (KIP-460).
+partition without a leader (KIP-460).
 """
 
 from __future__ import annotations

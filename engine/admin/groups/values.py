@@ -68,7 +68,7 @@ class ListedGroup:
 class GroupListing:
     """All groups that answered, by name, and why some brokers did not, by broker id.
 
-    ``leaderless`` are partitions of the offsets topic that nobody leads: their groups have no coordinator.
+    ``leaderless`` are partitions of the offsets topic without a leader: their groups have no coordinator.
     """
 
     groups: tuple[ListedGroup, ...]

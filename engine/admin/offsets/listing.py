@@ -26,7 +26,7 @@ Offsets = dict[TopicPartition, int | Unknown]
 _PARTITIONS_PER_REQUEST = 2_000
 
 NO_LEADER_TEXT = "no leader"
-"""The message of what is not known because nobody leads the partition."""
+"""The message for facts that are unknown because the partition has no leader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class Suite:
         raise AssertionError("unreachable")
 
     async def _guard_disks(self) -> None:
-        """Raise DiskFull if a disk has too little left. What nobody tells is not guarded."""
+        """Raise DiskFull if a disk has too little left. A disk of unknown size is not guarded."""
         try:
             dirs = await read_log_dirs(self._cluster, None, ())
         except AdminError:

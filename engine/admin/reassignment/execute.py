@@ -48,7 +48,7 @@ _UNCLEAR_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVE
 
 @dataclass(frozen=True, slots=True)
 class PlannedDir:
-    """A replica that goes into another log dir of its broker; ``before`` is None if it is new or nobody told."""
+    """A replica that goes into another log dir of its broker; ``before`` is None if it is new or unknown."""
 
     broker: int
     before: str | None
@@ -317,7 +317,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
 
 
 def says_that_nothing_began(error: AdminError) -> bool:
-    """Whether a failed start is a refusal; else nobody knows what came of it."""
+    """Whether a failed start is a refusal; otherwise its outcome is unknown."""
     if isinstance(error, Refused):
         return error.code not in _UNCLEAR_CODES
     return not isinstance(error, AnswerLost)

@@ -18,7 +18,7 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
 async def read_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
-    """Return those of the topics that exist, by name; without their settings where nobody tells these soon."""
+    """Return those of the topics that exist, by name; without their settings if no broker returns these soon."""
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     return {topic.name: topic for topic in await reader.topics(sorted(set(names)))}
 

@@ -233,7 +233,7 @@ async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None)
     """Return the topics that are marked; none if none of the plan's is.
 
     Raises:
-        Unreachable: nobody tells.
+        Unreachable: nobody answers.
     """
     if topics_of_plan is not None:
         of_plan = await read_topics(cluster, topics_of_plan)

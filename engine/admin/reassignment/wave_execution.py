@@ -315,7 +315,7 @@ class _Execution:
         """Look until nothing of the wave moves, and adapt the throttle meanwhile.
 
         Raises:
-            _Stop: the copy has stalled, the deadline has passed, or nobody tells any more.
+            _Stop: the copy has stalled, the deadline has passed, or nothing shows the progress any more.
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}

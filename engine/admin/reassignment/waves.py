@@ -198,7 +198,7 @@ class _Packing:
         return load is not None and self.caps.replicas is not None and load.replicas >= self.caps.replicas
 
     def _size(self, move: WaveMove) -> int:
-        """A size that nobody knows fills a wave, for it may be anything."""
+        """An unknown size fills a wave, because it may be anything."""
         return (self.caps.size_bytes or 0) if move.size_bytes is None else move.size_bytes
 
 

@@ -59,7 +59,7 @@ class RecordsDeletion:
         start_offset, end_offset: of the log as it was, the end being the high watermark.
         before_offset: records before it go, or have gone.
         records: how many offsets that is; a compacted log has fewer records.
-        estimated_bytes: of one replica, at the log's average; None if nobody told its size.
+        estimated_bytes: of one replica, at the log's average; None if its size is unknown.
         low_watermark: the least start of all live replicas' logs afterwards.
     """
 

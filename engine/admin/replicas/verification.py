@@ -61,7 +61,7 @@ class ReplicaVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerification:
-    """One partition. Offsets ``from_offset`` to ``to_offset`` - 1 were compared; None if nobody leads."""
+    """One partition. Offsets ``from_offset`` to ``to_offset`` - 1 were compared; None if there is no leader."""
 
     topic: str
     partition: int

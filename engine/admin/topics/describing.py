@@ -35,7 +35,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as the tools show it; ``configs`` are its overrides, None if nobody told them."""
+    """One topic as the tools show it; ``configs`` are its overrides, None if they are unknown."""
 
     topic: str
     topic_id: str | None
